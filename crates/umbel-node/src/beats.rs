@@ -10,8 +10,6 @@ use umbel_engine::liveness::{Beat, GroupStanding, Input, Liveness, Order, Timing
 use umbel_engine::{GroupId, NodeId};
 use umbel_step::Outbox;
 
-use crate::config::Config;
-
 pub(crate) mod send;
 
 /// This node's knowledge of which other nodes are alive.
@@ -28,8 +26,7 @@ struct State {
 
 impl Beats {
     /// Creates the detector. `incarnation` must be a number that no other process of this node has had.
-    pub(crate) fn new(node: NodeId, incarnation: u64, config: &Config) -> Self {
-        let timing = Timing { beat_ms: config.heartbeat_ms, suspect_ms: config.suspect_ms };
+    pub(crate) fn new(node: NodeId, incarnation: u64, timing: Timing) -> Self {
         let liveness = Liveness::new(node, incarnation, timing);
         let state = Mutex::new(State { liveness, orders: Outbox::new() });
         Self { began: Instant::now(), timing, state }

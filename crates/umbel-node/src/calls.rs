@@ -8,7 +8,6 @@ use umbel_engine::shard::{
 };
 use umbel_engine::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
 use umbel_replicated_engine::hypercube::VersionVector;
-use umbel_storage::types::{LogId, Vote};
 
 use crate::comparisons::Comparison;
 use crate::cube::{Compared, CopyFailure};
@@ -306,49 +305,6 @@ pub(crate) enum GroupAnswer {
     Changed,
     /// The change was not made, or not completely; retry.
     Failed(String),
-}
-
-/// Requests between nodes about their replicas.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum RecallRequest {
-    /// From a node that starts: asks what is known of it.
-    Standings,
-    /// From the leader of the call's group: the callee's replica has confirmed this entry, but lacks
-    /// entries.
-    Lost { confirmed: LogId },
-    /// Asks for the commit indexes of the groups that the callee leads.
-    Committed,
-}
-
-/// The responses.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum RecallAnswer {
-    /// What is known of the caller.
-    Standings(Standings),
-    /// The information is on the disk.
-    Noted,
-    /// Index of the last committed entry of each group that this node leads.
-    Committed(Vec<(GroupId, u64)>),
-}
-
-/// What a node knows of another one.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Standings {
-    pub(crate) groups: Vec<Standing>,
-    /// How many of the other node's inserts into replicated filters this node has.
-    pub(crate) copies: Vec<(FilterId, Generation, u64)>,
-    /// Nodes that may know more.
-    pub(crate) nodes: Vec<(NodeId, String)>,
-}
-
-/// What a node knows of another node's replica of a group.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Standing {
-    pub(crate) group: GroupId,
-    /// This node's own vote in the group: the other node may have voted the same.
-    pub(crate) vote: Option<Vote>,
-    /// The last entry that the other node has confirmed to this node, or that is committed.
-    pub(crate) last: Option<LogId>,
 }
 
 /// A request to a node's copy of a replicated filter. The call's group identifies the filter.

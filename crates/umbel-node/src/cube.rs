@@ -30,7 +30,7 @@ mod serve;
 mod settling;
 mod wire;
 
-pub(crate) use answering::{AnswerParts, take_questions};
+pub(crate) use answering::take_questions;
 pub use copies::Copies;
 pub use copy::Copy;
 pub(crate) use exchange::exchange;
@@ -39,4 +39,4 @@ pub use image::assembler;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use scrub::shape_id;
 pub use scrub::{Compared, SESSION_TIME_MAX};
-pub(crate) use scrub::{ScrubAnswer, answer_scrub, take_turns, turn_pause};
+pub(crate) use scrub::{answer_scrub, take_turns, turn_pause};

@@ -8,12 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::sync::watch;
+use umbel_engine::liveness::Timing;
 use umbel_engine::meta::{MetaState, NodeRecord, VersionRange};
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{Epoch, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
 use umbel_jobs::JobHost;
-use umbel_ports::{Net, Purpose, Seed};
+use umbel_ports::{Net, Seed};
 use umbel_storage::Storage;
 
 use crate::beats::Beats;
@@ -25,11 +26,7 @@ use crate::metrics;
 use crate::peer::{CallError, CallKind, Links, LocalIdentity};
 use crate::ports::Ports;
 use crate::raft::group::Group;
-use crate::raft::known_members::known_members;
-use crate::raft::network::Network;
-use crate::raft::read_rounds::ReadRounds;
-use crate::raft::state_machine::Replica;
-use crate::recall::{self, Recollection};
+use crate::raft::host::{GroupHost, RunningGroups};
 use crate::shard_leader::ShardLeader;
 use crate::space::Space;
 use crate::witness::Witness;
@@ -56,11 +53,7 @@ pub struct Local {
     config: Config,
     seed: Arc<dyn Seed>,
     storage: Storage,
-    links: Arc<Links>,
-    beats: Arc<Beats>,
-    witness: Arc<Witness>,
-    rounds: ReadRounds,
-    recollection: Arc<Recollection>,
+    host: Arc<GroupHost>,
     readiness: Readiness,
     meta: Arc<Group>,
     shards: RwLock<BTreeMap<ShardId, Arc<ShardLeader>>>,
@@ -93,28 +86,14 @@ impl Local {
     ) -> Result<Arc<Self>, String> {
         let LocalIdentity { cluster, node } = identity;
         let seed = Arc::clone(&ports.seed);
-        let links = Arc::new(Links::new(Arc::clone(&ports.net), Arc::clone(&seed), identity));
-        let beats = Arc::new(Beats::new(node, seed.number(Purpose::Incarnation), &config));
-        let rounds = ReadRounds::start(node, Arc::clone(&links), Arc::clone(&beats));
-        let failed = |error: std::io::Error| format!("{}: {error}", GroupId::META);
-        let mut nodes = founders;
-        nodes.extend(known_members(&storage, GroupId::META).await.map_err(failed)?);
-        let recollection = Arc::new(Recollection::default());
-        recollection.ask(&links, node, nodes, recall::START_TIMEOUT).await?;
-        recollection.restore(&storage, GroupId::META).await.map_err(failed)?;
-        let meta = Group::start(
-            GroupId::META,
-            node,
-            Replica::meta(ports.versions),
-            &storage,
-            Network::new(Arc::clone(&links), Arc::clone(&witness), rounds.clone(), GroupId::META),
-            Arc::clone(&ports.seed),
-            Arc::clone(&beats),
-        )
-        .await?;
+        let timing = Timing { beat_ms: config.heartbeat_ms, suspect_ms: config.suspect_ms };
+        let outside = (Arc::clone(&ports.net), Arc::clone(&seed));
+        let memory = (storage.clone(), witness);
+        let host = GroupHost::start(identity, timing, outside, memory, founders).await?;
+        let meta = host.start_meta(ports.versions).await?;
         let space = Space::new(config.disk_reserve_bytes);
         tokio::spawn(Arc::clone(&space).watch(Arc::clone(&ports.disk), storage.clone()));
-        let recalled = Arc::clone(&recollection);
+        let recalled = Arc::clone(host.recollection());
         let copies =
             Copies::new(node, &config, storage.clone(), seed, Arc::clone(&space), recalled);
         Ok(Arc::new(Self {
@@ -123,11 +102,7 @@ impl Local {
             config,
             seed: Arc::clone(&ports.seed),
             storage,
-            links,
-            beats,
-            witness,
-            rounds,
-            recollection,
+            host: Arc::new(host),
             readiness: Readiness::default(),
             meta,
             shards: RwLock::default(),
@@ -178,13 +153,18 @@ impl Local {
         &self.jobs
     }
 
+    /// What the groups of this node share.
+    pub(crate) fn host(&self) -> &Arc<GroupHost> {
+        &self.host
+    }
+
     pub(crate) fn links(&self) -> &Arc<Links> {
-        &self.links
+        self.host.links()
     }
 
     /// This node's failure detector.
     pub(crate) fn beats(&self) -> &Beats {
-        &self.beats
+        self.host.beats()
     }
 
     /// This node's network.
@@ -281,13 +261,13 @@ impl Local {
         timeout: Duration,
     ) -> Result<Bytes, CallError> {
         match self.address_of(node) {
-            Some(address) if self.beats.is_suspected(node) => Err(CallError::Unreachable {
+            Some(address) if self.beats().is_suspected(node) => Err(CallError::Unreachable {
                 node,
                 address,
                 cause: "the node is not heard any more".to_owned(),
                 was_sent: false,
             }),
-            Some(address) => self.links.call(node, &address, kind, group, body, timeout).await,
+            Some(address) => self.links().call(node, &address, kind, group, body, timeout).await,
             None => Err(CallError::Unreachable {
                 node,
                 address: "no address".to_owned(),
@@ -341,9 +321,7 @@ impl Local {
         }
         if wanted.keys().any(|group| !running.contains(group)) {
             // Nodes that were down when the meta group started may be up now.
-            let (links, timeout) = (&self.links, recall::LATER_TIMEOUT);
-            let asked = self.recollection.ask(links, self.node, self.addresses(), timeout);
-            if let Err(why) = asked.await {
+            if let Err(why) = self.host.ask_again(self.addresses()).await {
                 self.fail(why);
                 return None;
             }
@@ -367,11 +345,6 @@ impl Local {
         !is_split_off || self.storage.has_seen(record.group())
     }
 
-    fn network(&self, group: GroupId) -> Network {
-        let (links, witness) = (Arc::clone(&self.links), Arc::clone(&self.witness));
-        Network::new(links, witness, self.rounds.clone(), group)
-    }
-
     async fn start_shard(
         self: &Arc<Self>,
         id: GroupId,
@@ -379,19 +352,7 @@ impl Local {
         record: &ShardRecord,
     ) -> Result<(), String> {
         let shard = record.shard;
-        self.storage.claim(id).await;
-        let restored = self.recollection.restore(&self.storage, id).await;
-        restored.map_err(|error| error.to_string())?;
-        let group = Group::start(
-            id,
-            self.node,
-            Replica::shard(id, range),
-            &self.storage,
-            self.network(id),
-            Arc::clone(&self.seed),
-            Arc::clone(&self.beats),
-        )
-        .await?;
+        let group = self.host.start_shard(id, range).await?;
         // Members that are added later are added by the group's leader.
         if !record.is_formed && record.founders.contains(&self.node) {
             let local = Arc::clone(self);
@@ -404,7 +365,7 @@ impl Local {
             queue,
             Arc::clone(&self.space),
             Arc::clone(&self.exports),
-            Arc::clone(&self.links),
+            Arc::clone(self.links()),
         );
         self.shards.write().unwrap_or_else(PoisonError::into_inner).insert(shard, leader);
         tracing::info!(%shard, "replica started");
@@ -457,7 +418,7 @@ impl Local {
         drop(leaders);
         let members: BTreeSet<NodeId> = self.addresses().into_keys().collect();
         if !members.is_empty() {
-            self.witness.retain(&members);
+            self.host.retain_members(&members);
         }
         metrics::leaders_changed(change_count);
         self.measure(&shards);
@@ -472,12 +433,30 @@ impl Local {
         for group in &groups {
             group.hand_over().await;
         }
-        let timeout = self.beats.suspicion();
+        let timeout = self.beats().suspicion();
         join_all(groups.iter().map(|group| group.handed_over(timeout))).await;
         for group in groups {
             group.shut_down().await;
         }
         self.copies.shut_down();
         self.storage.close().await;
+    }
+}
+
+impl RunningGroups for Local {
+    fn groups(&self) -> Vec<Arc<Group>> {
+        self.groups()
+    }
+
+    fn group(&self, id: GroupId) -> Option<Arc<Group>> {
+        self.group(id)
+    }
+
+    fn addresses(&self) -> BTreeMap<NodeId, String> {
+        self.addresses()
+    }
+
+    fn fail(&self, why: String) {
+        self.fail(why);
     }
 }

@@ -156,7 +156,8 @@ impl Node {
         let local = become_part(parts, &admission, &cell, kept, failure, jobs).await?;
         let jobs_calls = Arc::clone(&calls);
         let mut tasks = JoinSet::new();
-        tasks.spawn(beats::send::beat(Arc::clone(&local)));
+        let (host, running) = (Arc::clone(local.host()), Arc::clone(&local));
+        tasks.spawn(beats::send::beat(host, running));
         tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&calls)));
         let proposer = Arc::clone(&calls);
         let report = SelfReport::of(&config, ports.versions);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use thiserror::Error;
-use umbel_engine::NodeId;
+use umbel_engine::{GroupId, NodeId};
 use umbel_ports::NodeIdentity;
 
 mod clients;
@@ -24,7 +24,7 @@ pub(crate) mod test_node;
 pub(crate) use clients::member_client;
 pub use clients::peer_client;
 pub(crate) use link::Links;
-pub(crate) use service::{CallHandler, LinkCloser, PeerService};
+pub(crate) use service::{AnswerStream, CallHandler, LinkCloser, PeerService};
 pub use session::add_hello;
 /// Why a call was refused. With `Unspecified` the call may have been carried out; with all other
 /// reasons it was not.
@@ -160,6 +160,12 @@ impl Refusal {
     /// A refusal.
     pub(crate) fn new(reason: RefusalReason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
+    }
+
+    /// The call is about a group of which this node has no replica.
+    pub(crate) fn unknown_group(group: GroupId) -> Self {
+        let message = format!("this node has no replica of the {group}");
+        Self::new(RefusalReason::UnknownGroup, message)
     }
 
     /// The body is not a valid argument of the call.

@@ -7,22 +7,20 @@ use tokio::sync::{Mutex, watch};
 use tonic::{Status, Streaming};
 use umbel_engine::meta::{NodeRecord, VersionRange};
 use umbel_engine::{GroupId, NodeId};
-use umbel_ports::encoding::{decode, encode};
 use umbel_ports::{Disk, PortFuture};
-use umbel_proto::v1::{AdoptRequest, ExchangeQuestion, ScrubPart, WhoAreYouResponse};
+use umbel_proto::v1::{AdoptRequest, ExchangePart, ExchangeQuestion, ScrubPart, WhoAreYouResponse};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::Storage;
 use umbel_storage::identity::{self, Identity, MemberState};
 
 use crate::VERSION;
-use crate::calls::{RecallAnswer, RecallRequest, Standings};
-use crate::cube::{AnswerParts, ScrubAnswer, answer_scrub, take_questions};
+use crate::cube::{answer_scrub, take_questions};
 use crate::local::Local;
 use crate::peer::{
-    CallHandler, CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, RefusalReason, cluster_bytes,
-    cluster_of_bytes,
+    AnswerStream, CallHandler, CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, RefusalReason,
+    cluster_bytes, cluster_of_bytes,
 };
-use crate::recall::standings_of;
+use crate::recall::{answer_standings, asks_standings};
 use crate::witness::Witness;
 
 #[cfg(test)]
@@ -59,14 +57,11 @@ impl PeerAdmission {
 
     /// What this node knows of a starting one. It answers also while it is starting itself, because
     /// otherwise nodes that start together would wait for each other.
-    fn standings_of(&self, node: NodeId) -> Standings {
-        let groups = standings_of(node, &self.storage, &self.witness);
+    fn standings_of(&self, node: NodeId) -> Bytes {
         let local = self.local.get();
-        Standings {
-            groups,
-            copies: local.map(|local| local.copies().inserts_of(node)).unwrap_or_default(),
-            nodes: local.map(|local| local.addresses().into_iter().collect()).unwrap_or_default(),
-        }
+        let copies = local.map(|local| local.copies().inserts_of(node)).unwrap_or_default();
+        let nodes = local.map(|local| local.addresses().into_iter().collect()).unwrap_or_default();
+        answer_standings(node, (&self.storage, &self.witness), copies, nodes)
     }
 
     /// Watches the membership.
@@ -196,8 +191,8 @@ impl CallHandler for PeerAdmission {
         body: Bytes,
     ) -> PortFuture<'static, Result<Bytes, Refusal>> {
         Box::pin(async move {
-            if kind == CallKind::Recall && matches!(decode(&body), Ok(RecallRequest::Standings)) {
-                return Ok(encode(&RecallAnswer::Standings(self.standings_of(from))));
+            if asks_standings(kind, &body) {
+                return Ok(self.standings_of(from));
             }
             self.admit(from)?.serve(from, kind, group, body).await
         })
@@ -207,10 +202,11 @@ impl CallHandler for PeerAdmission {
         self: Arc<Self>,
         from: NodeId,
         questions: Streaming<ExchangeQuestion>,
-    ) -> PortFuture<'static, Result<AnswerParts, Status>> {
+    ) -> PortFuture<'static, Result<AnswerStream<ExchangePart>, Status>> {
         Box::pin(async move {
             let local = self.admit(from).map_err(|refusal| Status::unavailable(refusal.message))?;
-            take_questions(&local, from, questions).await
+            let answer = take_questions(&local, from, questions).await?;
+            Ok(Box::pin(answer) as AnswerStream<ExchangePart>)
         })
     }
 
@@ -218,12 +214,9 @@ impl CallHandler for PeerAdmission {
         self: Arc<Self>,
         from: NodeId,
         parts: Streaming<ScrubPart>,
-    ) -> Result<ScrubAnswer, Status> {
-        answer_scrub(
-            self.admit(from).map_err(|refusal| Status::unavailable(refusal.message))?,
-            from,
-            parts,
-        )
+    ) -> Result<AnswerStream<ScrubPart>, Status> {
+        let local = self.admit(from).map_err(|refusal| Status::unavailable(refusal.message))?;
+        Ok(Box::pin(answer_scrub(local, from, parts)?))
     }
 
     fn adopt(&self, request: AdoptRequest) -> PortFuture<'_, Result<(), Status>> {

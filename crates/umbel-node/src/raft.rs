@@ -1,7 +1,9 @@
 //! Wraps openraft in Umbel's types; no other module runs its groups.
 
 pub(crate) mod group;
-pub(crate) mod known_members;
-pub(crate) mod network;
-pub(crate) mod read_rounds;
+pub(crate) mod host;
+mod known_members;
+mod network;
+mod read_rounds;
+mod serving;
 pub(crate) mod state_machine;

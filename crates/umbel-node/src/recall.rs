@@ -22,16 +22,20 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
 use umbel_storage::Storage;
 use umbel_storage::types::{LogId, Vote};
 
-use crate::calls::{RecallAnswer, RecallRequest, Standing, Standings};
+use calls::{RecallAnswer, RecallRequest, Standing, Standings};
+
 use crate::metrics;
 use crate::peer::{CallKind, Links};
 use crate::witness::Witness;
+
+pub(crate) mod calls;
 
 /// How long a starting node waits for other nodes' knowledge. A running node answers from memory unless
 /// it lacks processor time, and a node without a process refuses at once. So only an absent machine
@@ -171,8 +175,42 @@ impl Inner {
     }
 }
 
+/// Whether a call asks what is known of its caller, a node that starts.
+pub(crate) fn asks_standings(kind: CallKind, body: &[u8]) -> bool {
+    kind == CallKind::Recall && matches!(decode(body), Ok(RecallRequest::Standings))
+}
+
+/// The answer to a starting node: what this node's disk and memory know of its replicas, how many of its
+/// inserts into replicated filters this node has, and nodes that may know more.
+pub(crate) fn answer_standings(
+    node: NodeId,
+    (storage, witness): (&Storage, &Witness),
+    copies: Vec<(FilterId, Generation, u64)>,
+    nodes: Vec<(NodeId, String)>,
+) -> Bytes {
+    let groups = standings_of(node, storage, witness);
+    encode(&RecallAnswer::Standings(Standings { groups, copies, nodes }))
+}
+
+/// The question which entries are committed in the groups that the called node leads.
+pub(crate) fn ask_committed() -> Bytes {
+    encode(&RecallRequest::Committed)
+}
+
+/// The index of the last committed entry of each group, from the answer to [`ask_committed`].
+///
+/// # Errors
+/// If it is another answer, or none.
+pub(crate) fn committed_in(answer: &[u8]) -> Result<Vec<(GroupId, u64)>, String> {
+    match decode(answer) {
+        Ok(RecallAnswer::Committed(committed)) => Ok(committed),
+        Ok(other) => Err(format!("it answered {other:?}")),
+        Err(error) => Err(format!("it answered nonsense: {error}")),
+    }
+}
+
 /// What this node's disk and memory know of a starting node's replicas.
-pub(crate) fn standings_of(node: NodeId, storage: &Storage, witness: &Witness) -> Vec<Standing> {
+fn standings_of(node: NodeId, storage: &Storage, witness: &Witness) -> Vec<Standing> {
     let mut confirmed = witness.recall(node);
     let groups = storage.groups().into_iter().filter(|group| group.copy().is_none());
     groups

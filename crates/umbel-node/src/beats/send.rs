@@ -9,12 +9,12 @@ use umbel_engine::liveness::{Beat, GroupStanding, Order};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
 
-use crate::local::Local;
 use crate::peer::{CallError, CallKind};
+use crate::raft::host::{GroupHost, RunningGroups};
 
 /// Sends beats and carries out the failure detector's orders; never ends.
-pub(crate) async fn beat(local: Arc<Local>) {
-    let mut ticks = tokio::time::interval(local.beats().interval());
+pub(crate) async fn beat(host: Arc<GroupHost>, running: Arc<dyn RunningGroups>) {
+    let mut ticks = tokio::time::interval(host.beats().interval());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sent = Sent::default();
     loop {
@@ -27,19 +27,20 @@ pub(crate) async fn beat(local: Arc<Local>) {
             _ = ticks.tick() => {
                 // On a node that has just started, the catalogue may be older or newer than the
                 // membership in the meta group's log.
-                let mut addresses = local.meta().addresses();
-                addresses.extend(local.addresses());
-                let peers = addresses.keys().copied().filter(|&node| node != local.node()).collect();
+                let meta = running.group(GroupId::META);
+                let mut addresses = meta.map(|meta| meta.addresses()).unwrap_or_default();
+                addresses.extend(running.addresses());
+                let peers = addresses.keys().copied().filter(|&node| node != host.node()).collect();
                 let groups: Vec<GroupStanding> =
-                    local.groups().iter().map(|group| group.standing()).collect();
-                let (due, orders) = local.beats().tick(&peers, &groups);
+                    running.groups().iter().map(|group| group.standing()).collect();
+                let (due, orders) = host.beats().tick(&peers, &groups);
                 for (node, beat) in due {
                     if let Some(address) = addresses.get(&node) {
-                        sent.send(&local, node, address.clone(), beat);
+                        sent.send((&host, &running), node, address.clone(), beat);
                     }
                 }
                 for order in orders {
-                    carry_out(&local, order, &mut sent);
+                    carry_out((&host, &*running), order, &mut sent);
                 }
             }
         }
@@ -72,11 +73,17 @@ impl Sent {
         }
     }
 
-    fn send(&mut self, local: &Arc<Local>, node: NodeId, address: String, beat: Beat) {
+    fn send(
+        &mut self,
+        (host, running): (&Arc<GroupHost>, &Arc<dyn RunningGroups>),
+        node: NodeId,
+        address: String,
+        beat: Beat,
+    ) {
         if self.nodes.insert(node) {
-            let local = Arc::clone(local);
+            let (host, running) = (Arc::clone(host), Arc::clone(running));
             self.tasks.spawn(async move {
-                send_beat(&local, node, &address, &beat).await;
+                send_beat((&host, &*running), node, &address, &beat).await;
                 Errand::Beat(node)
             });
         }
@@ -93,40 +100,45 @@ impl Sent {
     }
 }
 
-async fn send_beat(local: &Local, node: NodeId, address: &str, beat: &Beat) {
-    let (group, timeout) = (GroupId::META, local.beats().suspicion());
+async fn send_beat(
+    (host, running): (&GroupHost, &dyn RunningGroups),
+    node: NodeId,
+    address: &str,
+    beat: &Beat,
+) {
+    let (group, timeout) = (GroupId::META, host.beats().suspicion());
     let called =
-        local.links().call(node, address, CallKind::Beat, group, encode(beat), timeout).await;
+        host.links().call(node, address, CallKind::Beat, group, encode(beat), timeout).await;
     match called.as_deref().map(decode::<Beat>) {
-        Ok(Ok(answer)) => drop(local.beats().take(node, answer)),
+        Ok(Ok(answer)) => drop(host.beats().take(node, answer)),
         Ok(Err(error)) => tracing::warn!(%node, %error, "the answer to a beat was not understood"),
-        Err(CallError::Unreachable { .. }) => local.beats().is_unreachable(node),
+        Err(CallError::Unreachable { .. }) => host.beats().is_unreachable(node),
         // The entry that removes a node may never reach that node; another node that has it reports it.
-        Err(error) if error.is_removal() => local.fail(error.to_string()),
+        Err(error) if error.is_removal() => running.fail(error.to_string()),
         // Silence, or a node that is starting: the failure detector notices either.
         Err(error) => tracing::debug!(%node, %error, "a beat was not answered"),
     }
 }
 
-fn carry_out(local: &Arc<Local>, order: Order, sent: &mut Sent) {
+fn carry_out((host, running): (&GroupHost, &dyn RunningGroups), order: Order, sent: &mut Sent) {
     match order {
         Order::Suspect(node) => {
             tracing::warn!(%node, "not heard any more: others take over what it leads");
-            local.links().give_up(node);
+            host.links().give_up(node);
         }
         Order::Trust(node) => tracing::info!(%node, "heard"),
         Order::Stand(id) => {
-            if let Some(group) = local.group(id) {
+            if let Some(group) = running.group(id) {
                 sent.order(id, async move { group.stand().await });
             }
         }
         Order::Remind(id) => {
-            if let Some(group) = local.group(id) {
+            if let Some(group) = running.group(id) {
                 sent.order(id, async move { group.remind().await });
             }
         }
         Order::HandOver { group: id, to } => {
-            if let Some(group) = local.group(id) {
+            if let Some(group) = running.group(id) {
                 sent.order(id, async move { group.hand_home(to).await });
             }
         }

@@ -44,7 +44,7 @@ mod line;
 mod talk;
 mod turns;
 
-pub(crate) use answering::{ScrubAnswer, answer_scrub};
+pub(crate) use answering::answer_scrub;
 pub(crate) use asking::compare;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use image::shape_id;

@@ -29,7 +29,7 @@ impl Local {
             Some(parent) => self.shard(parent).is_some_and(|half| half.group().is_leader()),
             None => founders.get(shard.0 as usize % founders.len()) == Some(&self.node),
         };
-        let patience = self.beats.election();
+        let patience = self.host.beats().election();
         if is_first {
             let began = tokio::time::Instant::now();
             while began.elapsed() < patience && !self.all_run(group.id(), &others).await {

@@ -28,7 +28,8 @@ impl Local {
     pub(crate) async fn is_there(&self, node: NodeId, address: &str) -> bool {
         let body = encode(&GroupRequest::View);
         let group = GroupId::META;
-        let called = self.links.call(node, address, CallKind::Group, group, body, REACH_TIMEOUT);
+        let called =
+            self.host.links().call(node, address, CallKind::Group, group, body, REACH_TIMEOUT);
         called.await.is_ok()
     }
 }

@@ -10,13 +10,12 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{GroupId, NodeId};
-use umbel_ports::encoding::{decode, encode};
 use umbel_storage::WalHealth;
 
 use super::Local;
-use crate::calls::{RecallAnswer, RecallRequest};
 use crate::peer::CallKind;
 use crate::raft::group::Group;
+use crate::recall::{ask_committed, committed_in};
 
 /// How long an answer is reused: each leader is asked once in that time, however often the node is
 /// checked.
@@ -134,12 +133,8 @@ impl Local {
     }
 
     async fn committed_by(&self, leader: NodeId) -> Result<Vec<(GroupId, u64)>, String> {
-        let body = encode(&RecallRequest::Committed);
+        let body = ask_committed();
         let called = self.call(leader, CallKind::Recall, GroupId::META, body, LEADER_TIMEOUT).await;
-        match decode(&called.map_err(|error| error.to_string())?) {
-            Ok(RecallAnswer::Committed(committed)) => Ok(committed),
-            Ok(other) => Err(format!("it answered {other:?}")),
-            Err(error) => Err(format!("it answered nonsense: {error}")),
-        }
+        committed_in(&called.map_err(|error| error.to_string())?)
     }
 }

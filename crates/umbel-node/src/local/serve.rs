@@ -1,4 +1,4 @@
-//! Serves other nodes: Raft's calls, coordinators' requests, the controller's requests.
+//! Serves other nodes: coordinators' requests, the controller's requests, and Raft's calls by its groups.
 
 use std::sync::Arc;
 
@@ -9,15 +9,12 @@ use umbel_engine::shard::Bitmap;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
 use umbel_step::planted::{self, Planted};
-use umbel_storage::types::{Command, NodeAddress, Reply, Vote};
+use umbel_storage::types::{Command, NodeAddress, Reply};
 
 use super::Local;
-use crate::calls::{
-    GroupAnswer, GroupRequest, MetaAnswer, MetaRequest, RecallAnswer, RecallRequest, ShardAnswer,
-    ShardRequest,
-};
-use crate::peer::{CallKind, Refusal, RefusalReason};
-use crate::raft::group::{Group, ProposeError};
+use crate::calls::{GroupAnswer, GroupRequest, MetaAnswer, MetaRequest, ShardAnswer, ShardRequest};
+use crate::peer::{CallKind, Refusal};
+use crate::raft::group::ProposeError;
 
 impl Local {
     /// Responds as the meta group's leader, if this node leads it. Also returns the index that a reader
@@ -69,11 +66,11 @@ impl Local {
     pub(crate) async fn propose_elsewhere(&self, command: &MetaCommand) {
         let Some(leader) = self.meta.leader().filter(|&leader| leader != self.node) else { return };
         let body = encode(&MetaRequest::Propose(command.clone()));
-        let timeout = self.beats.election();
+        let timeout = self.host.beats().election();
         let view = self.meta.address_of(leader);
         let Some(address) = view else { return };
         let called =
-            self.links.call(leader, &address, CallKind::Meta, GroupId::META, body, timeout);
+            self.host.links().call(leader, &address, CallKind::Meta, GroupId::META, body, timeout);
         if let Err(error) = called.await {
             tracing::debug!(%error, "a proposal did not arrive");
         }
@@ -98,87 +95,15 @@ impl Local {
                     let count = u32::try_from(hashes.len()).unwrap_or(u32::MAX);
                     return Ok(encode(&ShardAnswer::Bits(Bitmap::zeros(count))));
                 }
-                let shard = shard.ok_or_else(|| unknown_group(group))?;
+                let shard = shard.ok_or_else(|| Refusal::unknown_group(group))?;
                 Ok(encode(&shard.serve(request).await))
             }
             CallKind::Meta => Ok(encode(&self.serve_meta(argument(&body)?).await)),
             CallKind::Group => Ok(encode(&self.serve_group(group, argument(&body)?).await?)),
             CallKind::Copy => Ok(encode(&self.serve_copy(group, argument(&body)?).await)),
             CallKind::Job => Ok(encode(&self.jobs().standing(argument(&body)?))),
-            CallKind::Recall => Ok(encode(&self.serve_recall(group, argument(&body)?).await?)),
             CallKind::Report => Ok(encode(&self.report(argument(&body)?).await)),
-            CallKind::Beat => {
-                let beat = argument(&body)?;
-                if !self.beats.is_alive(from) {
-                    self.links.retry(from);
-                }
-                Ok(encode(&self.beats.take(from, beat)))
-            }
-            CallKind::ConfirmReads => {
-                let claims: Vec<(GroupId, Vote)> = argument(&body)?;
-                let follows = |(group, vote): &(GroupId, Vote)| {
-                    self.group(*group).is_some_and(|group| group.follows(vote))
-                };
-                Ok(encode(&claims.iter().map(follows).collect::<Vec<bool>>()))
-            }
-            _ => self.serve_raft(from, kind, group, &body).await,
-        }
-    }
-
-    async fn serve_raft(
-        &self,
-        from: NodeId,
-        kind: CallKind,
-        group_id: GroupId,
-        body: &Bytes,
-    ) -> Result<Bytes, Refusal> {
-        let group = self.group(group_id).ok_or_else(|| unknown_group(group_id))?;
-        let stopped = |why| Refusal::new(RefusalReason::Unavailable, why);
-        match kind {
-            CallKind::Append => Ok(encode(&group.append(argument(body)?).await.map_err(stopped)?)),
-            CallKind::Vote => Ok(encode(&group.vote(argument(body)?).await.map_err(stopped)?)),
-            CallKind::PreVote => Ok(encode(&group.pre_vote(&argument(body)?).map_err(stopped)?)),
-            CallKind::TransferLeader => {
-                Ok(encode(&group.transfer_leader(argument(body)?).await.map_err(stopped)?))
-            }
-            CallKind::SnapshotBegin => group.incoming_snapshots().begin(from, body.clone()).await,
-            CallKind::SnapshotChunk => group.incoming_snapshots().chunk(from, body.clone()).await,
-            CallKind::SnapshotEnd => {
-                let (vote, file) = group.incoming_snapshots().end(from, body.clone()).await?;
-                Ok(encode(&group.install(vote, file).await.map_err(stopped)?))
-            }
-            CallKind::Shard
-            | CallKind::Meta
-            | CallKind::Group
-            | CallKind::Copy
-            | CallKind::Job
-            | CallKind::Recall
-            | CallKind::Report
-            | CallKind::Beat
-            | CallKind::ConfirmReads => unreachable!("these have been served already"),
-        }
-    }
-
-    /// Responds to a leader that has noticed lost entries of this node's replica, and to a follower
-    /// that asks whether it still follows.
-    async fn serve_recall(
-        &self,
-        group_id: GroupId,
-        request: RecallRequest,
-    ) -> Result<RecallAnswer, Refusal> {
-        match request {
-            RecallRequest::Standings => unreachable!("peer admission has answered it"),
-            RecallRequest::Lost { confirmed } => {
-                let group = self.group(group_id).ok_or_else(|| unknown_group(group_id))?;
-                let stopped = |why| Refusal::new(RefusalReason::Unavailable, why);
-                group.lost(confirmed).await.map_err(stopped)?;
-                Ok(RecallAnswer::Noted)
-            }
-            RecallRequest::Committed => {
-                let led = self.groups().into_iter().filter(|group| group.is_leader());
-                let committed = |group: Arc<Group>| (group.id(), group.committed_index());
-                Ok(RecallAnswer::Committed(led.map(committed).collect()))
-            }
+            _ => self.host.serve(&*self, from, kind, group, body).await,
         }
     }
 
@@ -188,7 +113,7 @@ impl Local {
         group_id: GroupId,
         request: GroupRequest,
     ) -> Result<GroupAnswer, Refusal> {
-        let group = self.group(group_id).ok_or_else(|| unknown_group(group_id))?;
+        let group = self.group(group_id).ok_or_else(|| Refusal::unknown_group(group_id))?;
         Ok(match request {
             GroupRequest::View => GroupAnswer::View(group.view()),
             GroupRequest::ChangeMembers { voters, learners } => {
@@ -219,9 +144,4 @@ impl Local {
 
 fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     decode(body).map_err(Refusal::bad_body)
-}
-
-fn unknown_group(group: GroupId) -> Refusal {
-    let message = format!("this node has no replica of the {group}");
-    Refusal::new(RefusalReason::UnknownGroup, message)
 }

@@ -13,8 +13,8 @@ use umbel_engine::{GroupId, NodeId};
 use umbel_ports::{NodeIdentity, PeerIdentity, PortFuture};
 use umbel_proto::v1::peer_server::{Peer, PeerServer};
 use umbel_proto::v1::{
-    AdoptRequest, AdoptResponse, ExchangeQuestion, Hello, LinkAnswers, LinkCalls, ScrubPart,
-    WhoAreYouRequest, WhoAreYouResponse,
+    AdoptRequest, AdoptResponse, ExchangePart, ExchangeQuestion, Hello, LinkAnswers, LinkCalls,
+    ScrubPart, WhoAreYouRequest, WhoAreYouResponse,
 };
 use umbel_step::planted::{self, Planted};
 
@@ -23,7 +23,10 @@ use super::limits::LINK_MESSAGE_BYTES_MAX;
 use super::link_slots::LinkSlots;
 use super::session::HELLO;
 use super::{CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, cluster_of_bytes};
-use crate::cube::{AnswerParts, ScrubAnswer};
+
+/// Messages that answer a call, sent as they become ready.
+pub(crate) type AnswerStream<T> =
+    Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Send>>;
 
 /// Carries out calls of peers.
 pub(crate) trait CallHandler: Send + Sync + 'static {
@@ -57,7 +60,7 @@ pub(crate) trait CallHandler: Send + Sync + 'static {
         self: Arc<Self>,
         _from: NodeId,
         _questions: Streaming<ExchangeQuestion>,
-    ) -> PortFuture<'static, Result<AnswerParts, Status>> {
+    ) -> PortFuture<'static, Result<AnswerStream<ExchangePart>, Status>> {
         Box::pin(async { Err(Status::unimplemented("there are no copies here")) })
     }
 
@@ -66,7 +69,7 @@ pub(crate) trait CallHandler: Send + Sync + 'static {
         self: Arc<Self>,
         _from: NodeId,
         _parts: Streaming<ScrubPart>,
-    ) -> Result<ScrubAnswer, Status> {
+    ) -> Result<AnswerStream<ScrubPart>, Status> {
         Err(Status::unimplemented("there are no copies here"))
     }
 
@@ -142,23 +145,23 @@ impl Peer for PeerService {
         Ok(Response::new(link.serve(request.into_inner(), self.closed.subscribe(), slot)))
     }
 
-    type ExchangeStream = AnswerParts;
+    type ExchangeStream = AnswerStream<ExchangePart>;
 
     async fn exchange(
         &self,
         request: Request<Streaming<ExchangeQuestion>>,
-    ) -> Result<Response<AnswerParts>, Status> {
+    ) -> Result<Response<AnswerStream<ExchangePart>>, Status> {
         let from = self.admit(&request)?;
         let answered = Arc::clone(&self.handler).exchange(from, request.into_inner()).await?;
         Ok(Response::new(answered))
     }
 
-    type ScrubStream = ScrubAnswer;
+    type ScrubStream = AnswerStream<ScrubPart>;
 
     async fn scrub(
         &self,
         request: Request<Streaming<ScrubPart>>,
-    ) -> Result<Response<ScrubAnswer>, Status> {
+    ) -> Result<Response<AnswerStream<ScrubPart>>, Status> {
         let from = self.admit(&request)?;
         Ok(Response::new(Arc::clone(&self.handler).scrub(from, request.into_inner())?))
     }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tonic::Status;
+use umbel_engine::liveness::Timing;
 use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_ports::channel::{incoming, server};
 use umbel_ports::memory_net::CountingSeed;
@@ -21,6 +22,9 @@ use super::{
 
 pub(crate) const CLUSTER: u128 = 0x5f << 120;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// A node's failure detector as its settings have it by default.
+pub(crate) const TIMING: Timing = Timing { beat_ms: 100, suspect_ms: 400 };
 
 /// First words of a body that tell [`EchoHandler`] what to do besides returning the body.
 pub(crate) const GATED: &[u8] = b"gated";

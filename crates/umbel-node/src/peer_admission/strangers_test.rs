@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::raft::{AppendEntriesRequest, VoteRequest};
 use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::encode;
 use umbel_ports::{RealNet, RealSeed};
-use umbel_storage::types::{Types, Vote};
+use umbel_storage::types::{Entry, LogId, Vote};
 
 use crate::node::Node;
 use crate::peer::{CallError, CallKind, Links, LocalIdentity};
@@ -60,13 +59,10 @@ async fn a_term_that_no_election_leads_to_ends_none() {
     let links = links_of(&node, 99);
     let term = node.local().meta().term();
     let leader = Vote::new_committed(u64::MAX, NodeId(99));
-    let append = AppendEntriesRequest::<Types> {
-        vote: leader,
-        prev_log_id: None,
-        entries: vec![],
-        leader_commit: None,
-    };
-    let vote = VoteRequest::<Types>::new(Vote::new(u64::MAX, NodeId(99)), None);
+    // The entry before, the entries, and the last one that is committed.
+    let append = (leader, None::<LogId>, Vec::<Entry>::new(), None::<LogId>);
+    // The last entry of the candidate, and whether it was told to stand.
+    let vote = (Vote::new(u64::MAX, NodeId(99)), None::<LogId>, false);
     let absurd = [
         (CallKind::Append, encode(&append)),
         (CallKind::Vote, encode(&vote)),

@@ -30,11 +30,10 @@ use super::snapshot_receiver::{
 };
 use super::{Network, PeerReplica};
 use crate::beats::Beats;
-use crate::calls::{RecallAnswer, RecallRequest};
-use crate::config::Config;
-use crate::peer::test_node::{TestNode, identity, links, serve_handler};
+use crate::peer::test_node::{TIMING, TestNode, identity, links, serve_handler};
 use crate::peer::{CallHandler, CallKind, LocalIdentity, Refusal, RefusalReason};
 use crate::raft::read_rounds::ReadRounds;
+use crate::recall::calls::{RecallAnswer, RecallRequest};
 
 const GROUP: GroupId = GroupId::of_shard(ShardId(3));
 
@@ -136,7 +135,7 @@ async fn pair(never_ends: bool) -> Pair {
     let follower = Arc::new(Follower { last, notified, receiver, installed, never_ends });
     let follower = serve_handler(&*net, "two:1", follower).await;
     let links = Arc::new(links(&net, 1));
-    let beats = Arc::new(Beats::new(NodeId(1), 1, &Config::default()));
+    let beats = Arc::new(Beats::new(NodeId(1), 1, TIMING));
     let rounds = ReadRounds::start(NodeId(1), Arc::clone(&links), beats);
     let mut network = Network::new(links, Arc::default(), rounds, GROUP);
     let replica = network.new_client(NodeId(2), &NodeAddress("two:1".to_owned())).await;

@@ -9,8 +9,7 @@ use umbel_ports::{Net, PortFuture};
 use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
 
 use super::*;
-use crate::config::Config;
-use crate::peer::test_node::{identity, links, serve_handler};
+use crate::peer::test_node::{TIMING, identity, links, serve_handler};
 use crate::peer::{CallHandler, LocalIdentity, Refusal};
 
 const OWN: NodeId = NodeId(1);
@@ -129,8 +128,7 @@ async fn a_node_that_hangs_delays_only_groups_that_need_it() {
     let voter = |is_hanging| Arc::new(Voter { is_hanging, claim_counts: Mutex::default() });
     let two = serve_handler(&*net, "n2:1", voter(false)).await;
     let _three = serve_handler(&*net, "n3:1", voter(true)).await;
-    let config = Config::default();
-    let beats = Arc::new(Beats::new(OWN, 1, &config));
+    let beats = Arc::new(Beats::new(OWN, 1, TIMING));
     let patience = beats.suspicion() / 2;
     let rounds = ReadRounds::start(OWN, Arc::new(links(&net, 1)), beats);
     let began = tokio::time::Instant::now();

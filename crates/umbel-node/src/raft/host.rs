@@ -1,0 +1,147 @@
+//! What the Raft groups of a node share, and how they start.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use umbel_engine::liveness::Timing;
+use umbel_engine::meta::VersionRange;
+use umbel_engine::{GroupId, NodeId};
+use umbel_filter::HashRange;
+use umbel_ports::{Net, Purpose, Seed};
+use umbel_storage::Storage;
+
+use super::group::Group;
+use super::known_members::known_members;
+use super::network::Network;
+use super::read_rounds::ReadRounds;
+use super::state_machine::Replica;
+use crate::beats::Beats;
+use crate::peer::{Links, LocalIdentity};
+use crate::recall::{LATER_TIMEOUT, Recollection, START_TIMEOUT};
+use crate::witness::Witness;
+
+/// What the Raft groups of a node share: storage, links, failure detector, and what nodes know of each
+/// other's replicas.
+pub(crate) struct GroupHost {
+    node: NodeId,
+    seed: Arc<dyn Seed>,
+    storage: Storage,
+    links: Arc<Links>,
+    beats: Arc<Beats>,
+    witness: Arc<Witness>,
+    rounds: ReadRounds,
+    recollection: Arc<Recollection>,
+}
+
+/// The groups that run on a node, for what serves and drives them.
+pub(crate) trait RunningGroups: Send + Sync + 'static {
+    /// All groups of the node, the meta group first.
+    fn groups(&self) -> Vec<Arc<Group>>;
+
+    /// The node's replica of a group.
+    fn group(&self, id: GroupId) -> Option<Arc<Group>>;
+
+    /// The addresses of the cluster's nodes, as far as this node's catalogue knows.
+    fn addresses(&self) -> BTreeMap<NodeId, String>;
+
+    /// Takes the reason why the node cannot continue.
+    fn fail(&self, why: String);
+}
+
+impl GroupHost {
+    /// Asks other nodes what they know of this one: those that the disk names as members of the meta
+    /// group, and `founders`. Groups may start after that.
+    ///
+    /// # Errors
+    /// If the meta group's log cannot be read, or a node reports that this one was removed from the
+    /// cluster.
+    pub(crate) async fn start(
+        identity: LocalIdentity,
+        timing: Timing,
+        (net, seed): (Arc<dyn Net>, Arc<dyn Seed>),
+        (storage, witness): (Storage, Arc<Witness>),
+        founders: BTreeMap<NodeId, String>,
+    ) -> Result<Self, String> {
+        let node = identity.node;
+        let links = Arc::new(Links::new(net, Arc::clone(&seed), identity));
+        let beats = Arc::new(Beats::new(node, seed.number(Purpose::Incarnation), timing));
+        let rounds = ReadRounds::start(node, Arc::clone(&links), Arc::clone(&beats));
+        let mut nodes = founders;
+        nodes.extend(known_members(&storage, GroupId::META).await.map_err(meta_failed)?);
+        let recollection = Arc::new(Recollection::default());
+        recollection.ask(&links, node, nodes, START_TIMEOUT).await?;
+        Ok(Self { node, seed, storage, links, beats, witness, rounds, recollection })
+    }
+
+    /// Starts the meta group from its state on disk; `versions` are the cluster versions that this node
+    /// supports.
+    ///
+    /// # Errors
+    /// If the log, a snapshot or openraft refuses it.
+    pub(crate) async fn start_meta(&self, versions: VersionRange) -> Result<Arc<Group>, String> {
+        let id = GroupId::META;
+        self.recollection.restore(&self.storage, id).await.map_err(meta_failed)?;
+        self.start_group(id, Replica::meta(versions)).await
+    }
+
+    /// Starts a shard's group from its state on disk. `first_range` is the hash range with which the shard
+    /// began.
+    ///
+    /// # Errors
+    /// If the log, a snapshot or openraft refuses it.
+    pub(crate) async fn start_shard(
+        &self,
+        id: GroupId,
+        first_range: HashRange,
+    ) -> Result<Arc<Group>, String> {
+        self.storage.claim(id).await;
+        let restored = self.recollection.restore(&self.storage, id).await;
+        restored.map_err(|error| error.to_string())?;
+        self.start_group(id, Replica::shard(id, first_range)).await
+    }
+
+    async fn start_group(&self, id: GroupId, replica: Replica) -> Result<Arc<Group>, String> {
+        let (links, witness) = (Arc::clone(&self.links), Arc::clone(&self.witness));
+        let network = Network::new(links, witness, self.rounds.clone(), id);
+        let (seed, beats) = (Arc::clone(&self.seed), Arc::clone(&self.beats));
+        Group::start(id, self.node, replica, &self.storage, network, seed, beats).await
+    }
+
+    /// Asks those of these nodes that have not answered yet what they know of this one, before more
+    /// replicas start.
+    ///
+    /// # Errors
+    /// If one of them reports that this node was removed from the cluster.
+    pub(crate) async fn ask_again(&self, nodes: BTreeMap<NodeId, String>) -> Result<(), String> {
+        self.recollection.ask(&self.links, self.node, nodes, LATER_TIMEOUT).await
+    }
+
+    /// Drops what is remembered of nodes that are no longer members.
+    pub(crate) fn retain_members(&self, members: &BTreeSet<NodeId>) {
+        self.witness.retain(members);
+    }
+
+    /// This node's number.
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// This node's links to the others.
+    pub(crate) fn links(&self) -> &Arc<Links> {
+        &self.links
+    }
+
+    /// This node's failure detector.
+    pub(crate) fn beats(&self) -> &Beats {
+        &self.beats
+    }
+
+    /// What other nodes answered when this node asked what they know of it.
+    pub(crate) fn recollection(&self) -> &Arc<Recollection> {
+        &self.recollection
+    }
+}
+
+fn meta_failed(error: std::io::Error) -> String {
+    format!("{}: {error}", GroupId::META)
+}
