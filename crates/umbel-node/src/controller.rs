@@ -18,11 +18,11 @@ use umbel_engine::placement::ShardRecord;
 use umbel_engine::shard::ShardCommand;
 use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_ports::encoding::{decode, encode};
+use umbel_raft::peer::CallKind;
 
 use crate::calls::{GroupAnswer, GroupRequest, MetaRequest, ShardRequest};
 use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
-use crate::peer::CallKind;
 
 mod merge;
 mod running_tasks;

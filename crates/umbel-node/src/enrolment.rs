@@ -23,11 +23,11 @@ use umbel_ports::channel::channel;
 use umbel_ports::{IssuedFiles, Net, RealNet};
 use umbel_proto::v1::enrolment_client::EnrolmentClient;
 use umbel_proto::v1::{EnrolRequest, EnrolResponse};
+use umbel_raft::peer::PEER_PROTOCOL;
 use umbel_tls::{JoinToken, JoinTokenError, PinnedTls, TlsError};
 
 use crate::config::{Config, host_of};
 use crate::node::{StartError, open_data};
-use crate::peer::PEER_PROTOCOL;
 use crate::ports::Ports;
 
 /// Pause between requests to a node that does not respond yet.

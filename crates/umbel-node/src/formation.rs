@@ -24,6 +24,9 @@ use umbel_ports::Purpose;
 use umbel_ports::channel::channel;
 use umbel_proto::v1::admin_client::AdminClient;
 use umbel_proto::v1::{AdoptRequest, Founder, JoinRequest, WhoAreYouRequest};
+use umbel_raft::peer::{
+    LocalIdentity, PEER_PROTOCOL, cluster_bytes, cluster_of_bytes, peer_client,
+};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::identity::{Identity, MemberState};
 use umbel_storage::types::NodeAddress;
@@ -32,8 +35,6 @@ use crate::calls::{MetaAnswer, MetaRequest};
 use crate::config::Config;
 use crate::local::Local;
 use crate::local::release::versions_of;
-use crate::peer::peer_client;
-use crate::peer::{LocalIdentity, PEER_PROTOCOL, cluster_bytes, cluster_of_bytes};
 use crate::peer_admission::PeerAdmission;
 use crate::ports::Ports;
 

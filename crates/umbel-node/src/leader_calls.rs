@@ -22,13 +22,13 @@ use umbel_engine::shard::PartError;
 use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_ports::Seed;
 use umbel_ports::encoding::{decode, encode};
+use umbel_raft::peer::CallKind;
 use umbel_step::planted::{self, Planted};
 
 use self::old_map::OldMap;
 use crate::calls::{MetaAnswer, MetaRequest, ShardAnswer, ShardFailure, ShardRequest};
 use crate::failure::CallFailure;
 use crate::local::Local;
-use crate::peer::CallKind;
 
 mod leaders;
 mod old_map;

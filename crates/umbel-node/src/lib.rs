@@ -1,13 +1,11 @@
-//! A node of an Umbel cluster: Raft groups, peers, copies of replicated filters.
+//! A node of an Umbel cluster: replicas of shards, copies of replicated filters, its life cycle. Its Raft groups
+//! and its links to other nodes are in [`umbel_raft`].
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`config`] | settings, each described once |
 //! | [`ports`] | all ports of a node, which simulations replace; observation of a node |
-//! | `raft` | openraft behind Umbel's types, over the logs and snapshots of [`umbel_storage`] |
-//! | [`peer`] | links between nodes |
 //! | `arrivals` | rates of new items per slice and per copy |
-//! | `beats` | which nodes are alive; starts an election when a leader is not |
 //! | `shard_leader` | batches inserts into entries of a shard's log; confirmed reads |
 //! | `cube` | copies of replicated filters, and their exchange over the hypercube |
 //! | [`comparisons`] | the last results of comparisons between replicas |
@@ -21,7 +19,6 @@
 //! | `local_copy` | read access to a copy of a replicated filter, for programs that embed the node |
 
 mod arrivals;
-mod beats;
 pub mod calls;
 mod client_interface;
 pub mod comparisons;
@@ -40,18 +37,14 @@ mod local;
 mod local_copy;
 pub mod metrics;
 mod node;
-pub mod peer;
 mod peer_admission;
 pub mod ports;
-mod raft;
-mod recall;
 mod renewal;
 mod self_report;
 mod shard_leader;
 mod space;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-mod witness;
 
 pub use client_interface::{ClientInterface, ServedNode};
 pub use config::{Config, ConfigError};
@@ -61,6 +54,13 @@ pub use local_copy::{LocalCopy, LocalCopyError};
 pub use metrics::HISTOGRAMS;
 pub use node::{Node, NodeFailure, StartError};
 pub use umbel_engine::meta::CORE_COUNT_MAX;
+
+/// Calls between nodes, as far as what is above the node needs them.
+pub mod peer {
+    pub use umbel_raft::peer::{
+        LocalIdentity, PEER_PROTOCOL, add_hello, cluster_bytes, peer_client,
+    };
+}
 
 /// The release version of this node.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

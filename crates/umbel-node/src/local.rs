@@ -15,21 +15,18 @@ use umbel_engine::{Epoch, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
 use umbel_jobs::JobHost;
 use umbel_ports::{Net, Seed};
+use umbel_raft::peer::{CallError, CallKind, Links, LocalIdentity};
+use umbel_raft::{Beats, Group, GroupHost, RunningGroups, Witness};
 use umbel_storage::Storage;
 
-use crate::beats::Beats;
 use crate::config::Config;
 use crate::cube::Copies;
 use crate::exports::Exports;
 use crate::ledger_jobs::LedgerJobs;
 use crate::metrics;
-use crate::peer::{CallError, CallKind, Links, LocalIdentity};
 use crate::ports::Ports;
-use crate::raft::group::Group;
-use crate::raft::host::{GroupHost, RunningGroups};
 use crate::shard_leader::ShardLeader;
 use crate::space::Space;
-use crate::witness::Witness;
 
 mod founding;
 mod job_standing;

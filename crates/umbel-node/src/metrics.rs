@@ -1,5 +1,6 @@
 //! One function per measurement; names, units and help texts are only in this module, except names and
-//! functions for connections, which [`umbel_ports::metrics`] has.
+//! functions of connections ([`umbel_ports::metrics`]), of the log ([`umbel_storage::metrics`]), and of groups
+//! and links ([`umbel_raft::metrics`]).
 //!
 //! A histogram has the same bounds on every node, so that buckets can be added up over nodes. A sample
 //! is pushed to a lock-free list, and counted in its bucket when the measurements are read, or within a
@@ -58,11 +59,6 @@ pub fn stream_ended(cause: &'static str) {
     counter!(STREAMS_ENDED, "cause" => cause).increment(1);
 }
 
-/// A link ended because its node has opened newer ones.
-pub(crate) fn link_replaced() {
-    counter!(LINKS_REPLACED).increment(1);
-}
-
 /// Commands of the Redis protocol were received.
 pub fn resp_commands(count: u64) {
     counter!(RESP_COMMANDS).increment(count);
@@ -87,18 +83,6 @@ pub fn request_bytes_max(byte_count: u64) {
 /// A call was refused because of the caller's identity.
 pub fn call_denied() {
     counter!(CALLS_DENIED).increment(1);
-}
-
-pub(crate) fn append_sent() {
-    counter!(RAFT_APPENDS).increment(1);
-}
-
-pub(crate) fn replica_behind() {
-    counter!(REPLICAS_BEHIND).increment(1);
-}
-
-pub(crate) fn replica_lost_entries() {
-    counter!(REPLICAS_LOST).increment(1);
 }
 
 pub(crate) fn insert_answered(new_count: u64, present_count: u64) {
@@ -304,8 +288,9 @@ mod tests {
     fn no_series_outlives_what_it_is_about() {
         let (own, _) = include_str!("metrics.rs").split_once("#[cfg(test)]").unwrap();
         let ports = include_str!("../../umbel-ports/src/metrics.rs");
+        let raft = include_str!("../../umbel-raft/src/metrics.rs");
         let storage = include_str!("../../umbel-storage/src/metrics.rs");
-        let code = format!("{own}{ports}{storage}");
+        let code = format!("{own}{ports}{raft}{storage}");
         let labels: BTreeSet<&str> = code
             .split("\" => ")
             .filter_map(|before| before.rsplit_once('"'))

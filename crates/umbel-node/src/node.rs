@@ -13,10 +13,11 @@ use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::AnyFilter;
 use umbel_jobs::JobHost;
 use umbel_ports::{Listener, PortFuture, Purpose, Rare};
+use umbel_raft::Witness;
+use umbel_raft::peer::{LinkCloser, PeerService};
 use umbel_storage::identity::{self, Identity, IdentityError};
 use umbel_storage::{LogOwner, OpenError, Storage, WalOptions, Wrapping};
 
-use crate::beats;
 use crate::client_interface::{ClientInterface, ServedNode};
 use crate::config::{Config, ConfigError};
 use crate::controller;
@@ -27,14 +28,12 @@ use crate::ledger_jobs::follow_ledger;
 use crate::local::Local;
 use crate::local_copy::LocalCopy;
 use crate::metrics;
-use crate::peer::{LinkCloser, PeerService};
 use crate::peer_admission::PeerAdmission;
 use crate::ports::Ports;
 use crate::ports::observer::{Event, GroupReport};
 use crate::renewal::keep_certificate;
 use crate::self_report::{self, SelfReport};
 use crate::shard_leader;
-use crate::witness::Witness;
 
 mod upkeep;
 
@@ -157,7 +156,7 @@ impl Node {
         let jobs_calls = Arc::clone(&calls);
         let mut tasks = JoinSet::new();
         let (host, running) = (Arc::clone(local.host()), Arc::clone(&local));
-        tasks.spawn(beats::send::beat(host, running));
+        tasks.spawn(umbel_raft::beat(host, running));
         tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&calls)));
         let proposer = Arc::clone(&calls);
         let report = SelfReport::of(&config, ports.versions);

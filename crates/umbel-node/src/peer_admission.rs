@@ -9,6 +9,11 @@ use umbel_engine::meta::{NodeRecord, VersionRange};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::{Disk, PortFuture};
 use umbel_proto::v1::{AdoptRequest, ExchangePart, ExchangeQuestion, ScrubPart, WhoAreYouResponse};
+use umbel_raft::peer::{
+    AnswerStream, CallHandler, CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, RefusalReason,
+    cluster_bytes, cluster_of_bytes,
+};
+use umbel_raft::{Witness, answer_standings, asks_standings};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::Storage;
 use umbel_storage::identity::{self, Identity, MemberState};
@@ -16,12 +21,6 @@ use umbel_storage::identity::{self, Identity, MemberState};
 use crate::VERSION;
 use crate::cube::{answer_scrub, take_questions};
 use crate::local::Local;
-use crate::peer::{
-    AnswerStream, CallHandler, CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, RefusalReason,
-    cluster_bytes, cluster_of_bytes,
-};
-use crate::recall::{answer_standings, asks_standings};
-use crate::witness::Witness;
 
 #[cfg(test)]
 mod strangers_test;

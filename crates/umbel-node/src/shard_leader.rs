@@ -11,6 +11,8 @@ use umbel_engine::shard::{
 };
 use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_ports::Rare;
+use umbel_raft::peer::Links;
+use umbel_raft::{Group, ProposeError};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::types::{Command, Reply};
 
@@ -19,8 +21,6 @@ use crate::calls::{AllowedGrowth, ReplicaStatus, ShardAnswer, ShardFailure, Shar
 use crate::exports::Exports;
 use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_MAX};
 use crate::metrics;
-use crate::peer::Links;
-use crate::raft::group::{Group, ProposeError};
 use crate::space::Space;
 
 mod export;

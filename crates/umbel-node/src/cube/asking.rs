@@ -16,6 +16,7 @@ use umbel_engine::limits::REPLICATED_BYTES_MAX;
 use umbel_proto::v1;
 use umbel_proto::v1::exchange_part::Part;
 use umbel_proto::v1::peer_client::PeerClient;
+use umbel_raft::peer::{add_hello, member_client};
 use umbel_replicated_engine::hypercube::{
     ChangeReader, Delta, DeltaContent, DeltaError, ReadChanges,
 };
@@ -26,7 +27,6 @@ use super::questions::{STEP_COUNTS_MAX, counts_of};
 use super::wire::{self, CopyQuestion};
 use crate::local::Local;
 use crate::metrics;
-use crate::peer::{add_hello, member_client};
 
 /// Time limit for a partner to reach a step, for each step up to it: at every step the partner may wait
 /// for others.

@@ -13,6 +13,7 @@ use umbel_engine::meta::{FilterSettings, FilterState, MetaState};
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_filter::AnyFilter;
 use umbel_ports::{Purpose, Rare, Seed};
+use umbel_raft::Recollection;
 use umbel_replicated_engine::hypercube::{DeltaError, ReplicaOptions, Step};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::Storage;
@@ -33,7 +34,6 @@ use crate::limits::{
 };
 use crate::metrics;
 use crate::ports::observer;
-use crate::recall::Recollection;
 use crate::space::Space;
 
 /// Most payload bytes of a delta's frame. A delta has many frames, and each is encoded and merged while

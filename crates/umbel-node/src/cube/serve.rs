@@ -9,13 +9,13 @@ use umbel_engine::shard::{Bitmap, HashList};
 use umbel_engine::{Epoch, FilterId, GroupId, NodeId};
 use umbel_filter::ItemHash;
 use umbel_ports::encoding::{decode, encode};
+use umbel_raft::peer::{CallError, CallKind, RefusalReason};
 
 use super::copy::Copy;
 use super::failure::CopyFailure;
 use super::scrub::compare;
 use crate::calls::{CopyAnswer, CopyReport, CopyRequest};
 use crate::local::Local;
-use crate::peer::{CallError, CallKind, RefusalReason};
 
 /// How long a request waits for its condition before the response is "not yet".
 const WAIT_MAX: Duration = Duration::from_millis(500);

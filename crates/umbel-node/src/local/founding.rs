@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use umbel_engine::{GroupId, NodeId, ShardId};
+use umbel_raft::Group;
 use umbel_storage::types::NodeAddress;
 
 use super::{FOUNDING_PAUSE, Local};
-use crate::raft::group::Group;
 
 impl Local {
     /// Forms a shard's group. One founder does it as soon as the others run their replicas, so that it

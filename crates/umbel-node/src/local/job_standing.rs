@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use umbel_engine::{GroupId, JobId, NodeId};
 use umbel_ports::encoding::{decode, encode};
+use umbel_raft::peer::CallKind;
 
 use super::Local;
 use crate::calls::JobStanding;
-use crate::peer::CallKind;
 
 impl Local {
     /// The progress of an active job, as one of its nodes reports it; None if that does not answer.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::encode;
+use umbel_raft::peer::CallKind;
 
 use super::Local;
 use crate::calls::GroupRequest;
-use crate::peer::CallKind;
 
 /// How long to wait for another node to answer whether it is reachable.
 const REACH_TIMEOUT: Duration = Duration::from_millis(500);

@@ -10,12 +10,11 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{GroupId, NodeId};
+use umbel_raft::peer::CallKind;
+use umbel_raft::{Group, ask_committed, committed_in};
 use umbel_storage::WalHealth;
 
 use super::Local;
-use crate::peer::CallKind;
-use crate::raft::group::Group;
-use crate::recall::{ask_committed, committed_in};
 
 /// How long an answer is reused: each leader is asked once in that time, however often the node is
 /// checked.

@@ -6,10 +6,10 @@ use tokio::time::timeout;
 use umbel_engine::NodeId;
 use umbel_engine::meta::VersionRange;
 use umbel_proto::v1::{WhoAreYouRequest, WhoAreYouResponse};
+use umbel_raft::peer::{cluster_bytes, member_client};
 
 use super::Local;
 use crate::VERSION;
-use crate::peer::{cluster_bytes, member_client};
 
 /// How long a node may take to report its release.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use umbel_engine::meta::{FilterVerb, MetaState, Rights};
 use umbel_engine::{FilterId, GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
+use umbel_raft::peer::CallKind;
 
 use super::Local;
 use crate::VERSION;
@@ -13,7 +14,6 @@ use crate::calls::{
     ComparedRow, Compares, ComparisonsReport, NodeStanding, ReportAnswer, ReportRequest,
 };
 use crate::comparisons::{Comparison, Ending};
-use crate::peer::CallKind;
 
 /// Most comparisons in a report; the worst are chosen.
 const ROWS_MAX: usize = 200;

@@ -8,13 +8,13 @@ use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::shard::Bitmap;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
+use umbel_raft::ProposeError;
+use umbel_raft::peer::{CallKind, Refusal};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::types::{Command, NodeAddress, Reply};
 
 use super::Local;
 use crate::calls::{GroupAnswer, GroupRequest, MetaAnswer, MetaRequest, ShardAnswer, ShardRequest};
-use crate::peer::{CallKind, Refusal};
-use crate::raft::group::ProposeError;
 
 impl Local {
     /// Responds as the meta group's leader, if this node leads it. Also returns the index that a reader

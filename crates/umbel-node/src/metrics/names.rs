@@ -3,6 +3,9 @@
 pub(super) use umbel_ports::metrics::{
     CERTIFICATE_EXPIRES, CONNECTIONS_REFUSED, HANDSHAKES_FAILED,
 };
+pub(super) use umbel_raft::metrics::{
+    LINKS_REPLACED, RAFT_APPENDS, REPLICAS_BEHIND, REPLICAS_LOST,
+};
 pub(super) use umbel_storage::metrics::{WAL_WRITE_SECONDS, WAL_WRITTEN_BYTES};
 
 pub(super) const INSERT_NEW: &str = "umbel_insert_new_total";
@@ -39,15 +42,11 @@ pub(super) const SCRUB_REPAIRED: &str = "umbel_scrub_repaired_bits_total";
 pub(super) const SCRUB_SENT: &str = "umbel_scrub_sent_bytes_total";
 pub(super) const SCRUB_RECEIVED: &str = "umbel_scrub_received_bytes_total";
 pub(super) const SCRUB_AGE: &str = "umbel_scrub_age_seconds";
-pub(super) const RAFT_APPENDS: &str = "umbel_raft_appends_total";
-pub(super) const REPLICAS_BEHIND: &str = "umbel_replicas_started_behind_total";
-pub(super) const REPLICAS_LOST: &str = "umbel_replicas_lost_entries_total";
 pub(super) const SHARD_SCRUBS: &str = "umbel_shard_scrubs_total";
 pub(super) const SHARD_SCRUB_DIFFERING: &str = "umbel_shard_scrub_differing_bits_total";
 pub(super) const CALLS_DENIED: &str = "umbel_calls_denied_total";
 pub(super) const REQUESTS_REFUSED: &str = "umbel_requests_refused_total";
 pub(super) const STREAMS_ENDED: &str = "umbel_streams_ended_total";
-pub(super) const LINKS_REPLACED: &str = "umbel_links_replaced_total";
 pub(super) const REQUEST_BYTES: &str = "umbel_request_bytes_under_way_max";
 pub(super) const RESP_COMMANDS: &str = "umbel_resp_commands_total";
 pub(super) const RESP_SECONDS: &str = "umbel_resp_batch_duration_seconds";

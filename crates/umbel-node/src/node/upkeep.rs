@@ -9,12 +9,12 @@ use umbel_engine::meta::MetaState;
 use umbel_engine::shard::{ShardCommand, ShardState};
 use umbel_engine::{FilterId, GroupId};
 use umbel_ports::Rare;
+use umbel_raft::Group;
 use umbel_storage::WalHealth;
 
 use crate::calls::ShardRequest;
 use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
-use crate::raft::group::Group;
 
 /// How often a node checks whether its groups run and its log must be truncated.
 const CARE_INTERVAL: Duration = Duration::from_secs(1);

@@ -7,10 +7,10 @@ use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::encode;
 use umbel_ports::{RealNet, RealSeed};
+use umbel_raft::peer::{CallError, CallKind, Links, LocalIdentity};
 use umbel_storage::types::{Entry, LogId, Vote};
 
 use crate::node::Node;
-use crate::peer::{CallError, CallKind, Links, LocalIdentity};
 use crate::testing::{deadline, start_alone};
 
 /// Links of a caller that claims to be this node of the cluster.

@@ -10,11 +10,11 @@ use umbel_engine::shard::{OverlapCount, PartError, ShardState, SliceDescription,
 use umbel_engine::{FilterId, Generation};
 use umbel_filter::{Kind, OnesCount, sizing};
 use umbel_ports::Purpose;
+use umbel_raft::Group;
 
 use super::ShardLeader;
 use crate::calls::{RateProbes, ShardFailure, SliceLoad};
 use crate::limits::{COUNTED_WORDS_MAX, RATE_PROBES, RATE_PROBES_AT_ONCE};
-use crate::raft::group::Group;
 
 /// Counts of a shard's slices, one at a time.
 #[derive(Default)]

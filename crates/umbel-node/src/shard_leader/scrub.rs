@@ -14,6 +14,7 @@ use umbel_engine::shard::{
 use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_ports::Purpose;
 use umbel_ports::encoding::{decode, encode};
+use umbel_raft::peer::CallKind;
 use umbel_step::Outbox;
 use umbel_storage::types::{Command, Reply};
 
@@ -21,7 +22,6 @@ use super::{ShardLeader, failure, unexpected};
 use crate::calls::{ShardAnswer, ShardFailure, ShardRequest};
 use crate::comparisons::{Comparison, LastComparisons};
 use crate::metrics;
-use crate::peer::CallKind;
 
 /// How long a replica may take to apply what the leader has applied, and to respond.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);

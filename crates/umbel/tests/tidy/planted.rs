@@ -104,5 +104,6 @@ fn arrows_against_the_layers_are_found() {
     assert_eq!(found("umbel", "tempfile", Value::Null), 0);
     assert_eq!(found("umbel-new", "serde", Value::Null), 1);
     assert_eq!(found("umbel-storage", "openraft", Value::Null), 0);
+    assert_eq!(found("umbel-node", "openraft", Value::Null), 1);
     assert_eq!(found("umbel-jobs", "openraft", Value::Null), 1);
 }

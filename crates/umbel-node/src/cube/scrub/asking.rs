@@ -9,6 +9,7 @@ use tonic::Request;
 use umbel_engine::{Generation, NodeId};
 use umbel_proto::v1;
 use umbel_proto::v1::scrub_part::Part;
+use umbel_raft::peer::{add_hello, member_client};
 
 use super::image::Image;
 use super::line::{Line, Outlet, PART_PATIENCE, PARTS_WAITING_MAX, claim_part, of_status};
@@ -18,7 +19,6 @@ use crate::comparisons::Comparison;
 use crate::cube::Copy;
 use crate::local::Local;
 use crate::metrics;
-use crate::peer::{add_hello, member_client};
 
 /// Compares this node's copy of a generation with a partner's, and counts the outcome.
 pub(crate) async fn compare(

@@ -11,7 +11,7 @@ umbel_node::settings! {
         /// Log format: `text`, or `json`, one object per line.
         log_format: String = "text".to_owned(),
         /// What is logged: `error`, `warn`, `info`, `debug` or `trace`; also per module, like
-        /// `info,umbel_node::raft=debug`. At `info` openraft logs every step of an election.
+        /// `info,umbel_raft=debug`. At `info` openraft logs every step of an election.
         log_level: String = "info,openraft=error".to_owned(),
     }
 }

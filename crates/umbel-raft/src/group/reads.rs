@@ -14,9 +14,9 @@ use umbel_storage::LogStore;
 use umbel_storage::types::{Types, Vote};
 
 use super::{Group, ProposeError};
-use crate::raft::network::Network;
-use crate::raft::read_rounds::Claim;
-use crate::raft::state_machine::{Replica, StateMachine};
+use crate::network::Network;
+use crate::read_rounds::Claim;
+use crate::state_machine::{Replica, StateMachine};
 
 /// Reads that may wait for one confirmation of leadership. The gateway admits fewer than a thousand
 /// batches at once.

@@ -16,13 +16,11 @@ use umbel_engine::{FilterId, GroupId, ShardId};
 use umbel_filter::HashRange;
 use umbel_ports::encoding::{ENCODED_BYTES_MAX, decode, encode};
 use umbel_step::planted::{self, Planted};
+use umbel_storage::observer::{Event, Observer, Payload};
 use umbel_storage::types::{
     Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership, Types, entry_id,
 };
 use umbel_storage::{SnapshotFile, SnapshotStore, SnapshotWriter, Storage};
-
-use crate::ports::Observer;
-use crate::ports::observer::{Event, Payload};
 
 mod head;
 mod merges;
@@ -116,7 +114,7 @@ impl Replica {
     ///
     /// # Panics
     /// If this is the meta group's replica.
-    pub(crate) fn read_shard_at<T>(&self, read: impl FnOnce(u64, &ShardState) -> T) -> T {
+    pub fn read_shard_at<T>(&self, read: impl FnOnce(u64, &ShardState) -> T) -> T {
         let (inner, _reading) = (self.read(), Reading::begin(self));
         match &inner.state {
             GroupState::Shard(state) => read(inner.applied.map_or(0, |id| id.index), state),
@@ -125,7 +123,7 @@ impl Replica {
     }
 
     /// For tests and simulations of repair: flips bits of a slice, or only clears some.
-    pub(crate) fn rot(&self, filter: FilterId, every: usize, only_clears: bool) -> u64 {
+    pub fn rot(&self, filter: FilterId, every: usize, only_clears: bool) -> u64 {
         match &mut self.write(&self.turn()).state {
             GroupState::Shard(state) => state.rot(filter, every, only_clears),
             GroupState::Meta(_) => 0,
@@ -134,7 +132,7 @@ impl Replica {
 
     /// Applies a command that is not in the log, as a planted bug does
     /// ([`ReplicaClock`](umbel_step::planted::Planted::ReplicaClock)).
-    pub(crate) fn apply_unlogged(&self, command: &ShardCommand) {
+    pub fn apply_unlogged(&self, command: &ShardCommand) {
         if let GroupState::Shard(state) = &mut self.write(&self.turn()).state {
             state.apply(command);
         }

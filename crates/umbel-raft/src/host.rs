@@ -10,19 +10,19 @@ use umbel_filter::HashRange;
 use umbel_ports::{Net, Purpose, Seed};
 use umbel_storage::Storage;
 
-use super::group::Group;
-use super::known_members::known_members;
-use super::network::Network;
-use super::read_rounds::ReadRounds;
-use super::state_machine::Replica;
 use crate::beats::Beats;
+use crate::group::Group;
+use crate::known_members::known_members;
+use crate::network::Network;
 use crate::peer::{Links, LocalIdentity};
+use crate::read_rounds::ReadRounds;
 use crate::recall::{LATER_TIMEOUT, Recollection, START_TIMEOUT};
+use crate::state_machine::Replica;
 use crate::witness::Witness;
 
 /// What the Raft groups of a node share: storage, links, failure detector, and what nodes know of each
 /// other's replicas.
-pub(crate) struct GroupHost {
+pub struct GroupHost {
     node: NodeId,
     seed: Arc<dyn Seed>,
     storage: Storage,
@@ -34,7 +34,7 @@ pub(crate) struct GroupHost {
 }
 
 /// The groups that run on a node, for what serves and drives them.
-pub(crate) trait RunningGroups: Send + Sync + 'static {
+pub trait RunningGroups: Send + Sync + 'static {
     /// All groups of the node, the meta group first.
     fn groups(&self) -> Vec<Arc<Group>>;
 
@@ -55,7 +55,7 @@ impl GroupHost {
     /// # Errors
     /// If the meta group's log cannot be read, or a node reports that this one was removed from the
     /// cluster.
-    pub(crate) async fn start(
+    pub async fn start(
         identity: LocalIdentity,
         timing: Timing,
         (net, seed): (Arc<dyn Net>, Arc<dyn Seed>),
@@ -78,7 +78,7 @@ impl GroupHost {
     ///
     /// # Errors
     /// If the log, a snapshot or openraft refuses it.
-    pub(crate) async fn start_meta(&self, versions: VersionRange) -> Result<Arc<Group>, String> {
+    pub async fn start_meta(&self, versions: VersionRange) -> Result<Arc<Group>, String> {
         let id = GroupId::META;
         self.recollection.restore(&self.storage, id).await.map_err(meta_failed)?;
         self.start_group(id, Replica::meta(versions)).await
@@ -89,7 +89,7 @@ impl GroupHost {
     ///
     /// # Errors
     /// If the log, a snapshot or openraft refuses it.
-    pub(crate) async fn start_shard(
+    pub async fn start_shard(
         &self,
         id: GroupId,
         first_range: HashRange,
@@ -112,12 +112,12 @@ impl GroupHost {
     ///
     /// # Errors
     /// If one of them reports that this node was removed from the cluster.
-    pub(crate) async fn ask_again(&self, nodes: BTreeMap<NodeId, String>) -> Result<(), String> {
+    pub async fn ask_again(&self, nodes: BTreeMap<NodeId, String>) -> Result<(), String> {
         self.recollection.ask(&self.links, self.node, nodes, LATER_TIMEOUT).await
     }
 
     /// Drops what is remembered of nodes that are no longer members.
-    pub(crate) fn retain_members(&self, members: &BTreeSet<NodeId>) {
+    pub fn retain_members(&self, members: &BTreeSet<NodeId>) {
         self.witness.retain(members);
     }
 
@@ -127,17 +127,17 @@ impl GroupHost {
     }
 
     /// This node's links to the others.
-    pub(crate) fn links(&self) -> &Arc<Links> {
+    pub fn links(&self) -> &Arc<Links> {
         &self.links
     }
 
     /// This node's failure detector.
-    pub(crate) fn beats(&self) -> &Beats {
+    pub fn beats(&self) -> &Beats {
         &self.beats
     }
 
     /// What other nodes answered when this node asked what they know of it.
-    pub(crate) fn recollection(&self) -> &Arc<Recollection> {
+    pub fn recollection(&self) -> &Arc<Recollection> {
         &self.recollection
     }
 }

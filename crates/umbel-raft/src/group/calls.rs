@@ -15,8 +15,8 @@ use umbel_storage::types::{Command, Entry, Types, Vote};
 use umbel_storage::{FinalStateId, SnapshotFile};
 
 use super::Group;
-use crate::raft::network::SnapshotReceiver;
-use crate::raft::network::terms::{check_entries, check_vote};
+use crate::network::SnapshotReceiver;
+use crate::network::terms::{check_entries, check_vote};
 
 impl Group {
     pub(crate) async fn append(
@@ -55,7 +55,7 @@ impl Group {
     }
 
     /// Whether this replica has the final state of a shard, or needs it no more.
-    pub(crate) fn can_absorb(&self, from: GroupId, fence_index: u64) -> bool {
+    pub fn can_absorb(&self, from: GroupId, fence_index: u64) -> bool {
         let id = FinalStateId { of: from, fence_index };
         self.storage.has_final_state(self.id, id)
             || self.replica.read_shard(|state| state.has_settled(from, fence_index))

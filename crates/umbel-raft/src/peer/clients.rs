@@ -26,7 +26,7 @@ pub fn peer_client(net: &Arc<dyn Net>, address: &str) -> io::Result<PeerClient<C
 ///
 /// # Errors
 /// `InvalidInput` if the text is not an address.
-pub(crate) fn member_client(
+pub fn member_client(
     net: &Arc<dyn Net>,
     address: &str,
     wanted: NodeIdentity,

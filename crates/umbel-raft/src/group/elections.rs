@@ -59,7 +59,7 @@ impl Group {
 
     /// Sends pre-vote requests to the voters, and stands for election if a majority would vote for this
     /// replica.
-    pub(crate) async fn stand(&self) {
+    pub async fn stand(&self) {
         let standing = self.standing();
         let own = *self.raft.node_id();
         let leader_id = LeaderId { term: standing.term + 1, node_id: own };
@@ -152,7 +152,7 @@ impl Group {
     }
 
     /// If this node leads, transfers leadership to the live voter with the longest log.
-    pub(crate) async fn hand_over(&self) {
+    pub async fn hand_over(&self) {
         let to = {
             let metrics = self.raft.metrics();
             let metrics = metrics.borrow_watched();
@@ -199,7 +199,7 @@ impl Group {
 
     /// Waits until an ongoing leadership transfer is complete or `timeout` has passed; returns at once
     /// if there is none.
-    pub(crate) async fn handed_over(&self, timeout: Duration) {
+    pub async fn handed_over(&self, timeout: Duration) {
         if self.is_handing_over.load(Ordering::Relaxed) {
             let _ = tokio::time::timeout(timeout, self.leadership_lost()).await;
         }

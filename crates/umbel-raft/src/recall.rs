@@ -51,7 +51,7 @@ const TELL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The other nodes' answers when this node started.
 #[derive(Default)]
-pub(crate) struct Recollection {
+pub struct Recollection {
     inner: Mutex<Inner>,
 }
 
@@ -64,10 +64,13 @@ struct Inner {
 
 /// How many of this node's inserts into a replicated filter another node has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct KnownInserts {
-    pub(crate) by: NodeId,
-    pub(crate) generation: Generation,
-    pub(crate) count: u64,
+pub struct KnownInserts {
+    /// The node that has them.
+    pub by: NodeId,
+    /// The generation of the copy that they are in.
+    pub generation: Generation,
+    /// How many it has.
+    pub count: u64,
 }
 
 impl Recollection {
@@ -146,7 +149,7 @@ impl Recollection {
     }
 
     /// The highest number of this node's inserts into a replicated filter that another node reported.
-    pub(crate) fn inserts(&self, filter: FilterId) -> Option<KnownInserts> {
+    pub fn inserts(&self, filter: FilterId) -> Option<KnownInserts> {
         self.lock().copies.get(&filter).copied()
     }
 }
@@ -176,13 +179,13 @@ impl Inner {
 }
 
 /// Whether a call asks what is known of its caller, a node that starts.
-pub(crate) fn asks_standings(kind: CallKind, body: &[u8]) -> bool {
+pub fn asks_standings(kind: CallKind, body: &[u8]) -> bool {
     kind == CallKind::Recall && matches!(decode(body), Ok(RecallRequest::Standings))
 }
 
 /// The answer to a starting node: what this node's disk and memory know of its replicas, how many of its
 /// inserts into replicated filters this node has, and nodes that may know more.
-pub(crate) fn answer_standings(
+pub fn answer_standings(
     node: NodeId,
     (storage, witness): (&Storage, &Witness),
     copies: Vec<(FilterId, Generation, u64)>,
@@ -193,7 +196,7 @@ pub(crate) fn answer_standings(
 }
 
 /// The question which entries are committed in the groups that the called node leads.
-pub(crate) fn ask_committed() -> Bytes {
+pub fn ask_committed() -> Bytes {
     encode(&RecallRequest::Committed)
 }
 
@@ -201,7 +204,7 @@ pub(crate) fn ask_committed() -> Bytes {
 ///
 /// # Errors
 /// If it is another answer, or none.
-pub(crate) fn committed_in(answer: &[u8]) -> Result<Vec<(GroupId, u64)>, String> {
+pub fn committed_in(answer: &[u8]) -> Result<Vec<(GroupId, u64)>, String> {
     match decode(answer) {
         Ok(RecallAnswer::Committed(committed)) => Ok(committed),
         Ok(other) => Err(format!("it answered {other:?}")),

@@ -213,7 +213,7 @@ fn answer(
 
 /// The answers of a link as a stream. The server drops it when the connection is gone, which ends the
 /// link.
-pub(crate) struct Answers {
+pub struct Answers {
     outbox: Arc<Outbox<Waiting>>,
     reader: AbortHandle,
     _slot: LinkSlot,

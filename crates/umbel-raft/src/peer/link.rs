@@ -20,7 +20,7 @@ use super::{CallError, CallKind, LocalIdentity, RefusalReason};
 ///
 /// While a peer is unreachable, calls fail at once during a pause that grows from 50 ms to 0.5 s; the
 /// first call after the pause tries again.
-pub(crate) struct Links {
+pub struct Links {
     local: Arc<Local>,
     table: Mutex<Table>,
 }
@@ -37,7 +37,7 @@ pub(super) struct Local {
 
 impl Links {
     /// Creates an empty set of links.
-    pub(crate) fn new(net: Arc<dyn Net>, seed: Arc<dyn Seed>, identity: LocalIdentity) -> Self {
+    pub fn new(net: Arc<dyn Net>, seed: Arc<dyn Seed>, identity: LocalIdentity) -> Self {
         let local = Arc::new(Local { net, seed, identity });
         Self { local, table: Mutex::new(Table::new()) }
     }
@@ -53,7 +53,7 @@ impl Links {
     /// # Errors
     /// See [`CallError`]; [`CallError::is_certainly_undone`] tells whether the call may have been
     /// carried out.
-    pub(crate) async fn call(
+    pub async fn call(
         &self,
         to: NodeId,
         address: &str,

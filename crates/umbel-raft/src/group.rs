@@ -14,20 +14,23 @@ use umbel_engine::meta::GroupView;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::{Purpose, Rare, Seed};
 use umbel_step::planted::{self, Planted};
-use umbel_storage::types::{Command, LogId, NodeAddress, Reply, Runtime, Types, entry_id};
+use umbel_storage::observer::Event;
+use umbel_storage::types::{Command, LogId, NodeAddress, Reply, Runtime, Types};
 use umbel_storage::{FinalStateId, LogStore, Storage};
 
-use super::network::{Network, SnapshotReceiver};
-use super::state_machine::{Replica, StateMachine};
 use crate::beats::Beats;
-use crate::ports::observer::{Event, GroupReport};
+use crate::network::{Network, SnapshotReceiver};
+use crate::state_machine::{Replica, StateMachine};
 
 mod calls;
 mod elections;
 mod members;
 mod reads;
+mod report;
 
 use reads::{ConfirmedReads, Reader};
+
+pub use report::GroupReport;
 
 /// Pauses of a leader between tries to send entries to a node that does not answer, from the first to the longest. A node that
 /// has just started waits for one of them, and does not serve its shards before. A try costs nothing while the link is down.
@@ -54,7 +57,7 @@ const SNAPSHOT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a proposal has no result.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub(crate) enum ProposeError {
+pub enum ProposeError {
     /// Nothing was appended. The caller should send the proposal to the leader, if one is given.
     #[error("not the leader")]
     NotLeader(Option<NodeId>),
@@ -172,16 +175,18 @@ impl Group {
         }))
     }
 
-    pub(crate) fn id(&self) -> GroupId {
+    /// The group's id.
+    pub fn id(&self) -> GroupId {
         self.id
     }
 
+    /// The state of this node's replica, for readers.
     pub fn replica(&self) -> &Replica {
         &self.replica
     }
 
     /// The leader, as far as this node knows.
-    pub(crate) fn leader(&self) -> Option<NodeId> {
+    pub fn leader(&self) -> Option<NodeId> {
         leader_of(&self.raft.metrics().borrow_watched())
     }
 
@@ -191,7 +196,7 @@ impl Group {
     }
 
     /// Whether this node leads although no majority of the voters is alive.
-    pub(crate) fn lacks_quorum(&self) -> bool {
+    pub fn lacks_quorum(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let voters = metrics.membership_config.membership().get_joint_config();
@@ -204,7 +209,7 @@ impl Group {
     }
 
     /// Why the group stopped, if it did.
-    pub(crate) fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<String> {
         let mut metrics = self.raft.metrics();
         let running = metrics.borrow_watched().running_state.clone();
         if let Err(error) = running {
@@ -228,34 +233,13 @@ impl Group {
         }
     }
 
-    /// The current state of the group's Raft, for reports.
-    pub(crate) fn report(&self) -> GroupReport {
-        let failure = self.failure();
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let members = metrics.membership_config.membership();
-        GroupReport {
-            group: self.id,
-            term: metrics.current_term,
-            is_leader: metrics.state.is_leader(),
-            leader: leader_of(&metrics),
-            voters: members.get_joint_config().clone(),
-            learners: members.learner_ids().collect(),
-            last: metrics.last_log_index,
-            applied: metrics.last_applied.map(entry_id),
-            snapshot: metrics.snapshot.map(entry_id),
-            purged: metrics.purged.map(entry_id),
-            failure,
-        }
-    }
-
     /// Whether a simulation asks for this rare choice now; always false in production.
-    pub(crate) fn provokes(&self, rare: Rare) -> bool {
+    pub fn provokes(&self, rare: Rare) -> bool {
         self.seed.provokes(rare)
     }
 
     /// Whether the next snapshot is due where a simulation asks for frequent ones.
-    pub(crate) fn is_provoked_snapshot_due(&self) -> bool {
+    pub fn is_provoked_snapshot_due(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let behind = |id: Option<LogId>| id.map_or(0, |id| id.index + 1);
@@ -264,12 +248,12 @@ impl Group {
     }
 
     /// A random number for this group.
-    pub(crate) fn number(&self, purpose: Purpose) -> u64 {
+    pub fn number(&self, purpose: Purpose) -> u64 {
         self.seed.number(purpose)
     }
 
     /// Wall-clock time in milliseconds since 1970, for people to read.
-    pub(crate) fn wall_ms(&self) -> u64 {
+    pub fn wall_ms(&self) -> u64 {
         self.seed.wall_ms()
     }
 
@@ -279,7 +263,7 @@ impl Group {
     }
 
     /// Describes which entries this replica lacks although it had confirmed them, if any.
-    pub(crate) fn lacking(&self) -> Option<String> {
+    pub fn lacking(&self) -> Option<String> {
         let floor = self.log.floor()?;
         let last = self.log.last_index();
         Some(format!(
@@ -310,7 +294,10 @@ impl Group {
     }
 
     /// Initializes the group with its first members, if that has not happened yet.
-    pub(crate) async fn form(&self, members: BTreeMap<NodeId, NodeAddress>) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// If the group stopped or its log failed.
+    pub async fn form(&self, members: BTreeMap<NodeId, NodeAddress>) -> Result<(), String> {
         let scoped =
             Runtime::scope(self.seed.number(Purpose::Election), self.raft.initialize(members));
         match scoped.await {
@@ -323,7 +310,10 @@ impl Group {
     }
 
     /// Proposes a command; returns when it is committed and applied.
-    pub(crate) async fn propose(&self, command: Command) -> Result<Reply, ProposeError> {
+    ///
+    /// # Errors
+    /// See [`ProposeError`].
+    pub async fn propose(&self, command: Command) -> Result<Reply, ProposeError> {
         match self.raft.client_write(command).await {
             Ok(response) => Ok(response.data),
             Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
@@ -344,7 +334,10 @@ impl Group {
 
     /// Waits until this node has been confirmed as leader after the call began, and has applied
     /// everything that was committed before: a read is then linearizable.
-    pub(crate) async fn confirm(&self) -> Result<(), ProposeError> {
+    ///
+    /// # Errors
+    /// See [`ProposeError`].
+    pub async fn confirm(&self) -> Result<(), ProposeError> {
         if self.decides_alone() && self.applied_index() >= self.network.announced() {
             return Ok(());
         }
@@ -376,7 +369,7 @@ impl Group {
     }
 
     /// A member's address according to the group's log.
-    pub(crate) fn address_of(&self, node: NodeId) -> Option<String> {
+    pub fn address_of(&self, node: NodeId) -> Option<String> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         Some(metrics.membership_config.membership().get_node(&node)?.0.clone())
@@ -390,7 +383,7 @@ impl Group {
 
     /// Writes a snapshot of everything applied so far and purges all entries that it covers. Returns
     /// true when that is done, false if it failed or took longer than `timeout`.
-    pub(crate) async fn snapshot_and_purge(&self, timeout: Duration) -> bool {
+    pub async fn snapshot_and_purge(&self, timeout: Duration) -> bool {
         let Some(applied) = self.report().applied else { return true };
         self.snapshot_and_purge_to(applied.index, timeout).await
     }
@@ -458,7 +451,8 @@ impl Group {
         }
     }
 
-    pub(crate) async fn shut_down(&self) {
+    /// Stops the group on this node.
+    pub async fn shut_down(&self) {
         // Shutdown fails only if the joined task panicked, and that panic was reported.
         let _ = self.raft.shutdown().await;
     }

@@ -22,7 +22,10 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
 impl Group {
     /// Makes these nodes the voters and learners of the group; new ones are added as learners first.
-    pub(crate) async fn change_members(
+    ///
+    /// # Errors
+    /// If this node does not lead the group, or the change is not committed in time.
+    pub async fn change_members(
         &self,
         voters: BTreeMap<NodeId, NodeAddress>,
         learners: BTreeMap<NodeId, NodeAddress>,

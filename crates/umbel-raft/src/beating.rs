@@ -9,11 +9,11 @@ use umbel_engine::liveness::{Beat, GroupStanding, Order};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
 
+use crate::host::{GroupHost, RunningGroups};
 use crate::peer::{CallError, CallKind};
-use crate::raft::host::{GroupHost, RunningGroups};
 
 /// Sends beats and carries out the failure detector's orders; never ends.
-pub(crate) async fn beat(host: Arc<GroupHost>, running: Arc<dyn RunningGroups>) {
+pub async fn beat(host: Arc<GroupHost>, running: Arc<dyn RunningGroups>) {
     let mut ticks = tokio::time::interval(host.beats().interval());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sent = Sent::default();

@@ -7,11 +7,11 @@ use umbel_ports::NodeIdentity;
 
 mod clients;
 mod incoming_link;
-pub(crate) mod limits;
-pub(crate) mod link;
+mod limits;
+mod link;
 mod link_slots;
 mod outbox;
-pub(crate) mod service;
+mod service;
 mod session;
 
 #[cfg(test)]
@@ -21,14 +21,13 @@ mod service_test;
 #[cfg(test)]
 pub(crate) mod test_node;
 
-pub(crate) use clients::member_client;
-pub use clients::peer_client;
-pub(crate) use link::Links;
-pub(crate) use service::{AnswerStream, CallHandler, LinkCloser, PeerService};
+pub use clients::{member_client, peer_client};
+pub use link::Links;
+pub use service::{AnswerStream, CallHandler, LinkCloser, PeerService};
 pub use session::add_hello;
 /// Why a call was refused. With `Unspecified` the call may have been carried out; with all other
 /// reasons it was not.
-pub(crate) use umbel_proto::v1::link_refusal::Reason as RefusalReason;
+pub use umbel_proto::v1::link_refusal::Reason as RefusalReason;
 
 /// Version of the protocol between nodes; nodes with different versions refuse each other.
 pub const PEER_PROTOCOL: u32 = 1;
@@ -44,7 +43,7 @@ pub struct LocalIdentity {
 
 impl LocalIdentity {
     /// The identity of another node of the same cluster, as certificates name it.
-    pub(crate) const fn member(self, node: NodeId) -> NodeIdentity {
+    pub const fn member(self, node: NodeId) -> NodeIdentity {
         NodeIdentity { cluster: self.cluster, node: node.0 }
     }
 }
@@ -55,13 +54,13 @@ pub fn cluster_bytes(cluster: u128) -> Bytes {
 }
 
 /// Decodes a cluster's identity; None if there are not 16 bytes.
-pub(crate) fn cluster_of_bytes(bytes: &[u8]) -> Option<u128> {
+pub fn cluster_of_bytes(bytes: &[u8]) -> Option<u128> {
     Some(u128::from_be_bytes(bytes.try_into().ok()?))
 }
 
 /// The kind of a call. The numbers are sent on the wire and never change their meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum CallKind {
+pub enum CallKind {
     /// Raft: append these entries.
     Append = 1,
     /// Raft: request for a vote.
@@ -149,27 +148,27 @@ impl CallKind {
 /// A handler's refusal: the response to a call that was not carried out.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{message}")]
-pub(crate) struct Refusal {
+pub struct Refusal {
     /// For the calling program.
     pub(crate) reason: RefusalReason,
     /// For people: what is wrong and what to do.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 impl Refusal {
     /// A refusal.
-    pub(crate) fn new(reason: RefusalReason, message: impl Into<String>) -> Self {
+    pub fn new(reason: RefusalReason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
     }
 
     /// The call is about a group of which this node has no replica.
-    pub(crate) fn unknown_group(group: GroupId) -> Self {
+    pub fn unknown_group(group: GroupId) -> Self {
         let message = format!("this node has no replica of the {group}");
         Self::new(RefusalReason::UnknownGroup, message)
     }
 
     /// The body is not a valid argument of the call.
-    pub(crate) fn bad_body(error: impl std::fmt::Display) -> Self {
+    pub fn bad_body(error: impl std::fmt::Display) -> Self {
         Self::new(RefusalReason::BadBody, error.to_string())
     }
 }
@@ -233,13 +232,13 @@ pub enum CallError {
 
 impl CallError {
     /// Whether the peer knows that this node was removed from the cluster.
-    pub(crate) const fn is_removal(&self) -> bool {
+    pub const fn is_removal(&self) -> bool {
         matches!(self, Self::Refused { reason: RefusalReason::Removed, .. })
     }
 
     /// Whether the call was certainly not carried out. If so, it may be sent elsewhere even if it must
     /// not happen twice.
-    pub(crate) fn is_certainly_undone(&self) -> bool {
+    pub fn is_certainly_undone(&self) -> bool {
         match self {
             Self::Unreachable { was_sent, .. } => !was_sent,
             Self::Timeout { .. } => false,

@@ -25,11 +25,10 @@ use super::session::HELLO;
 use super::{CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, cluster_of_bytes};
 
 /// Messages that answer a call, sent as they become ready.
-pub(crate) type AnswerStream<T> =
-    Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Send>>;
+pub type AnswerStream<T> = Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Send>>;
 
 /// Carries out calls of peers.
-pub(crate) trait CallHandler: Send + Sync + 'static {
+pub trait CallHandler: Send + Sync + 'static {
     /// The identity of this node; None while it belongs to no cluster, and links are refused then.
     fn identity(&self) -> Option<LocalIdentity>;
 
@@ -81,7 +80,7 @@ pub(crate) trait CallHandler: Send + Sync + 'static {
 }
 
 /// The peer service of a node.
-pub(crate) struct PeerService {
+pub struct PeerService {
     handler: Arc<dyn CallHandler>,
     slots: Arc<LinkSlots>,
     closed: Arc<watch::Sender<bool>>,
@@ -90,24 +89,24 @@ pub(crate) struct PeerService {
 /// Ends all links that a service serves: links do not end by themselves, and a server that shuts down
 /// waits for every stream.
 #[derive(Clone)]
-pub(crate) struct LinkCloser(Arc<watch::Sender<bool>>);
+pub struct LinkCloser(Arc<watch::Sender<bool>>);
 
 impl LinkCloser {
     /// Ends all current and future links. Calls in progress get no response.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl PeerService {
     /// Creates a service that passes calls to a handler.
-    pub(crate) fn new(handler: Arc<dyn CallHandler>) -> Self {
+    pub fn new(handler: Arc<dyn CallHandler>) -> Self {
         let slots = Arc::default();
         Self { handler, slots, closed: Arc::new(watch::Sender::new(false)) }
     }
 
     /// For use when the server shuts down.
-    pub(crate) fn closer(&self) -> LinkCloser {
+    pub fn closer(&self) -> LinkCloser {
         LinkCloser(Arc::clone(&self.closed))
     }
 
@@ -124,7 +123,7 @@ impl PeerService {
     }
 
     /// The service for a server's router, with its message limits.
-    pub(crate) fn into_server(self) -> PeerServer<Self> {
+    pub fn into_server(self) -> PeerServer<Self> {
         PeerServer::new(self)
             .max_decoding_message_size(LINK_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(LINK_MESSAGE_BYTES_MAX)

@@ -8,8 +8,8 @@ use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
 use umbel_storage::types::Vote;
 
-use super::group::Group;
-use super::host::{GroupHost, RunningGroups};
+use crate::group::Group;
+use crate::host::{GroupHost, RunningGroups};
 use crate::peer::{CallKind, Refusal, RefusalReason};
 use crate::recall::calls::{RecallAnswer, RecallRequest};
 
@@ -21,7 +21,7 @@ impl GroupHost {
     ///
     /// # Panics
     /// If the call is of another kind, or asks what is known of its caller: the node answers these itself.
-    pub(crate) async fn serve(
+    pub async fn serve(
         &self,
         groups: &dyn RunningGroups,
         from: NodeId,

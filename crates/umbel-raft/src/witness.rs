@@ -12,7 +12,7 @@ use umbel_storage::types::{LogId, Vote};
 
 /// Confirmations of all other nodes.
 #[derive(Default)]
-pub(crate) struct Witness {
+pub struct Witness {
     nodes: Mutex<BTreeMap<NodeId, NodeRecord>>,
 }
 

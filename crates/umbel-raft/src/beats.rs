@@ -10,10 +10,8 @@ use umbel_engine::liveness::{Beat, GroupStanding, Input, Liveness, Order, Timing
 use umbel_engine::{GroupId, NodeId};
 use umbel_step::Outbox;
 
-pub(crate) mod send;
-
 /// This node's knowledge of which other nodes are alive.
-pub(crate) struct Beats {
+pub struct Beats {
     began: Instant,
     timing: Timing,
     state: Mutex<State>,
@@ -32,27 +30,27 @@ impl Beats {
         Self { began: Instant::now(), timing, state }
     }
 
-    const fn interval(&self) -> Duration {
+    pub(crate) const fn interval(&self) -> Duration {
         Duration::from_millis(self.timing.beat_ms)
     }
 
     /// How long a node may be silent before it is suspected.
-    pub(crate) const fn suspicion(&self) -> Duration {
+    pub const fn suspicion(&self) -> Duration {
         Duration::from_millis(self.timing.suspect_ms)
     }
 
     /// How long an election may take, including its detection delay and a few failed attempts.
-    pub(crate) fn election(&self) -> Duration {
+    pub fn election(&self) -> Duration {
         10 * self.suspicion()
     }
 
     /// Whether a node was reachable and no longer is.
-    pub(crate) fn is_suspected(&self, node: NodeId) -> bool {
+    pub fn is_suspected(&self, node: NodeId) -> bool {
         self.lock().liveness.is_suspected(node)
     }
 
     /// Whether a node is reachable.
-    pub(crate) fn is_alive(&self, node: NodeId) -> bool {
+    pub fn is_alive(&self, node: NodeId) -> bool {
         self.lock().liveness.is_alive(node)
     }
 
@@ -75,14 +73,14 @@ impl Beats {
         liveness.beat_for(node)
     }
 
-    fn is_unreachable(&self, node: NodeId) {
+    pub(crate) fn is_unreachable(&self, node: NodeId) {
         let mut state = self.lock();
         let State { liveness, orders } = &mut *state;
         liveness.step(Input::Unreachable { node }, orders);
     }
 
     /// Called once per beat interval: returns the beats to send, and the orders to carry out.
-    fn tick(
+    pub(crate) fn tick(
         &self,
         peers: &BTreeSet<NodeId>,
         groups: &[GroupStanding],

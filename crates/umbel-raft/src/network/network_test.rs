@@ -32,7 +32,7 @@ use super::{Network, PeerReplica};
 use crate::beats::Beats;
 use crate::peer::test_node::{TIMING, TestNode, identity, links, serve_handler};
 use crate::peer::{CallHandler, CallKind, LocalIdentity, Refusal, RefusalReason};
-use crate::raft::read_rounds::ReadRounds;
+use crate::read_rounds::ReadRounds;
 use crate::recall::calls::{RecallAnswer, RecallRequest};
 
 const GROUP: GroupId = GroupId::of_shard(ShardId(3));

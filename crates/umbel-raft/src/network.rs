@@ -29,7 +29,7 @@ use umbel_storage::types::{LogId, NodeAddress, Types, Vote};
 
 use crate::metrics;
 use crate::peer::{CallError, CallKind, Links};
-use crate::raft::read_rounds::ReadRounds;
+use crate::read_rounds::ReadRounds;
 use crate::recall::notify_lost;
 use crate::witness::{Restarted, Witness};
 
