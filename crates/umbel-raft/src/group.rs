@@ -158,7 +158,6 @@ impl Group {
         let reads = ConfirmedReads::new(id, &raft, &log, &replica, &network);
         let barrier = reads.start(beats.election());
         let incoming = SnapshotReceiver::new(storage.snapshots(id));
-        let is_handing_over = AtomicBool::new(false);
         Ok(Arc::new(Self {
             id,
             raft,
@@ -171,7 +170,7 @@ impl Group {
             network,
             beats,
             settled_at: Mutex::default(),
-            is_handing_over,
+            is_handing_over: AtomicBool::new(false),
         }))
     }
 

@@ -67,7 +67,9 @@ impl GroupHost {
         let beats = Arc::new(Beats::new(node, seed.number(Purpose::Incarnation), timing));
         let rounds = ReadRounds::start(node, Arc::clone(&links), Arc::clone(&beats));
         let mut nodes = founders;
-        nodes.extend(known_members(&storage, GroupId::META).await.map_err(meta_failed)?);
+        nodes.extend(
+            known_members(&storage, GroupId::META).await.map_err(|error| meta_failed(&error))?,
+        );
         let recollection = Arc::new(Recollection::default());
         recollection.ask(&links, node, nodes, START_TIMEOUT).await?;
         Ok(Self { node, seed, storage, links, beats, witness, rounds, recollection })
@@ -80,7 +82,7 @@ impl GroupHost {
     /// If the log, a snapshot or openraft refuses it.
     pub async fn start_meta(&self, versions: VersionRange) -> Result<Arc<Group>, String> {
         let id = GroupId::META;
-        self.recollection.restore(&self.storage, id).await.map_err(meta_failed)?;
+        self.recollection.restore(&self.storage, id).await.map_err(|error| meta_failed(&error))?;
         self.start_group(id, Replica::meta(versions)).await
     }
 
@@ -142,6 +144,6 @@ impl GroupHost {
     }
 }
 
-fn meta_failed(error: std::io::Error) -> String {
+fn meta_failed(error: &std::io::Error) -> String {
     format!("{}: {error}", GroupId::META)
 }

@@ -38,6 +38,9 @@ pub trait CallHandler: Send + Sync + 'static {
     }
 
     /// Checks that a node may call, as far as this node knows: it must not have been removed.
+    ///
+    /// # Errors
+    /// If it must not call; the message is for its operator.
     fn check_member(&self, _from: NodeId) -> Result<(), Status> {
         Ok(())
     }
@@ -64,6 +67,9 @@ pub trait CallHandler: Send + Sync + 'static {
     }
 
     /// Compares a copy with a partner's. The default refuses, for nodes without copies.
+    ///
+    /// # Errors
+    /// If nothing is compared: why.
     fn scrub(
         self: Arc<Self>,
         _from: NodeId,
