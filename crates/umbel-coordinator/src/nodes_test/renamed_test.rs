@@ -91,12 +91,13 @@ async fn a_node_that_is_behind_returns_the_first_answer_to_a_request() {
         create(&asked, "f", Kind::Blocked).await;
         let id = RequestId { session, sequence: turn };
         let request = Some(ClientRequest { id, acknowledged_below: 0, owner: OwnerId(0) });
-        let (first, _) = asked.insert("f", &items(0..20), request, None, deadline()).await.unwrap();
-        assert_eq!(first, Bitmap::ones(20));
-        let (again, _) =
-            behind.insert("f", &items(0..20), request, None, deadline()).await.unwrap();
+        // So many that each shard gets some of both: a shard that had none before would insert the others.
+        let (batch, others) = (items(0..200), items(200..400));
+        let (first, _) = asked.insert("f", &batch, request, None, deadline()).await.unwrap();
+        assert_eq!(first, Bitmap::ones(200));
+        let (again, _) = behind.insert("f", &batch, request, None, deadline()).await.unwrap();
         assert_eq!(again, first);
-        let other = behind.insert("f", &items(20..40), request, None, deadline()).await;
+        let other = behind.insert("f", &others, request, None, deadline()).await;
         let other = other.unwrap_err();
         assert!(matches!(other, CallFailure::Part(PartError::RequestReused { .. })), "{other}");
         asked.drop_filter(&name("f"), None, deadline()).await.unwrap();
