@@ -1,15 +1,16 @@
 //! Coordinators of whole nodes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::{FilterId, Generation, ShardId};
-use umbel_filter::AnyFilter;
+use umbel_filter::{AnyFilter, ItemHasher};
 use umbel_node::ports::Ports;
 use umbel_node::ports::observer::Event;
 use umbel_node::{Config, Node, StartError};
-use umbel_ports::{Purpose, Rare, RealSeed};
+use umbel_ports::{Purpose, Rare, RealSeed, Seed};
 
 use crate::Coordinator;
 
@@ -40,6 +41,28 @@ pub(crate) trait Coordinated {
 
 impl Coordinated for Node {
     fn coordinator(&self) -> Arc<Coordinator> {
-        Arc::new(Coordinator::new(Arc::new(self.leader_calls(Arc::new(RealSeed)))))
+        Arc::new(Coordinator::new(Arc::new(self.leader_calls(Arc::new(FixedKeys::default())))))
+    }
+}
+
+/// Draws the same keys for filters in every run, so that a test that counts new items meets the same false
+/// positives each time. All else is real.
+#[derive(Default)]
+struct FixedKeys(AtomicU64);
+
+impl Seed for FixedKeys {
+    fn fill(&self, purpose: Purpose, bytes: &mut [u8]) {
+        if purpose != Purpose::FilterKey {
+            return RealSeed.fill(purpose, bytes);
+        }
+        for part in bytes.chunks_mut(8) {
+            let seed = self.0.fetch_add(1, Ordering::Relaxed);
+            let drawn = ItemHasher::Xxh3 { seed }.hash(b"key").hi().to_le_bytes();
+            part.copy_from_slice(&drawn[..part.len()]);
+        }
+    }
+
+    fn wall_ms(&self) -> u64 {
+        RealSeed.wall_ms()
     }
 }

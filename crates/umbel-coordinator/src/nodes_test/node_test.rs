@@ -190,7 +190,7 @@ async fn a_group_of_few_entries_lets_go_of_the_log() {
 /// Makes every rare choice.
 struct Provoking;
 
-impl umbel_ports::Seed for Provoking {
+impl Seed for Provoking {
     fn fill(&self, purpose: Purpose, bytes: &mut [u8]) {
         RealSeed.fill(purpose, bytes);
     }

@@ -63,7 +63,7 @@ impl Clocked {
 
 async fn start(config: &Config, clock: &Arc<Clock>) -> Node {
     let data = std::path::Path::new(&config.data);
-    let seed: Arc<dyn umbel_ports::Seed> = Arc::clone(clock) as _;
+    let seed: Arc<dyn Seed> = Arc::clone(clock) as _;
     let ports = Ports { seed, ..Ports::real(data).unwrap() };
     Node::start(config.clone(), ports, Box::new(PeersOnly)).await.unwrap()
 }

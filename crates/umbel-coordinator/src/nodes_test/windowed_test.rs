@@ -17,7 +17,7 @@ use umbel_node::failure::CallFailure;
 /// A wall clock that stands still unless the test advances it.
 pub(super) struct Clock(pub(super) AtomicU64);
 
-impl umbel_ports::Seed for Clock {
+impl Seed for Clock {
     fn fill(&self, purpose: Purpose, bytes: &mut [u8]) {
         RealSeed.fill(purpose, bytes);
     }
@@ -29,7 +29,7 @@ impl umbel_ports::Seed for Clock {
 
 async fn start(data: &Path, clock: &Arc<Clock>) -> Node {
     let config = Config { dev: true, shards: 4, replicas: 1, ..config(data) };
-    let seed: Arc<dyn umbel_ports::Seed> = Arc::clone(clock) as _;
+    let seed: Arc<dyn Seed> = Arc::clone(clock) as _;
     let ports = Ports { seed, ..Ports::real(data).unwrap() };
     Node::start(config, ports, Box::new(PeersOnly)).await.unwrap()
 }
