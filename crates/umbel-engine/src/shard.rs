@@ -60,6 +60,7 @@ mod recut;
 mod replay;
 mod scrub;
 mod scrubber;
+mod shared_slice;
 mod slice;
 mod slice_copy;
 mod slice_digest;
@@ -128,6 +129,7 @@ pub use scrub::{
 pub use scrubber::{
     ReplicaAnswer, ReplicaBits, ReplicaQuestion, ScrubInput, ScrubOutput, Scrubber, SliceScrubbed,
 };
+pub use shared_slice::{CopiedSlice, SharedSlice};
 pub use slice::{SliceDescription, SliceSummary};
 pub use slice_copy::SliceCopy;
 pub use slice_plan::PlanError;

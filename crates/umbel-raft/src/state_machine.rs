@@ -22,6 +22,7 @@ use umbel_storage::types::{
 };
 use umbel_storage::{SnapshotFile, SnapshotStore, SnapshotWriter, Storage};
 
+mod aside;
 mod head;
 mod merges;
 mod nesting;
@@ -168,6 +169,10 @@ impl Replica {
     /// Applies one entry.
     fn apply(&self, entry: &Entry) -> Reply {
         let turn = self.turn();
+        let copies = match &entry.payload {
+            EntryPayload::Normal(Command::Shard(command)) => self.copy_shared(&turn, command),
+            _ => Vec::new(),
+        };
         let mut inner = self.write(&turn);
         inner.applied = Some(entry.log_id);
         if let Some(membership) = entry.payload.get_membership() {
@@ -178,7 +183,11 @@ impl Replica {
                 Reply::Meta(state.apply(entry.log_id.index, command))
             }
             (GroupState::Shard(state), EntryPayload::Normal(Command::Shard(command))) => {
-                Reply::Shard(state.apply_at(entry.log_id.index, command))
+                let released = state.take_copies(copies);
+                let reply = state.apply_at(entry.log_id.index, command);
+                drop(inner);
+                drop(released);
+                Reply::Shard(reply)
             }
             _ => Reply::None,
         }

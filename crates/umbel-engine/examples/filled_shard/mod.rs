@@ -1,10 +1,10 @@
 //! A shard with filled slices, and what is measured of it, for the examples that measure pauses.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use umbel_engine::shard::{
-    HashList, InsertPart, KeyName, PreparedInsert, ShardCommand, ShardState, SliceGrowth,
-    SliceShape, SliceSpec,
+    HashList, KeyName, PreparedInsert, ShardCommand, ShardState, SliceGrowth, SliceShape, SliceSpec,
 };
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{HashFunction, HashRange, ItemHasher, Kind};
@@ -30,18 +30,23 @@ pub(crate) fn filled(filter_count: u64, mib: u64) -> ShardState {
 }
 
 /// Inserts these numbers into the slice of a filter.
-pub(crate) fn insert(state: &mut ShardState, filter: u64, items: std::ops::Range<u64>) {
+pub(crate) fn insert(state: &mut ShardState, filter: u64, items: Range<u64>) {
+    for first in items.clone().step_by(1 << 14) {
+        let command = insert_command(state, filter, first..items.end.min(first + (1 << 14)));
+        state.apply(&command);
+    }
+}
+
+/// The command that inserts these numbers, some of which are new.
+pub(crate) fn insert_command(state: &ShardState, filter: u64, items: Range<u64>) -> ShardCommand {
     let hasher = ItemHasher::Xxh3 { seed: 7 };
     let hashes: Vec<_> = items.map(|item| hasher.hash(&item.to_le_bytes())).collect();
-    for hashes in hashes.chunks(1 << 14) {
-        let hashes = HashList::from_hashes(hashes);
-        let (filter, growth) = (FilterId(filter), SliceGrowth::ANY);
-        let prepared = state.prepare_insert(filter, GENERATION, None, hashes, growth);
-        let part: InsertPart = match prepared.expect("the slice is there") {
-            PreparedInsert::Propose(part) => part,
-            other => panic!("{other:?}"),
-        };
-        state.apply(&ShardCommand::Insert(vec![part]));
+    let hashes = HashList::from_hashes(&hashes);
+    let prepared =
+        state.prepare_insert(FilterId(filter), GENERATION, None, hashes, SliceGrowth::ANY);
+    match prepared.expect("the slice is there") {
+        PreparedInsert::Propose(part) => ShardCommand::Insert(vec![part]),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -415,6 +415,33 @@ impl ShardCommand {
         }
     }
 
+    /// Calls this with each filter whose slice the command may change in place, as often as it names the filter.
+    /// Commands that replace a slice, and those that change slices of all filters, are none.
+    pub(super) fn for_each_changed(&self, mut call: impl FnMut(FilterId)) {
+        match self {
+            Self::Insert(parts) => parts.iter().for_each(|part| call(part.filter)),
+            Self::InsertTimed { inserts, .. } => {
+                inserts.iter().for_each(|insert| call(insert.part.filter));
+            }
+            Self::Remove(part) => call(part.filter),
+            Self::Repair(part) => call(part.filter),
+            Self::MergeSlices { target: filter, .. }
+            | Self::LoadFrame { filter, .. }
+            | Self::RotateSlice { filter, .. } => call(*filter),
+            Self::CreateSlice(_)
+            | Self::DropSlice(_)
+            | Self::ClearSlice { .. }
+            | Self::RenewSlice { .. }
+            | Self::Scrub(_)
+            | Self::Advance { .. }
+            | Self::Split { .. }
+            | Self::SplitAgain { .. }
+            | Self::Fence { .. }
+            | Self::Reopen { .. }
+            | Self::Absorb { .. } => {}
+        }
+    }
+
     /// Removes all request ids. Only for a planted bug
     /// ([`IdsOnLeaderOnly`](umbel_step::planted::Planted::IdsOnLeaderOnly)).
     pub fn forget_request_ids(&mut self) {

@@ -141,36 +141,22 @@ impl ShardState {
     /// Records the index at the slices that an entry may change. Repairs, splits and merges of shards do so
     /// themselves.
     fn note_written(&mut self, index: u64, command: &ShardCommand) {
-        let mut note = |filter: &FilterId| {
-            if let Some(slice) = self.slices.get_mut(filter) {
+        let mut note = |filter: FilterId| {
+            if let Some(slice) = self.slices.get_mut(&filter) {
                 slice.written_index = index;
             }
         };
         match command {
-            ShardCommand::Insert(parts) => parts.iter().for_each(|part| note(&part.filter)),
-            ShardCommand::Remove(part) => note(&part.filter),
-            ShardCommand::ClearSlice { filter, .. }
-            | ShardCommand::RotateSlice { filter, .. }
-            | ShardCommand::RenewSlice { filter, .. }
-            | ShardCommand::MergeSlices { target: filter, .. }
-            | ShardCommand::LoadFrame { filter, .. } => note(filter),
-            ShardCommand::InsertTimed { inserts, .. } => {
-                inserts.iter().for_each(|insert| note(&insert.part.filter));
+            ShardCommand::ClearSlice { filter, .. } | ShardCommand::RenewSlice { filter, .. } => {
+                note(*filter);
             }
             ShardCommand::Advance { .. } => {
                 let windows = self.slices.values_mut().filter(|slice| slice.window().is_some());
                 windows.for_each(|slice| slice.written_index = index);
             }
-            // Nothing to record: a created slice is empty, so it is equal however it came to be.
-            ShardCommand::CreateSlice(_)
-            | ShardCommand::DropSlice(_)
-            | ShardCommand::Scrub(_)
-            | ShardCommand::Split { .. }
-            | ShardCommand::SplitAgain { .. }
-            | ShardCommand::Fence { .. }
-            | ShardCommand::Reopen { .. }
-            | ShardCommand::Absorb { .. }
-            | ShardCommand::Repair(_) => {}
+            ShardCommand::Repair(_) => {}
+            // A created slice is empty, so it is equal however it came to be: nothing to record.
+            command => command.for_each_changed(note),
         }
     }
 

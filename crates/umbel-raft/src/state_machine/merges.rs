@@ -4,13 +4,13 @@ use std::io;
 
 use openraft::EntryPayload;
 use openraft::vote::leader_id_adv::LeaderId;
-use umbel_engine::shard::{Fence, ShardCommand, ShardReply, ShardState};
+use umbel_engine::shard::{Fence, ShardCommand, ShardState};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::beside_others;
 use umbel_storage::FinalStateId;
 use umbel_storage::types::{Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership};
 
-use super::{GroupState, Replica, StateMachine, invalid, load_shard, write_shard};
+use super::{GroupState, StateMachine, invalid, load_shard, write_shard};
 
 impl StateMachine {
     /// Prepares on this node's disk what an entry needs, and applies it.
@@ -101,97 +101,5 @@ impl StateMachine {
             invalid(format!("{} absorbs {of}, but has all of its range", self.replica.group))
         })?;
         load_shard(&file, shard, range).await
-    }
-}
-
-impl Replica {
-    /// Applies an entry that cuts or joins all slices of a shard, which may take seconds. The change is made
-    /// to a copy, which shares its slices with the state until it has others; then the copy takes the place
-    /// of the state, at once. So a reader gets the state before the entry or the one after it, and waits for
-    /// neither. Nothing is lost, because nobody else changes the state meanwhile: this has the turn.
-    ///
-    /// # Panics
-    /// If this is the meta group's replica.
-    fn apply_aside(
-        &self,
-        entry: &Entry,
-        change: impl FnOnce(&mut ShardState) -> ShardReply,
-    ) -> Reply {
-        beside_others(|| {
-            let turn = self.turn();
-            let mut state = Box::new(self.read_shard(ShardState::clone));
-            let reply = change(&mut state);
-            let mut inner = self.write(&turn);
-            inner.applied = Some(entry.log_id);
-            let before = std::mem::replace(&mut inner.state, GroupState::Shard(state));
-            drop(inner);
-            // Readers do not wait until the memory of all slices is given back.
-            drop(before);
-            Reply::Shard(reply)
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use umbel_engine::{Epoch, ShardId};
-    use umbel_filter::HashRange;
-
-    use super::*;
-
-    const SPLIT: ShardCommand = ShardCommand::Split { into: ShardId(1), at: 1 << 63 };
-
-    fn entry(index: u64, command: ShardCommand) -> Entry {
-        let leader_id = LeaderId { term: 1, node_id: NodeId(1) };
-        Entry {
-            log_id: LogId { leader_id, index },
-            payload: EntryPayload::Normal(Command::Shard(command)),
-        }
-    }
-
-    /// What a reader gets who does not wait: the index of the last entry, and the range of the state. None
-    /// if it would have to wait.
-    fn read_at_once(replica: &Replica) -> Option<(u64, HashRange)> {
-        let inner = replica.inner.try_read().ok()?;
-        let GroupState::Shard(state) = &inner.state else { unreachable!("it is a shard's") };
-        Some((inner.applied.map_or(0, |id| id.index), state.range()))
-    }
-
-    #[tokio::test]
-    async fn a_shard_is_read_while_it_is_split_or_absorbs_another_one() {
-        let [into, from] = [0, 1].map(|shard| GroupId::of_shard(ShardId(shard)));
-        let replica = Replica::shard(into, HashRange::WHOLE);
-        let mut upper = replica
-            .read_shard(|state| state.upper_half(&SPLIT))
-            .expect("it can be split")
-            .expect("it was not split before");
-        upper.apply_at(7, &ShardCommand::Fence { into, since: Epoch(3) });
-        let lower = HashRange::new(0, 1 << 63).expect("it is not empty");
-
-        replica.apply_aside(&entry(8, SPLIT), |state| {
-            let reply = state.apply_at(8, &SPLIT);
-            assert_eq!(read_at_once(&replica), Some((0, HashRange::WHOLE)));
-            reply
-        });
-        assert_eq!(read_at_once(&replica), Some((8, lower)));
-
-        let absorb = ShardCommand::Absorb { from, fence_index: 7 };
-        replica.apply_aside(&entry(9, absorb), |state| {
-            let reply = state.absorb(9, from, upper);
-            assert_eq!(read_at_once(&replica), Some((8, lower)));
-            reply
-        });
-        assert_eq!(read_at_once(&replica), Some((9, HashRange::WHOLE)));
-    }
-
-    #[tokio::test]
-    async fn nobody_else_changes_a_state_that_is_computed_aside() {
-        let group = GroupId::of_shard(ShardId(0));
-        let replica = Replica::shard(group, HashRange::WHOLE);
-        replica.apply_aside(&entry(8, SPLIT), |state| {
-            assert!(replica.turn.try_lock().is_err());
-            state.apply_at(8, &SPLIT)
-        });
-        assert!(replica.turn.try_lock().is_ok());
     }
 }

@@ -1,0 +1,154 @@
+//! Changes to a replica's state that are computed while others read it.
+
+use std::sync::MutexGuard;
+
+use umbel_engine::shard::{CopiedSlice, ShardCommand, ShardReply, ShardState, SharedSlice};
+use umbel_ports::beside_others;
+use umbel_storage::types::{Entry, Reply};
+
+use super::{GroupState, Replica};
+
+impl Replica {
+    /// Applies an entry that cuts or joins all slices of a shard, which may take seconds. The change is made
+    /// to a copy, which shares its slices with the state until it has others; then the copy takes the place
+    /// of the state, at once. So a reader gets the state before the entry or the one after it, and waits for
+    /// neither. Nothing is lost, because nobody else changes the state meanwhile: this has the turn.
+    ///
+    /// # Panics
+    /// If this is the meta group's replica.
+    pub(super) fn apply_aside(
+        &self,
+        entry: &Entry,
+        change: impl FnOnce(&mut ShardState) -> ShardReply,
+    ) -> Reply {
+        beside_others(|| {
+            let turn = self.turn();
+            let mut state = Box::new(self.read_shard(ShardState::clone));
+            let reply = change(&mut state);
+            let mut inner = self.write(&turn);
+            inner.applied = Some(entry.log_id);
+            let before = std::mem::replace(&mut inner.state, GroupState::Shard(state));
+            drop(inner);
+            // Readers do not wait until the memory of all slices is given back.
+            drop(before);
+            Reply::Shard(reply)
+        })
+    }
+
+    /// Copies the slices that a command changes and somebody else has too, such as a snapshot that is written.
+    /// Otherwise the state would copy them when it applies the command, and readers would wait for that.
+    pub(super) fn copy_shared(
+        &self,
+        _turn: &MutexGuard<'_, ()>,
+        command: &ShardCommand,
+    ) -> Vec<CopiedSlice> {
+        let shared = match &self.read().state {
+            GroupState::Shard(state) => state.shared_slices(command),
+            GroupState::Meta(_) => Vec::new(),
+        };
+        if shared.is_empty() {
+            return Vec::new();
+        }
+        beside_others(|| shared.into_iter().map(SharedSlice::copy).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::EntryPayload;
+    use openraft::vote::leader_id_adv::LeaderId;
+    use umbel_engine::shard::{
+        Bitmap, HashList, KeyName, PreparedInsert, SliceGrowth, SliceShape, SliceSpec,
+    };
+    use umbel_engine::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
+    use umbel_filter::{HashFunction, HashRange, ItemHash, Kind};
+    use umbel_storage::types::{Command, LogId};
+
+    use super::*;
+
+    const SPLIT: ShardCommand = ShardCommand::Split { into: ShardId(1), at: 1 << 63 };
+
+    fn entry(index: u64, command: ShardCommand) -> Entry {
+        let leader_id = LeaderId { term: 1, node_id: NodeId(1) };
+        Entry {
+            log_id: LogId { leader_id, index },
+            payload: EntryPayload::Normal(Command::Shard(command)),
+        }
+    }
+
+    /// What a reader gets who does not wait: the index of the last entry, and the range of the state. None
+    /// if it would have to wait.
+    fn read_at_once(replica: &Replica) -> Option<(u64, HashRange)> {
+        let inner = replica.inner.try_read().ok()?;
+        let GroupState::Shard(state) = &inner.state else { unreachable!("it is a shard's") };
+        Some((inner.applied.map_or(0, |id| id.index), state.range()))
+    }
+
+    #[tokio::test]
+    async fn a_shard_is_read_while_it_is_split_or_absorbs_another_one() {
+        let [into, from] = [0, 1].map(|shard| GroupId::of_shard(ShardId(shard)));
+        let replica = Replica::shard(into, HashRange::WHOLE);
+        let mut upper = replica
+            .read_shard(|state| state.upper_half(&SPLIT))
+            .expect("it can be split")
+            .expect("it was not split before");
+        upper.apply_at(7, &ShardCommand::Fence { into, since: Epoch(3) });
+        let lower = HashRange::new(0, 1 << 63).expect("it is not empty");
+
+        replica.apply_aside(&entry(8, SPLIT), |state| {
+            let reply = state.apply_at(8, &SPLIT);
+            assert_eq!(read_at_once(&replica), Some((0, HashRange::WHOLE)));
+            reply
+        });
+        assert_eq!(read_at_once(&replica), Some((8, lower)));
+
+        let absorb = ShardCommand::Absorb { from, fence_index: 7 };
+        replica.apply_aside(&entry(9, absorb), |state| {
+            let reply = state.absorb(9, from, upper);
+            assert_eq!(read_at_once(&replica), Some((8, lower)));
+            reply
+        });
+        assert_eq!(read_at_once(&replica), Some((9, HashRange::WHOLE)));
+    }
+
+    /// A slice that is shared as long as the snapshot is there.
+    #[tokio::test]
+    async fn what_a_snapshot_has_too_is_copied_before_readers_are_kept_out() {
+        let group = GroupId::of_shard(ShardId(0));
+        let replica = Replica::shard(group, HashRange::WHOLE);
+        let shape = SliceShape::Blocks {
+            kind: Kind::Blocked.id(),
+            block_count: 10,
+            block_bits: 512,
+            probe_count: 6,
+        };
+        let key = KeyName { function: HashFunction::Xxh3Seeded.id(), key_id: 7 };
+        let (filter, generation) = (FilterId(1), Generation(1));
+        let spec = SliceSpec { filter, generation, shape, key };
+        replica.apply(&entry(1, ShardCommand::CreateSlice(spec)));
+        let hashes = HashList::from_hashes(&[ItemHash::new(1, 2)]);
+        let prepared = replica.read_shard(|state| {
+            state.prepare_insert(filter, generation, None, hashes, SliceGrowth::ANY)
+        });
+        let Ok(PreparedInsert::Propose(part)) = prepared else { panic!("{prepared:?}") };
+        let insert = ShardCommand::Insert(vec![part]);
+        let snapshot = replica.read_shard(ShardState::snapshot);
+        assert_eq!(replica.copy_shared(&replica.turn(), &insert).len(), 1);
+        let reply = replica.apply(&entry(2, insert.clone()));
+        assert_eq!(reply, Reply::Shard(ShardReply::Inserted(vec![Ok(Bitmap::ones(1))])));
+        // The slice has positions of its own now.
+        assert!(replica.copy_shared(&replica.turn(), &insert).is_empty());
+        assert_eq!(snapshot.state().memory_bytes(), 640);
+    }
+
+    #[tokio::test]
+    async fn nobody_else_changes_a_state_that_is_computed_aside() {
+        let group = GroupId::of_shard(ShardId(0));
+        let replica = Replica::shard(group, HashRange::WHOLE);
+        replica.apply_aside(&entry(8, SPLIT), |state| {
+            assert!(replica.turn.try_lock().is_err());
+            state.apply_at(8, &SPLIT)
+        });
+        assert!(replica.turn.try_lock().is_ok());
+    }
+}
