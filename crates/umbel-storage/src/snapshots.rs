@@ -478,6 +478,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_large_snapshot_is_synced_while_it_is_written() {
+        let disk = FaultDisk::new();
+        let mut writer = store(&disk).writer(meta(1)).await.unwrap();
+        let piece = Bytes::from(body(1 << 20));
+        let begun = disk.syncs();
+        for mib in 1..=80 {
+            writer.write(piece.clone()).await.unwrap();
+            assert_eq!(disk.syncs() - begun, mib / 32, "{mib} MiB");
+        }
+        writer.finish().await.unwrap();
+    }
+
+    #[tokio::test]
     async fn every_damaged_byte_is_found() {
         let disk = FaultDisk::new();
         write(&store(&disk), 7, b"some bytes").await;
