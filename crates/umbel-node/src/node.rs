@@ -162,7 +162,9 @@ impl Node {
         let report = SelfReport::of(&config, ports.versions);
         tasks.spawn(self_report::propose_report(Arc::clone(&local), proposer, report));
         tasks.spawn(controller::control(Arc::clone(&local), calls));
+        tasks.spawn(upkeep::watch(Arc::clone(&local)));
         tasks.spawn(upkeep::care(Arc::clone(&local)));
+        tasks.spawn(upkeep::tidy_slices(Arc::clone(&local)));
         tasks.spawn(keep_certificate(Arc::clone(&local)));
         tasks.spawn(upkeep::follow_catalogue(Arc::clone(&local)));
         tasks.spawn(follow_ledger(Arc::clone(&local), jobs_calls));

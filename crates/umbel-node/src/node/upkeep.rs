@@ -89,26 +89,30 @@ pub(super) async fn follow_catalogue(local: Arc<Local>) {
     }
 }
 
-/// Watches the groups and truncates the log; never ends.
-pub(super) async fn care(local: Arc<Local>) {
+/// Stops the node when its log or one of its groups has failed; never ends. Nothing else is awaited here, so that
+/// a disk or a shard that keeps others waiting does not keep a failed node running.
+pub(super) async fn watch(local: Arc<Local>) {
     let mut health = local.storage().health();
-    let mut asked: BTreeMap<GroupId, Instant> = BTreeMap::new();
-    let mut orphans_at = Instant::now() + ORPHANS_INTERVAL;
     loop {
         if *health.borrow_and_update() == WalHealth::Failed {
             local.fail("the log cannot be written: see the error above".to_owned());
         }
         local.look_after_groups();
+        // Whichever comes first.
+        let _ = tokio::time::timeout(CARE_INTERVAL, health.changed()).await;
+    }
+}
+
+/// Truncates the log; never ends.
+pub(super) async fn care(local: Arc<Local>) {
+    let mut asked: BTreeMap<GroupId, Instant> = BTreeMap::new();
+    loop {
         if local.seed().provokes(Rare::SnapshotsOften) {
             for group in local.groups().iter().filter(|group| group.is_provoked_snapshot_due()) {
                 group.snapshot().await;
             }
         }
         drop_settled(&local).await;
-        if Instant::now() >= orphans_at {
-            drop_orphans(&local).await;
-            orphans_at = Instant::now() + ORPHANS_INTERVAL;
-        }
         let is_provoked = local.seed().provokes(Rare::SnapshotsOften);
         local.copies().save_due(local.log_bytes_max(), is_provoked).await;
         let (groups, pinning) = groups_to_snapshot(&local);
@@ -123,8 +127,15 @@ pub(super) async fn care(local: Arc<Local>) {
                 group.snapshot().await;
             }
         }
-        // Whichever comes first.
-        let _ = tokio::time::timeout(CARE_INTERVAL, health.changed()).await;
+        tokio::time::sleep(CARE_INTERVAL).await;
+    }
+}
+
+/// Drops slices without a filter in turn; never ends.
+pub(super) async fn tidy_slices(local: Arc<Local>) {
+    loop {
+        tokio::time::sleep(ORPHANS_INTERVAL).await;
+        drop_orphans(&local).await;
     }
 }
 
@@ -154,7 +165,8 @@ async fn drop_orphans(local: &Local) {
         });
         for filter in orphans {
             let drop = ShardRequest::Command(ShardCommand::DropSlice(filter));
-            let answer = shard.serve(drop).await;
+            // Without a majority it would wait as long as this node leads, and the other shards with it.
+            let answer = tokio::time::timeout(ORPHANS_INTERVAL, shard.serve(drop)).await;
             tracing::info!(shard = %shard.shard(), %filter, ?answer, "a slice without a filter was dropped");
         }
     }

@@ -16,9 +16,8 @@ use umbel_ports::Purpose;
 use umbel_ports::encoding::{decode, encode};
 use umbel_raft::peer::CallKind;
 use umbel_step::Outbox;
-use umbel_storage::types::{Command, Reply};
 
-use super::{ShardLeader, failure, unexpected};
+use super::{ShardLeader, propose, unexpected};
 use crate::calls::{ShardAnswer, ShardFailure, ShardRequest};
 use crate::comparisons::{Comparison, LastComparisons};
 use crate::metrics;
@@ -146,10 +145,12 @@ impl ShardLeader {
 
     /// Applies a command of a comparison, even while writes are held back.
     async fn apply(&self, command: ShardCommand) -> Result<(), ShardFailure> {
-        match self.group.propose(Command::Shard(command)).await.map_err(failure)? {
-            Reply::Shard(ShardReply::Done(outcome)) => Ok(outcome?),
-            Reply::Shard(other) => Err(unexpected(&other)),
-            other => Err(ShardFailure::Stopped(format!("a shard answered {other:?}"))),
+        // Without a majority it would wait as long as this node leads, and all other comparisons with it.
+        let proposed = timeout(APPLY_PATIENCE, propose(&self.group, command)).await;
+        let late = |_| ShardFailure::NotCompared("no majority confirms an entry".to_owned());
+        match proposed.map_err(late)?? {
+            ShardReply::Done(outcome) => Ok(outcome?),
+            other => Err(unexpected(&other)),
         }
     }
 
