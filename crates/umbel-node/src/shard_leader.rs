@@ -4,13 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{RwLock, Semaphore, mpsc, oneshot};
+use tokio::sync::RwLock;
 use umbel_engine::shard::{
-    Bitmap, HashList, InsertPart, PartError, PreparedInsert, PreparedRemove, RequestStamp,
-    ShardCommand, ShardReply, ShardState,
+    Bitmap, HashList, InsertPart, PartError, PreparedInsert, PreparedRemove, RemovePart,
+    RequestStamp, ShardCommand, ShardReply, ShardState,
 };
 use umbel_engine::{FilterId, Generation, NodeId};
-use umbel_ports::Rare;
 use umbel_raft::peer::Links;
 use umbel_raft::{Group, ProposeError};
 use umbel_step::planted::{self, Planted};
@@ -19,7 +18,6 @@ use umbel_storage::types::{Command, Reply};
 use crate::arrivals::Arrivals;
 use crate::calls::{AllowedGrowth, ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest};
 use crate::exports::Exports;
-use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_MAX};
 use crate::metrics;
 use crate::space::Space;
 
@@ -27,32 +25,24 @@ mod export;
 mod growing;
 mod load;
 mod merge;
+mod queue;
 mod scrub;
 mod scrub_turns;
 mod sum;
 mod windowed;
 
+use queue::InsertQueue;
 pub(crate) use scrub_turns::take_turns;
 use windowed::Timing;
 
 /// The result for one part of an entry.
 type PartAnswer = Result<Bitmap, ShardFailure>;
 
-/// A part that waits to be proposed.
-struct Waiting {
-    part: InsertPart,
-    timing: Timing,
-    answer: oneshot::Sender<PartAnswer>,
-}
-
 /// Serves one shard on this node.
 pub struct ShardLeader {
     node: NodeId,
     group: Arc<Group>,
-    queue: mpsc::Sender<Waiting>,
-    /// One permit per item that may wait.
-    room: Arc<Semaphore>,
-    room_items: usize,
+    queue: InsertQueue,
     space: Arc<Space>,
     exports: Arc<Exports>,
     links: Arc<Links>,
@@ -82,18 +72,13 @@ impl ShardLeader {
         exports: Arc<Exports>,
         links: Arc<Links>,
     ) -> Arc<Self> {
-        let (queue, waiting) = mpsc::channel(PROPOSAL_QUEUE_MAX);
-        let writes = Writes::default();
-        tokio::spawn(propose_together(Arc::clone(&group), waiting, Arc::clone(&writes)));
-        let room = Arc::new(Semaphore::new(queue_items_max));
-        let (room_items, scrubs) = (queue_items_max, scrub::Scrubs::default());
+        let (writes, scrubs) = (Writes::default(), scrub::Scrubs::default());
+        let queue = InsertQueue::start(Arc::clone(&group), queue_items_max, Arc::clone(&writes));
         let (loads, growing) = (load::Loads::default(), growing::Growing::default());
         Arc::new(Self {
             node,
             group,
             queue,
-            room,
-            room_items,
             space,
             exports,
             links,
@@ -218,16 +203,8 @@ impl ShardLeader {
         if let Some(free_bytes) = self.space.shortage() {
             return Err(ShardFailure::DiskFull { free_bytes });
         }
-        let items = u32::try_from(part.hashes.len()).unwrap_or(u32::MAX);
         let slice = (part.filter, part.generation);
-        let overloaded =
-            || ShardFailure::Overloaded((self.room_items - self.room.available_permits()) as u64);
-        let _room = self.room.try_acquire_many(items).map_err(|_| overloaded())?;
-        let (answer, answered) = oneshot::channel();
-        self.queue.try_send(Waiting { part, timing, answer }).map_err(|_| overloaded())?;
-        let bits = answered
-            .await
-            .map_err(|_| ShardFailure::Stopped(format!("{} stopped", self.group.id())))??;
+        let bits = self.queue.propose(part, timing).await?;
         let new_count = bits.count_ones();
         self.arrivals.add(slice, new_count.into());
         metrics::insert_answered(new_count.into(), (bits.len() - new_count).into());
@@ -253,8 +230,8 @@ impl ShardLeader {
             }
             PreparedRemove::Propose(part) => part,
         };
-        let _writing = self.writes.read().await;
-        match self.propose(ShardCommand::Remove(part)).await? {
+        let proposed = self.propose_removal(part).await?;
+        match proposed {
             ShardReply::Removed(outcome) => {
                 let removed = outcome?;
                 self.arrivals.add((filter, generation), -f64::from(removed.count_ones()));
@@ -262,6 +239,22 @@ impl ShardLeader {
             }
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Proposes a removal, which takes the room of its items and of the log as inserts do. It goes on if the
+    /// caller stops waiting, because the entry is in the log then.
+    async fn propose_removal(&self, part: RemovePart) -> Result<ShardReply, ShardFailure> {
+        if let Some(free_bytes) = self.space.shortage() {
+            return Err(ShardFailure::DiskFull { free_bytes });
+        }
+        let room = self.queue.take_room(part.hashes.len())?;
+        let (group, writes) = (Arc::clone(&self.group), Arc::clone(&self.writes));
+        let proposed = tokio::spawn(async move {
+            let _room = room;
+            let _writing = writes.read_owned().await;
+            propose(&group, ShardCommand::Remove(part)).await
+        });
+        proposed.await.map_err(|error| ShardFailure::Stopped(error.to_string()))?
     }
 
     async fn contains(
@@ -341,10 +334,14 @@ impl ShardLeader {
     }
 
     async fn propose(&self, command: ShardCommand) -> Result<ShardReply, ShardFailure> {
-        match self.group.propose(Command::Shard(command)).await.map_err(failure)? {
-            Reply::Shard(reply) => Ok(reply),
-            other => Err(ShardFailure::Stopped(format!("a shard answered {other:?}"))),
-        }
+        propose(&self.group, command).await
+    }
+}
+
+async fn propose(group: &Group, command: ShardCommand) -> Result<ShardReply, ShardFailure> {
+    match group.propose(Command::Shard(command)).await.map_err(failure)? {
+        Reply::Shard(reply) => Ok(reply),
+        other => Err(ShardFailure::Stopped(format!("a shard answered {other:?}"))),
     }
 }
 
@@ -358,76 +355,4 @@ fn failure(error: ProposeError) -> ShardFailure {
 
 fn unexpected(reply: &ShardReply) -> ShardFailure {
     ShardFailure::Stopped(format!("a command of another kind was answered: {reply:?}"))
-}
-
-/// Proposes waiting parts, many in one entry, with a few entries in flight at once.
-async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>, writes: Writes) {
-    let in_flight = Arc::new(Semaphore::new(PROPOSALS_IN_FLIGHT_MAX));
-    let mut next = None;
-    loop {
-        // Waits for room first, then for parts: parts that arrive while entries are in flight are
-        // combined.
-        let Ok(permit) = Arc::clone(&in_flight).acquire_owned().await else { return };
-        let first = match next.take() {
-            Some(first) => first,
-            None => match queue.recv().await {
-                Some(first) => first,
-                None => return,
-            },
-        };
-        let mut items = first.part.hashes.len();
-        let mut parts = vec![(first.part, first.timing)];
-        let mut answers = vec![first.answer];
-        let is_alone = group.provokes(Rare::SmallBatches);
-        while let Some(waiting) = (!is_alone).then(|| queue.try_recv().ok()).flatten() {
-            if planted::on(Planted::PresentUnconfirmed) && is_waiting(&parts, &waiting.part) {
-                let _ = waiting.answer.send(Ok(Bitmap::zeros(waiting.part.proposed.len())));
-                continue;
-            }
-            items += waiting.part.hashes.len();
-            if items > PROPOSAL_ITEMS_MAX {
-                next = Some(waiting);
-                break;
-            }
-            parts.push((waiting.part, waiting.timing));
-            answers.push(waiting.answer);
-        }
-        let (group, writes) = (Arc::clone(&group), Arc::clone(&writes));
-        tokio::spawn(async move {
-            let _writing = writes.read().await;
-            let command = windowed::entry_of(parts, group.wall_ms());
-            let outcome = group.propose(Command::Shard(command)).await;
-            drop(permit);
-            answer_parts(outcome, answers);
-        });
-    }
-}
-
-/// For a planted bug: whether a part's items are in the entry already.
-fn is_waiting(parts: &[(InsertPart, Timing)], part: &InsertPart) -> bool {
-    parts.iter().any(|(other, _)| (other.filter, &other.hashes) == (part.filter, &part.hashes))
-}
-
-/// Sends each part its answer.
-fn answer_parts(outcome: Result<Reply, ProposeError>, answers: Vec<oneshot::Sender<PartAnswer>>) {
-    // A caller that dropped its receiver has given up.
-    match outcome {
-        Ok(Reply::Shard(ShardReply::Inserted(outcomes))) if outcomes.len() == answers.len() => {
-            for (answer, outcome) in answers.into_iter().zip(outcomes) {
-                let _ = answer.send(outcome.map_err(ShardFailure::from));
-            }
-        }
-        Ok(other) => {
-            let failure = ShardFailure::Stopped(format!("inserts were answered by {other:?}"));
-            for answer in answers {
-                let _ = answer.send(Err(failure.clone()));
-            }
-        }
-        Err(error) => {
-            let failure = failure(error);
-            for answer in answers {
-                let _ = answer.send(Err(failure.clone()));
-            }
-        }
-    }
 }

@@ -1,0 +1,288 @@
+//! Inserts that wait to be proposed, many in one entry of the log.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use umbel_engine::shard::{Bitmap, InsertPart, ShardReply};
+use umbel_ports::Rare;
+use umbel_raft::{Group, ProposeError};
+use umbel_step::planted::{self, Planted};
+use umbel_storage::types::{Command, Reply};
+
+use super::windowed::{self, Timing};
+use super::{PartAnswer, Writes, failure};
+use crate::calls::ShardFailure;
+use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_MAX};
+
+/// The inserts of a shard that wait, or are on their way to a majority. Bounded in items and in requests.
+pub(super) struct InsertQueue {
+    waiting: mpsc::Sender<Waiting>,
+    /// One permit per item that may wait or be on its way.
+    room: Arc<Semaphore>,
+    room_items: usize,
+}
+
+impl InsertQueue {
+    /// A queue of up to so many items, and the task that proposes them.
+    pub(super) fn start(group: Arc<Group>, items_max: usize, writes: Writes) -> Self {
+        let (waiting, receiver) = mpsc::channel(PROPOSAL_QUEUE_MAX);
+        tokio::spawn(propose_together(group, receiver, writes));
+        Self { waiting, room: Arc::new(Semaphore::new(items_max)), room_items: items_max }
+    }
+
+    /// Takes room for items until the permit is dropped. Whoever proposes them gives it back when the entry is
+    /// answered, whatever the caller waits for: an entry that no majority confirms stays in the log.
+    pub(super) fn take_room(&self, items: usize) -> Result<OwnedSemaphorePermit, ShardFailure> {
+        let items = u32::try_from(items).unwrap_or(u32::MAX);
+        Arc::clone(&self.room).try_acquire_many_owned(items).map_err(|_| self.overloaded())
+    }
+
+    /// Proposes a part, and waits for its answer. A part whose caller stops waiting before it is proposed leaves
+    /// the queue.
+    pub(super) async fn propose(&self, part: InsertPart, timing: Timing) -> PartAnswer {
+        let room = self.take_room(part.hashes.len())?;
+        let (answer, answered) = oneshot::channel();
+        let place = Place(Arc::new(Mutex::new(Some(Queued { part, timing, room }))));
+        let withdrawn = Withdrawn(Place(Arc::clone(&place.0)));
+        self.waiting.try_send(Waiting { place, answer }).map_err(|_| self.overloaded())?;
+        let answer = answered.await;
+        drop(withdrawn);
+        answer.map_err(|_| ShardFailure::Stopped("the queue of inserts stopped".to_owned()))?
+    }
+
+    fn overloaded(&self) -> ShardFailure {
+        ShardFailure::Overloaded((self.room_items - self.room.available_permits()) as u64)
+    }
+}
+
+/// A part in the queue, with the room that it takes.
+struct Queued {
+    part: InsertPart,
+    timing: Timing,
+    room: OwnedSemaphorePermit,
+}
+
+/// The place of a part in the queue; empty when the part was taken out.
+struct Place(Arc<Mutex<Option<Queued>>>);
+
+impl Place {
+    fn take(&self) -> Option<Queued> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Takes a part out of the queue when its caller stops waiting. Callers ask again, so a shard without a majority
+/// would otherwise keep the items of each attempt, and propose all of them once it has a majority.
+struct Withdrawn(Place);
+
+impl Drop for Withdrawn {
+    fn drop(&mut self) {
+        drop(self.0.take());
+    }
+}
+
+/// A part that waits to be proposed, and its caller.
+struct Waiting {
+    place: Place,
+    answer: oneshot::Sender<PartAnswer>,
+}
+
+impl Waiting {
+    /// The part, unless its caller has stopped waiting.
+    fn take(self) -> Option<Taken> {
+        let Queued { part, timing, room } = self.place.take()?;
+        Some(Taken { part, timing, caller: Caller { answer: self.answer, _room: room } })
+    }
+}
+
+/// A part that is proposed next.
+struct Taken {
+    part: InsertPart,
+    timing: Timing,
+    caller: Caller,
+}
+
+/// Who waits for the answer to a part, and the room that its items take until then.
+struct Caller {
+    answer: oneshot::Sender<PartAnswer>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Caller {
+    fn answer(self, answer: PartAnswer) {
+        // A caller that dropped its receiver has given up.
+        let _ = self.answer.send(answer);
+    }
+}
+
+/// Proposes waiting parts, many in one entry, with a few entries in flight at once.
+async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>, writes: Writes) {
+    let in_flight = Arc::new(Semaphore::new(PROPOSALS_IN_FLIGHT_MAX));
+    let mut next: Option<Taken> = None;
+    loop {
+        // Waits for room first, then for parts: parts that arrive while entries are in flight are
+        // combined.
+        let Ok(permit) = Arc::clone(&in_flight).acquire_owned().await else { return };
+        let kept = next.take().filter(|taken| !taken.caller.answer.is_closed());
+        let first = match kept {
+            Some(first) => first,
+            None => match first_of(&mut queue).await {
+                Some(first) => first,
+                None => return,
+            },
+        };
+        let mut items = first.part.hashes.len();
+        let mut parts = vec![(first.part, first.timing)];
+        let mut callers = vec![first.caller];
+        let is_alone = group.provokes(Rare::SmallBatches);
+        while let Some(waiting) = (!is_alone).then(|| queue.try_recv().ok()).flatten() {
+            let Some(taken) = waiting.take() else { continue };
+            if planted::on(Planted::PresentUnconfirmed) && is_waiting(&parts, &taken.part) {
+                taken.caller.answer(Ok(Bitmap::zeros(taken.part.proposed.len())));
+                continue;
+            }
+            items += taken.part.hashes.len();
+            if items > PROPOSAL_ITEMS_MAX {
+                next = Some(taken);
+                break;
+            }
+            parts.push((taken.part, taken.timing));
+            callers.push(taken.caller);
+        }
+        let (group, writes) = (Arc::clone(&group), Arc::clone(&writes));
+        tokio::spawn(async move {
+            let _writing = writes.read().await;
+            let command = windowed::entry_of(parts, group.wall_ms());
+            let outcome = group.propose(Command::Shard(command)).await;
+            drop(permit);
+            answer_parts(outcome, callers);
+        });
+    }
+}
+
+/// Waits for a part whose caller still waits; none when the queue has ended.
+async fn first_of(queue: &mut mpsc::Receiver<Waiting>) -> Option<Taken> {
+    loop {
+        if let Some(taken) = queue.recv().await?.take() {
+            return Some(taken);
+        }
+    }
+}
+
+/// For a planted bug: whether a part's items are in the entry already.
+fn is_waiting(parts: &[(InsertPart, Timing)], part: &InsertPart) -> bool {
+    parts.iter().any(|(other, _)| (other.filter, &other.hashes) == (part.filter, &part.hashes))
+}
+
+/// Sends each part its answer.
+fn answer_parts(outcome: Result<Reply, ProposeError>, callers: Vec<Caller>) {
+    let failure = match outcome {
+        Ok(Reply::Shard(ShardReply::Inserted(outcomes))) if outcomes.len() == callers.len() => {
+            for (caller, outcome) in callers.into_iter().zip(outcomes) {
+                caller.answer(outcome.map_err(ShardFailure::from));
+            }
+            return;
+        }
+        Ok(other) => ShardFailure::Stopped(format!("inserts were answered by {other:?}")),
+        Err(error) => failure(error),
+    };
+    for caller in callers {
+        caller.answer(Err(failure.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use futures_util::poll;
+    use umbel_engine::shard::{HashList, RemovePart};
+    use umbel_engine::{FilterId, Generation};
+    use umbel_filter::ItemHash;
+
+    use super::*;
+    use crate::testing::start_alone;
+
+    fn hashes(count: u64) -> HashList {
+        HashList::from_hashes(&(0..count).map(|n| ItemHash::new(n, n)).collect::<Vec<_>>())
+    }
+
+    fn part(item_count: u64) -> InsertPart {
+        InsertPart {
+            filter: FilterId(1),
+            generation: Generation(1),
+            request: None,
+            proposed: Bitmap::ones(u32::try_from(item_count).unwrap()),
+            hashes: hashes(item_count),
+            growth_bytes: 0,
+        }
+    }
+
+    /// A queue whose parts the test takes.
+    fn queue(items_max: usize) -> (InsertQueue, mpsc::Receiver<Waiting>) {
+        let (waiting, receiver) = mpsc::channel(PROPOSAL_QUEUE_MAX);
+        let room = Arc::new(Semaphore::new(items_max));
+        (InsertQueue { waiting, room, room_items: items_max }, receiver)
+    }
+
+    async fn is_overloaded(queue: &InsertQueue, item_count: u64) -> bool {
+        let mut proposal = std::pin::pin!(queue.propose(part(item_count), Timing::None));
+        match poll!(proposal.as_mut()) {
+            std::task::Poll::Ready(answer) => {
+                assert!(matches!(answer, Err(ShardFailure::Overloaded(_))), "{answer:?}");
+                true
+            }
+            std::task::Poll::Pending => false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_part_whose_caller_has_given_up_leaves_the_queue() {
+        let (queue, mut waiting) = queue(10);
+        {
+            let mut given_up = std::pin::pin!(queue.propose(part(8), Timing::None));
+            assert!(poll!(given_up.as_mut()).is_pending());
+            assert!(is_overloaded(&queue, 3).await);
+        }
+        assert!(waiting.recv().await.unwrap().take().is_none());
+        assert!(!is_overloaded(&queue, 10).await);
+    }
+
+    #[tokio::test]
+    async fn a_part_that_is_proposed_keeps_its_room_until_it_is_answered() {
+        let (queue, mut waiting) = queue(10);
+        let taken = {
+            let mut given_up = std::pin::pin!(queue.propose(part(8), Timing::None));
+            assert!(poll!(given_up.as_mut()).is_pending());
+            waiting.recv().await.unwrap().take().unwrap()
+        };
+        assert!(taken.caller.answer.is_closed());
+        assert!(is_overloaded(&queue, 3).await);
+        answer_parts(Err(ProposeError::NotLeader(None)), vec![taken.caller]);
+        assert!(!is_overloaded(&queue, 10).await);
+    }
+
+    /// Writes are held back here, as they wait for a majority elsewhere.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_removal_keeps_its_room_when_its_caller_has_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let shard = node.local().shards().remove(0);
+        let free = || shard.queue.room.available_permits();
+        let all = free();
+        let held = Arc::clone(&shard.writes).write_owned().await;
+        let (filter, generation) = (FilterId(1), Generation(1));
+        let part = RemovePart { filter, generation, request: None, hashes: hashes(8) };
+        let mut removal: std::pin::Pin<Box<dyn Future<Output = _> + '_>> =
+            Box::pin(shard.propose_removal(part));
+        assert!(poll!(removal.as_mut()).is_pending());
+        drop(removal);
+        assert_eq!(free(), all - 8);
+        drop(held);
+        // Waits until the removal is answered.
+        let room = Arc::clone(&shard.queue.room);
+        drop(room.acquire_many_owned(u32::try_from(all).unwrap()).await.unwrap());
+        drop(shard);
+        node.shutdown().await;
+    }
+}
