@@ -145,3 +145,40 @@ impl Local {
 fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     decode(body).map_err(Refusal::bad_body)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::Config;
+    use crate::testing::{config, free_addresses, start};
+
+    /// A shard of one replica, and a live node that gets nothing of it: no map tells it to run the group.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_live_node_that_lacks_entries_does_not_become_a_voter() {
+        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let addresses = free_addresses(2).await;
+        let starts = folders.iter().zip(&addresses).map(|(folder, address)| {
+            let (listen, initial_cluster) = (address.clone(), addresses.clone());
+            start(Config {
+                listen,
+                initial_cluster,
+                shards: 1,
+                replicas: 1,
+                ..config(folder.path())
+            })
+        });
+        let nodes = futures_util::future::join_all(starts).await;
+        let shard = nodes.iter().find_map(|node| node.local().shards().into_iter().next()).unwrap();
+        let members: Vec<NodeId> = nodes.iter().map(|node| node.local().node()).collect();
+        let voters = members.iter().copied().zip(addresses.into_iter().map(NodeAddress)).collect();
+        let before = shard.group().view().voters;
+        assert_eq!(before.len(), 1);
+        let why = shard.group().change_members(voters, BTreeMap::new()).await.unwrap_err();
+        assert!(why.contains("has nothing of entries up to"), "{why}");
+        assert_eq!(shard.group().view().voters, before);
+        drop(shard);
+        futures_util::future::join_all(nodes.into_iter().map(crate::Node::shutdown)).await;
+    }
+}

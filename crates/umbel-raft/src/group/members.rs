@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use openraft::RaftMetrics;
 use openraft::errors::{ClientWriteError, RaftError};
 use openraft_rt::WatchReceiver;
 use umbel_engine::NodeId;
@@ -16,15 +17,34 @@ use super::Group;
 const MEMBERS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Longest time that a request waits for learners which openraft considers caught up but which still
-/// lack entries. Replicating the lag that openraft permits takes less; other requests about this group
-/// wait meanwhile.
+/// lack entries: openraft permits a lag of some thousands, which may be gigabytes. Other requests about this
+/// group wait meanwhile.
 const CATCH_UP_MAX: Duration = Duration::from_secs(5);
+
+/// Why members were not changed.
+enum MembersError {
+    Raft(RaftError<Types, ClientWriteError<Types>>),
+    /// A new voter is alive and lacks entries.
+    Behind(String),
+}
+
+impl From<RaftError<Types, ClientWriteError<Types>>> for MembersError {
+    fn from(error: RaftError<Types, ClientWriteError<Types>>) -> Self {
+        Self::Raft(error)
+    }
+}
+
+/// The last entry that the leader knows a follower to have.
+fn matched_index(metrics: &RaftMetrics<Types>, node: NodeId) -> Option<u64> {
+    metrics.replication.as_ref().and_then(|all| *all.get(&node)?).map(|id| id.index)
+}
 
 impl Group {
     /// Makes these nodes the voters and learners of the group; new ones are added as learners first.
     ///
     /// # Errors
-    /// If this node does not lead the group, or the change is not committed in time.
+    /// If this node does not lead the group, a new voter is alive but still receives what the group has, or
+    /// the change is not committed in time. The controller repeats the request.
     pub async fn change_members(
         &self,
         voters: BTreeMap<NodeId, NodeAddress>,
@@ -45,9 +65,10 @@ impl Group {
                     self.raft.add_learner(node, address.clone(), true).await?;
                 }
             }
-            // A learner that is down never catches up. It becomes a voter anyway, as openraft permits,
-            // because it may have to be one before it can be removed.
-            let _ = tokio::time::timeout(CATCH_UP_MAX, self.reached(&new_voters, begun_at)).await;
+            let reached = self.reached(&new_voters, begun_at);
+            if tokio::time::timeout(CATCH_UP_MAX, reached).await.is_err() {
+                self.check_not_behind(&new_voters, begun_at)?;
+            }
             let wanted: BTreeSet<NodeId> = voters.keys().copied().collect();
             self.raft.change_membership(wanted, true).await?;
             let kept: BTreeSet<NodeId> = voters.keys().chain(learners.keys()).copied().collect();
@@ -57,14 +78,15 @@ impl Group {
                 let change = openraft::ChangeMembers::RemoveNodes(gone);
                 self.raft.change_membership(change, false).await?;
             }
-            Ok::<(), RaftError<Types, ClientWriteError<Types>>>(())
+            Ok::<(), MembersError>(())
         };
         let change = Runtime::scope(self.seed.number(Purpose::Election), change);
         tokio::select! {
             biased;
             changed = tokio::time::timeout(MEMBERS_TIMEOUT, change) => match changed {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) => Err(error.to_string()),
+                Ok(Err(MembersError::Raft(error))) => Err(error.to_string()),
+                Ok(Err(MembersError::Behind(why))) => Err(why),
                 Err(_) => Err(format!("not done within {} s", MEMBERS_TIMEOUT.as_secs())),
             },
             () = self.leadership_lost() => Err("this node leads the group no more".to_owned()),
@@ -85,17 +107,35 @@ impl Group {
         loop {
             let are_there = {
                 let now = metrics.borrow_and_update();
-                let has = |node| {
-                    let matched = now.replication.as_ref().and_then(|all| *all.get(node)?);
-                    matched.is_some_and(|id| id.index >= index)
-                };
-                learners.iter().all(has)
+                learners.iter().all(|&node| matched_index(&now, node) >= Some(index))
             };
             // If its metrics channel is closed, the group has stopped; the next step reports why.
             if are_there || metrics.changed().await.is_err() {
                 return;
             }
         }
+    }
+
+    /// Refuses a change while a new voter that is alive lacks entries: the replica that it replaces would go
+    /// before the group has as many whole replicas as it had. A learner that is down never catches up. It
+    /// becomes a voter anyway, as openraft permits, because it may have to be one before it can be removed.
+    fn check_not_behind(
+        &self,
+        learners: &BTreeSet<NodeId>,
+        index: u64,
+    ) -> Result<(), MembersError> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        for &node in learners {
+            let matched = matched_index(&metrics, node);
+            if matched < Some(index) && self.beats.is_alive(node) {
+                let has = matched.map_or_else(|| "nothing".to_owned(), |at| format!("entry {at}"));
+                let why =
+                    format!("{node} has {has} of entries up to {index}, and is sent the rest");
+                return Err(MembersError::Behind(why));
+            }
+        }
+        Ok(())
     }
 
     /// Waits until this node is not the leader. A leader that has removed itself may lose leadership
