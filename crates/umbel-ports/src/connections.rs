@@ -3,7 +3,8 @@
 //!
 //! A connection is *proved* when its certificate names a node or a client, or when a call on it is
 //! authenticated at the gate. When there is no room, the oldest unproved connection is closed: silent
-//! connections keep nobody out, however many there are.
+//! connections keep nobody out, however many there are. When too many TLS handshakes are unfinished, the
+//! oldest of them is closed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -38,6 +39,10 @@ const ENDING_SHARE: usize = 8;
 /// How long accepting waits for such a connection to close. A connection that cannot be closed at once
 /// delays others no longer than this.
 const ENDING_PATIENCE: Duration = Duration::from_millis(50);
+
+/// Concurrent TLS handshakes of the process: each holds some ten kilobytes, and may keep a core busy with
+/// signatures. A peer that answers finishes while far fewer strangers connect.
+pub(super) const HANDSHAKES_MAX: usize = 256;
 
 /// A handle with which others can end a connection.
 #[derive(Clone, Default)]
@@ -76,6 +81,13 @@ impl Connection {
         self.0.has_asked.load(Ordering::Relaxed)
     }
 
+    /// Notes that the TLS handshake is over: the connection no longer gives way to other handshakes.
+    pub(crate) fn note_handshake(&self) {
+        if let Some((places, number)) = &self.0.place {
+            places.lock().shaking.remove(number);
+        }
+    }
+
     /// Marks the connection as proved: it keeps its slot also when others need one.
     pub fn prove(&self) {
         if self.0.is_proved.load(Ordering::Relaxed)
@@ -110,6 +122,8 @@ struct Table {
     /// The same by address.
     unproved_of: BTreeSet<(IpAddr, u64)>,
     by_address: BTreeMap<IpAddr, usize>,
+    /// Connections whose TLS handshake is not over, oldest first.
+    shaking: BTreeSet<u64>,
     /// Connections that had to make room and are not closed yet.
     ending_count: usize,
 }
@@ -153,7 +167,7 @@ impl ConnectionSlots {
         OF_PROCESS.get_or_init(count).clone()
     }
 
-    fn new(count_max: usize) -> Self {
+    pub(super) fn new(count_max: usize) -> Self {
         let address_max = (count_max / ADDRESS_SHARE).max(1);
         let (table, freed) = (Mutex::default(), Notify::new());
         Self(Arc::new(Places { count_max, address_max, table, freed }))
@@ -181,11 +195,28 @@ impl ConnectionSlots {
     /// A slot for a connection from this address, for which another connection may have to be closed.
     /// None if the address has its share, or there is no room at all.
     pub(super) fn enter(&self, from: IpAddr) -> Option<ConnectionSlot> {
-        let address = counted_address(from);
+        self.enter_table(&mut self.0.lock(), from)
+    }
+
+    /// As [`Self::enter`], for a connection that begins with a TLS handshake: if as many as allowed are
+    /// unfinished, the oldest one is closed.
+    pub(super) fn enter_handshake(&self, from: IpAddr) -> Option<ConnectionSlot> {
         let mut table = self.0.lock();
+        let slot = self.enter_table(&mut table, from)?;
+        if table.shaking.len() >= HANDSHAKES_MAX
+            && let Some(oldest) = table.shaking.first().copied()
+        {
+            table.end(oldest);
+        }
+        let number = table.last;
+        table.shaking.insert(number);
+        Some(slot)
+    }
+
+    fn enter_table(&self, table: &mut Table, from: IpAddr) -> Option<ConnectionSlot> {
+        let address = counted_address(from);
         let entered = table.make_room(address, self.0.address_max, self.0.count_max);
         if !entered {
-            drop(table);
             metrics::connection_refused("no_room");
             return None;
         }
@@ -255,6 +286,7 @@ impl Table {
 
     fn free(&mut self, number: u64) {
         self.keep(number);
+        self.shaking.remove(&number);
         let Some(Taken { address: Some(address), .. }) = self.taken.remove(&number) else { return };
         if let Some(count) = self.by_address.get_mut(&address) {
             *count -= 1;
@@ -347,6 +379,25 @@ mod tests {
         more.connection().prove();
         let table = slots.0.lock();
         assert_eq!((table.taken.len(), table.ending_count), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn the_oldest_unfinished_handshake_gives_way_to_a_new_one() {
+        let slots = ConnectionSlots::new(2 * HANDSHAKES_MAX);
+        let enter = || slots.enter_handshake(address("127.0.0.1")).unwrap();
+        // One whose handshake is over does not count, nor one that is gone, nor one without TLS.
+        let over = enter();
+        over.connection().note_handshake();
+        drop(enter());
+        let plain = slots.enter(address("127.0.0.1")).unwrap();
+        let unfinished: Vec<_> = (0..HANDSHAKES_MAX).map(|_| enter()).collect();
+        assert!(!unfinished.iter().any(is_ended));
+        let new = enter();
+        assert!(is_ended(&unfinished[0]) && !unfinished[1..].iter().any(is_ended));
+        assert!(!is_ended(&over) && !is_ended(&plain) && !is_ended(&new));
+        drop((over, plain, unfinished, new));
+        let table = slots.0.lock();
+        assert!(table.shaking.is_empty() && table.taken.is_empty() && table.ending_count == 0);
     }
 
     #[test]

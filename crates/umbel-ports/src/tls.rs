@@ -21,10 +21,6 @@ use crate::metrics;
 /// than a second anywhere in the world.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Concurrent handshakes; further connections wait in the system's queue. Each handshake holds some ten
-/// kilobytes.
-const HANDSHAKES_MAX: usize = 256;
-
 /// How often the files are checked: a replaced certificate is used after at most this long.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -72,6 +68,24 @@ impl TlsNet {
         Self { issued: Some(issued), ..self }
     }
 
+    async fn listener(&self, address: &str, slots: ConnectionSlots) -> io::Result<TlsListener> {
+        let tcp = TcpListener::bind(address).await?;
+        let local_address = tcp.local_addr()?.to_string();
+        let mut reload = tokio::time::interval(RELOAD_INTERVAL);
+        reload.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        show_expiry(self.server.expires_at());
+        Ok(TlsListener {
+            tcp,
+            local_address,
+            server: Arc::clone(&self.server),
+            client: Arc::clone(&self.client),
+            takes_plain: self.takes_plain,
+            handshakes: JoinSet::new(),
+            slots,
+            reload,
+        })
+    }
+
     async fn dial(
         &self,
         address: &str,
@@ -104,21 +118,8 @@ async fn connect(address: &str) -> io::Result<TcpStream> {
 impl Net for TlsNet {
     fn listen<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
-            let tcp = TcpListener::bind(address).await?;
-            let local_address = tcp.local_addr()?.to_string();
-            let mut reload = tokio::time::interval(RELOAD_INTERVAL);
-            reload.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            show_expiry(self.server.expires_at());
-            Ok(Box::new(TlsListener {
-                tcp,
-                local_address,
-                server: Arc::clone(&self.server),
-                client: Arc::clone(&self.client),
-                takes_plain: self.takes_plain,
-                handshakes: JoinSet::new(),
-                slots: ConnectionSlots::of_process(),
-                reload,
-            }) as Box<dyn Listener>)
+            let listener = self.listener(address, ConnectionSlots::of_process()).await?;
+            Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }
 
@@ -230,7 +231,10 @@ impl TlsListener {
                 }
             };
             let why = match tokio::time::timeout(HANDSHAKE_TIMEOUT, proved).await {
-                Ok(Ok(incoming)) => return Some(Incoming { slot: Some(slot), ..incoming }),
+                Ok(Ok(incoming)) => {
+                    connection.note_handshake();
+                    return Some(Incoming { slot: Some(slot), ..incoming });
+                }
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs()),
             };
@@ -259,9 +263,9 @@ impl Listener for TlsListener {
                             return Ok(incoming);
                         }
                     }
-                    taken = taken, if self.handshakes.len() < HANDSHAKES_MAX => {
+                    taken = taken => {
                         let (stream, from) = taken?;
-                        let Some(slot) = self.slots.enter(from.ip()) else { continue };
+                        let Some(slot) = self.slots.enter_handshake(from.ip()) else { continue };
                         stream.set_nodelay(true)?;
                         self.begin(stream, from.to_string(), slot);
                     }

@@ -9,6 +9,7 @@ use umbel_tls::{Authority, NodeIdentity, PeerIdentity, Pem, Subject};
 
 use super::*;
 use crate::RealNet;
+use crate::connections::HANDSHAKES_MAX;
 
 struct Certificates {
     folder: TempDir,
@@ -116,6 +117,32 @@ async fn one_who_says_nothing_keeps_nobody_waiting() {
     let mut listener = net.listen("127.0.0.1:0").await.unwrap();
     let _silent = RealNet.connect(&listener.local_address()).await.unwrap();
     assert_eq!(ask(&mut *listener, &net).await.unwrap(), PeerIdentity::Node);
+}
+
+/// The silent ones do not go by themselves: but for the oldest, which has to make room, they are still
+/// connected when the client has its answer.
+#[tokio::test]
+async fn many_who_say_nothing_keep_nobody_out() {
+    let certificates = Certificates::new();
+    let net = certificates.net(false);
+    let slots = ConnectionSlots::new(2 * HANDSHAKES_MAX);
+    let mut listener = net.listener("127.0.0.1:0", slots).await.unwrap();
+    let mut silent = Vec::new();
+    for _ in 0..HANDSHAKES_MAX {
+        let address = listener.local_address();
+        // The system's queue may be shorter, so they are taken while they connect.
+        tokio::select! {
+            connected = TcpStream::connect(address) => silent.push(connected.unwrap()),
+            _ = listener.accept() => panic!("nobody has proved anything"),
+        }
+    }
+    assert_eq!(ask(&mut listener, &net).await.unwrap(), PeerIdentity::Node);
+    let mut byte = [0];
+    assert_eq!(silent[0].read(&mut byte).await.unwrap(), 0, "the oldest is closed");
+    for stream in &silent[1..] {
+        let error = stream.try_read(&mut byte).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock, "only the oldest is closed");
+    }
 }
 
 #[tokio::test]
