@@ -25,6 +25,7 @@ struct Inner {
     name_changes: Vec<Vec<(String, Option<usize>)>>,
     faults: Faults,
     calls: u64,
+    opens: u64,
     syncs: u64,
     locked: bool,
 }
@@ -34,8 +35,12 @@ struct Inner {
 pub(crate) struct Faults {
     /// Writes and new files find no room; half of the write is done.
     pub(crate) full: bool,
-    /// No file can be created: the process has too many open.
+    /// No file or folder can be opened: the process has too many open.
     pub(crate) no_descriptors: bool,
+    /// The same in the opening calls after the first number and up to the second.
+    pub(crate) without_descriptors: Option<(u64, u64)>,
+    /// Syncs of folders fail because the disk is full.
+    pub(crate) folder_sync_is_full: bool,
     /// The same as `full`, in the changing calls after the first number and up to the second.
     pub(crate) full_calls: Option<(u64, u64)>,
     /// Writes fail with another error.
@@ -94,6 +99,11 @@ impl FaultDisk {
     /// Number of changing calls so far.
     pub(crate) fn calls(&self) -> u64 {
         self.inner().calls
+    }
+
+    /// Number of calls so far that opened a file or folder, or tried to.
+    pub(crate) fn opens(&self) -> u64 {
+        self.inner().opens
     }
 
     /// Number of file syncs so far.
@@ -200,6 +210,16 @@ impl Inner {
         }
     }
 
+    /// Counts a call that opens a file or folder.
+    fn take_descriptor(&mut self) -> io::Result<()> {
+        self.opens += 1;
+        let is_in = |(from, through)| self.opens > from && self.opens <= through;
+        if self.faults.no_descriptors || self.faults.without_descriptors.is_some_and(is_in) {
+            return Err(rustix::io::Errno::MFILE.into());
+        }
+        Ok(())
+    }
+
     fn is_full(&self) -> bool {
         let is_in = |(from, through)| self.calls > from && self.calls <= through;
         self.faults.full || self.faults.full_calls.is_some_and(is_in)
@@ -257,6 +277,7 @@ impl Disk for FaultDisk {
             let mut inner = self.inner();
             inner.alive()?;
             if !create {
+                inner.take_descriptor()?;
                 let file = *inner.names.get(path).ok_or(io::ErrorKind::NotFound)?;
                 return Ok(Arc::new(OpenFile { disk: self.clone(), file }) as Arc<dyn File>);
             }
@@ -264,9 +285,7 @@ impl Disk for FaultDisk {
             if inner.is_full() {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            if inner.faults.no_descriptors {
-                return Err(rustix::io::Errno::MFILE.into());
-            }
+            inner.take_descriptor()?;
             let file = if let Some(file) = inner.names.get(path).copied() {
                 inner.files[file].current.clear();
                 inner.files[file].pending.push(Change::Length(0));
@@ -283,8 +302,9 @@ impl Disk for FaultDisk {
 
     fn list<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<Vec<String>>> {
         Box::pin(async move {
-            let inner = self.inner();
+            let mut inner = self.inner();
             inner.alive()?;
+            inner.take_descriptor()?;
             let prefix = format!("{folder}/");
             let mut names: Vec<_> = inner
                 .names
@@ -330,6 +350,10 @@ impl Disk for FaultDisk {
         Box::pin(async move {
             let mut inner = self.inner();
             inner.begin()?;
+            inner.take_descriptor()?;
+            if inner.faults.folder_sync_is_full {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
             let changes = std::mem::take(&mut inner.name_changes);
             for change in changes {
                 if folder_of(&change[0].0) == folder {

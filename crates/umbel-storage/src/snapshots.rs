@@ -31,7 +31,7 @@ use umbel_ports::{Disk, File, PortFuture};
 
 use super::REJOIN;
 use super::checksum::{BLOCK_BYTES, BlockChecksum};
-use super::wal::{FULL_RETRY, is_full};
+use super::wal::{FULL_RETRY, is_full, is_short_of_descriptors};
 use super::wrapping::{NO_KEY, Wrapping};
 use crate::types::SnapshotMeta;
 
@@ -172,7 +172,15 @@ async fn remove_files(
             count += 1;
         }
     }
-    if count > 0 { disk.sync_folder(&folder).await } else { Ok(()) }
+    if count > 0 { sync_folder(disk, &folder).await } else { Ok(()) }
+}
+
+/// Syncs a folder. Only an error for lack of a descriptor says that a retry may succeed: what is on disk is
+/// unknown after a sync that failed, also if it failed because the disk is full.
+async fn sync_folder(disk: &dyn Disk, folder: &str) -> io::Result<()> {
+    disk.sync_folder(folder).await.map_err(|error| {
+        if is_short_of_descriptors(&error) { error } else { io::Error::other(error) }
+    })
 }
 
 /// The snapshots of one group.
@@ -197,8 +205,8 @@ impl Shared {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Repeats a call while the disk is full, until the storage closes or the group is forgotten:
-    /// openraft stops a group whose snapshot fails.
+    /// Repeats a call while the disk is full or the process lacks descriptors, until the storage closes or
+    /// the group is forgotten: openraft stops a group whose snapshot fails.
     async fn with_room<'a, T>(
         &self,
         call: impl Fn() -> PortFuture<'a, io::Result<T>>,
@@ -270,8 +278,11 @@ impl SnapshotStore {
             return Err(io::Error::other(format!("{} was forgotten", self.group)));
         }
         if newest.is_none() {
-            // A damaged snapshot must not prevent a new one.
-            *newest = self.find_newest().await.unwrap_or(None);
+            *newest = match self.find_newest().await {
+                Err(error) if is_short_of_descriptors(&error) => return Err(error),
+                // A damaged snapshot must not prevent a new one.
+                found => found.unwrap_or(None),
+            };
         }
         let stands = newest.as_ref().is_some_and(|newest| is_newer(&newest.meta, &file.meta));
         let Some(part) = file.part.as_ref().filter(|_| !stands) else { return Ok(file.clone()) };
@@ -281,7 +292,7 @@ impl SnapshotStore {
             self.disk.rename(&format!("{folder}/{}", part.name()), &path).await?;
             part.set_adopted();
         }
-        self.disk.sync_folder(&folder).await?;
+        sync_folder(&*self.disk, &folder).await?;
         let adopted = SnapshotFile { name: path, part: None, ..file.clone() };
         *newest = Some(adopted.clone());
         let is_older = |other: &str| {
@@ -294,11 +305,16 @@ impl SnapshotStore {
         Ok(adopted)
     }
 
-    /// The newest snapshot. Its checksum is verified when it is first read.
+    /// The newest snapshot. Its checksum is verified when it is first read. Waits while the process lacks
+    /// descriptors.
     ///
     /// # Errors
     /// If the disk fails, or the newest file is damaged: the error names the file.
     pub async fn latest(&self) -> io::Result<Option<SnapshotFile>> {
+        self.shared.with_room(|| Box::pin(self.try_latest())).await
+    }
+
+    async fn try_latest(&self) -> io::Result<Option<SnapshotFile>> {
         let mut newest = self.shared.newest.lock().await;
         if newest.is_none() {
             *newest = self.find_newest().await?;
@@ -555,6 +571,26 @@ mod tests {
         closing.send_replace(true);
         assert!(is_full(&waiting.await.unwrap().unwrap_err()));
         assert_eq!(store(&disk).latest().await.unwrap().unwrap().meta(), &meta(15));
+    }
+
+    /// The process has no descriptors left before each of the calls that need one.
+    #[tokio::test(start_paused = true)]
+    async fn a_lack_of_descriptors_is_waited_for() {
+        let disk = FaultDisk::new();
+        write(&store(&disk), 1, b"old").await;
+        for (index, calls) in (2..).zip(0..7) {
+            // A store that has to look for the newest snapshot first, beside what a writer left.
+            let snapshots = store(&disk);
+            drop(snapshots.writer(meta(0)).await.unwrap());
+            let from = disk.opens() + calls;
+            let without_descriptors = Some((from, from + 4));
+            disk.set(Faults { without_descriptors, ..Faults::default() });
+            write(&snapshots, index, b"new").await;
+            assert!(disk.opens() > from + 4, "call {calls} of a snapshot needs no descriptor");
+            let newest = store(&disk.crash(|_| 0)).latest().await.unwrap().unwrap();
+            assert_eq!(newest.meta(), &meta(index));
+        }
+        assert_eq!(disk.paths(), ["snapshots/4/8-2.snap"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -29,6 +29,8 @@ mod writer;
 #[cfg(test)]
 mod left_test;
 #[cfg(test)]
+mod waiting_test;
+#[cfg(test)]
 mod wal_test;
 
 use format::{Record, WAL_VERSION};
@@ -227,10 +229,13 @@ fn invalid(message: String) -> io::Error {
 /// Whether an operation failed because the disk is full, or a file could not be opened for lack of
 /// descriptors, so that a retry may succeed.
 pub(super) fn is_full(error: &io::Error) -> bool {
-    let is_short_of_descriptors =
-        matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE));
-    is_short_of_descriptors
+    is_short_of_descriptors(error)
         || matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Whether a file or folder could not be opened for lack of descriptors: nothing was done to it.
+pub(super) fn is_short_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 fn closed() -> io::Error {

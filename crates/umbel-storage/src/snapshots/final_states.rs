@@ -9,7 +9,7 @@ use std::io;
 
 use umbel_engine::GroupId;
 
-use super::{SnapshotFile, SnapshotStore, SnapshotWriter, folder};
+use super::{SnapshotFile, SnapshotStore, SnapshotWriter, folder, sync_folder};
 use crate::types::SnapshotMeta;
 
 /// Names the final state of a group.
@@ -59,28 +59,29 @@ impl SnapshotStore {
                         self.disk.rename(&format!("{folder}/{}", part.name()), &path).await?;
                         part.set_adopted();
                     }
-                    self.disk.sync_folder(&folder).await
+                    sync_folder(&*self.disk, &folder).await
                 })
             })
             .await
     }
 
-    /// Opens the final state of another group.
+    /// Opens the final state of another group. Waits while the process lacks descriptors.
     ///
     /// # Errors
     /// If there is none, the disk fails, or the file is damaged: the error names the file.
     pub(crate) async fn final_state(&self, id: FinalStateId) -> io::Result<SnapshotFile> {
-        self.open(format!("{}/{}", folder(self.group), id.file_name())).await
+        let path = format!("{}/{}", folder(self.group), id.file_name());
+        self.shared.with_room(|| Box::pin(self.open(path.clone()))).await
     }
 
-    /// Removes the final state of another group.
+    /// Removes the final state of another group. Waits while the process lacks descriptors.
     ///
     /// # Errors
     /// If the disk fails.
     pub(crate) async fn drop_final(&self, id: FinalStateId) -> io::Result<()> {
         let folder = folder(self.group);
         self.disk.remove(&format!("{folder}/{}", id.file_name())).await?;
-        self.disk.sync_folder(&folder).await
+        self.shared.with_room(|| Box::pin(sync_folder(&*self.disk, &folder))).await
     }
 }
 

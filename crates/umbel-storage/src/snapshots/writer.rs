@@ -11,7 +11,7 @@ use umbel_step::planted::{self, Planted};
 
 use super::{
     MAGIC, META_BYTES_MAX, SNAPSHOT_FOLDER, Shared, SnapshotFile, SnapshotStore, VERSION,
-    WRAPPED_VERSION, WrappedBody, folder, remove_files, wrapped,
+    WRAPPED_VERSION, WrappedBody, folder, remove_files, sync_folder, wrapped,
 };
 use crate::checksum::{BLOCK_BYTES, BlockChecksum};
 use crate::types::SnapshotMeta;
@@ -91,10 +91,14 @@ impl SnapshotWriter {
         let folder = folder(store.group);
         let part = Part::new(&store)?;
         store.shared.with_room(|| store.disk.make_folder(&folder)).await?;
-        store.disk.sync_folder(SNAPSHOT_FOLDER).await?;
-        let open = store.shared.parts().open.clone();
-        let dropped = |name: &str| name.ends_with(".part") && !open.contains(name);
-        remove_files(&*store.disk, store.group, dropped).await?;
+        let sync = || sync_folder(&*store.disk, SNAPSHOT_FOLDER);
+        store.shared.with_room(|| Box::pin(sync())).await?;
+        let remove_dropped = async || {
+            let open = store.shared.parts().open.clone();
+            let dropped = |name: &str| name.ends_with(".part") && !open.contains(name);
+            remove_files(&*store.disk, store.group, dropped).await
+        };
+        store.shared.with_room(|| Box::pin(remove_dropped())).await?;
 
         let path = format!("{folder}/{}", part.name);
         let file = store.shared.with_room(|| store.disk.open(&path, true)).await?;

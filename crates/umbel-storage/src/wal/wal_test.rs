@@ -196,41 +196,6 @@ async fn what_a_restart_reads_after_a_failed_sync_is_written_again() {
     assert_eq!(indexes(&open(&disk).await, GroupId::META).await, [0, 1, 2]);
 }
 
-/// Appends entries up to this index during a fault of the disk, then ends the fault: nothing is
-/// acknowledged before, and everything is there afterwards.
-async fn is_waited_for(faults: Faults, through: u64) {
-    let disk = FaultDisk::new();
-    let storage = open(&disk).await;
-    let mut health = storage.health();
-    let mut log = storage.log(GroupId::META);
-    durable(&mut log, 0..2).await;
-    disk.set(faults);
-    let mut answer = append(&mut log, 2..through).await.unwrap();
-    health.wait_for(|health| *health == WalHealth::Full).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(answer.try_recv().is_err(), "nothing is acknowledged");
-    // Entries that were passed in can be read as usual.
-    assert_eq!(log.try_get_log_entries(..).await.unwrap().len() as u64, through);
-    disk.set(Faults::default());
-    answer.await.unwrap().unwrap();
-    assert_eq!(*health.borrow(), WalHealth::Good);
-    log.save_vote(&Vote::new(4, NodeId(2))).await.unwrap();
-    storage.close().await;
-    let storage = open(&disk.crash(|_| 0)).await;
-    assert_eq!(indexes(&storage, GroupId::META).await, (0..through).collect::<Vec<_>>());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_full_disk_is_waited_for() {
-    is_waited_for(Faults { full: true, ..Faults::default() }, 30).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_process_without_descriptors_waits_with_its_next_segment() {
-    // More entries than fit into a segment.
-    is_waited_for(Faults { no_descriptors: true, ..Faults::default() }, 60).await;
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_full_disk_does_not_keep_the_log_from_closing() {
     let disk = FaultDisk::new();

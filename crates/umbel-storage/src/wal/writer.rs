@@ -15,7 +15,7 @@ use super::format::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, se
 use super::state::{Failure, Location, Segment, State};
 use super::{
     Call, FULL_RETRY, HINT_DELAY, QUEUE_CALLS_MAX, SEGMENT_BYTES_LIMIT, WAL_FOLDER, WalHealth,
-    WalOptions, is_full, locked,
+    WalOptions, is_full, is_short_of_descriptors, locked,
 };
 use crate::types::LogId;
 
@@ -288,6 +288,24 @@ impl Writer {
         Ok(())
     }
 
+    /// Syncs the log's folder. Without a descriptor to open it with, nothing was synced and nothing is lost,
+    /// so this waits for one; a sync that failed is not repeated.
+    async fn sync_folder(&mut self) -> Result<(), Failure> {
+        loop {
+            let what = "sync of the folder";
+            match self.disk.sync_folder(WAL_FOLDER).await {
+                Ok(()) => break,
+                Err(error) if is_short_of_descriptors(&error) => {
+                    self.wait_if_full(what, error).await?;
+                }
+                Err(error) => return Err(failed(what, &error)),
+            }
+        }
+        // There may be nothing to write after this, and a full log refuses inserts.
+        self.set_health(WalHealth::Good);
+        Ok(())
+    }
+
     /// Begins the next segment with the small state of all groups.
     ///
     /// The segment is used only after its head, its name and everything before it are durable.
@@ -314,8 +332,7 @@ impl Writer {
         };
         self.write_bytes(&file, 0, bytes.freeze(), true).await?;
         if !planted::on(Planted::NoFolderSync) {
-            let synced = self.disk.sync_folder(WAL_FOLDER).await;
-            synced.map_err(|error| failed("sync of the folder", &error))?;
+            self.sync_folder().await?;
         }
         let segment = Segment { file: Arc::clone(&file), byte_count: head_byte_count };
         locked(&self.state).segments.insert(name.number, segment);
@@ -344,8 +361,7 @@ impl Writer {
                 return Ok(());
             }
             // One segment at a time, so that a power loss leaves no gap.
-            let synced = self.disk.sync_folder(WAL_FOLDER).await;
-            synced.map_err(|error| failed("sync of the folder", &error))?;
+            self.sync_folder().await?;
             locked(&self.state).segments.remove(&oldest);
         }
     }
