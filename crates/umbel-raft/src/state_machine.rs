@@ -3,13 +3,12 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use openraft::entry::RaftPayload;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
 use tokio::sync::watch;
 use tokio_stream::{Stream, StreamExt};
-use umbel_engine::limits::SNAPSHOT_FRAME_BYTES_CUT;
 use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaState, VersionRange};
 use umbel_engine::shard::{ShardCommand, ShardSnapshot, ShardState, SnapshotLoader};
 use umbel_engine::{FilterId, GroupId, ShardId};
@@ -20,15 +19,17 @@ use umbel_storage::observer::{Event, Observer, Payload};
 use umbel_storage::types::{
     Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership, Types, entry_id,
 };
-use umbel_storage::{SnapshotFile, SnapshotStore, SnapshotWriter, Storage};
+use umbel_storage::{SnapshotFile, SnapshotStore, Storage};
 
 mod aside;
 mod head;
 mod merges;
 mod nesting;
+mod written;
 
 use head::{Head, meta_at};
 use nesting::{Reading, check_not_nested};
+use written::{write_copied, write_shard};
 
 /// A node's replica of a group, shared by the log that changes it and its readers.
 pub struct Replica {
@@ -400,43 +401,15 @@ impl RaftSnapshotBuilder<Types> for StateMachine {
     async fn build_snapshot(
         &mut self,
     ) -> io::Result<openraft::type_config::alias::SnapshotOf<Types, SnapshotFile>> {
-        let (meta, copied) = self.replica.copy();
-        let mut writer = self.snapshots.writer(meta).await?;
-        match copied {
-            Copied::Meta(state) => {
-                writer.write(record(&encode(&Head::of_meta(&state)))?).await?;
-            }
-            Copied::Shard(snapshot) => write_shard(&mut writer, *snapshot).await?,
-        }
-        let file = writer.finish().await?;
+        let copy = || self.replica.copy();
+        let file =
+            self.snapshots.build(copy, |to, copied| Box::pin(write_copied(to, copied))).await?;
         if let Some(observer) = &self.observer {
             let through = file.meta().last_log_id.map(entry_id);
             observer.observe(&Event::SnapshotBuilt { group: self.replica.group, through });
         }
         Ok(openraft::storage::Snapshot { meta: file.meta().clone(), snapshot: file })
     }
-}
-
-/// Writes slice by slice and drops each slice afterwards: until then, a change to the slice has to copy
-/// it.
-async fn write_shard(writer: &mut SnapshotWriter, mut snapshot: ShardSnapshot) -> io::Result<()> {
-    let head = encode(&Head::of_shard(snapshot.head()));
-    writer.write(record(&head)?).await?;
-    while let Some(slice) = snapshot.take_slice() {
-        for frame in slice.frames(SNAPSHOT_FRAME_BYTES_CUT).map_err(io::Error::other)? {
-            writer.write(record(&frame.map_err(io::Error::other)?)?).await?;
-            tokio::task::yield_now().await;
-        }
-    }
-    Ok(())
-}
-
-fn record(bytes: &[u8]) -> io::Result<Bytes> {
-    let byte_count = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-    let mut record = BytesMut::with_capacity(4 + bytes.len());
-    record.extend_from_slice(&byte_count.to_le_bytes());
-    record.extend_from_slice(bytes);
-    Ok(record.freeze())
 }
 
 impl RaftStateMachine<Types> for StateMachine {

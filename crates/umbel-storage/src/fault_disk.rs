@@ -43,6 +43,8 @@ pub(crate) struct Faults {
     pub(crate) folder_sync_is_full: bool,
     /// The same as `full`, in the changing calls after the first number and up to the second.
     pub(crate) full_calls: Option<(u64, u64)>,
+    /// The bytes that fit on the disk; of the write that fills it, what fits is done.
+    pub(crate) room: Option<u64>,
     /// Writes fail with another error.
     pub(crate) write_fails: bool,
     /// The next sync fails; the one after it succeeds although data is lost, as on Linux.
@@ -225,6 +227,12 @@ impl Inner {
         self.faults.full || self.faults.full_calls.is_some_and(is_in)
     }
 
+    /// The bytes that still fit; None if there is no limit.
+    fn free_bytes(&self) -> Option<u64> {
+        let used = self.names.values().map(|&file| self.files[file].current.len() as u64);
+        self.faults.room.map(|room| room.saturating_sub(used.sum()))
+    }
+
     fn rename(&mut self, change: Vec<(String, Option<usize>)>) {
         apply_names(&mut self.names, &change);
         self.name_changes.push(change);
@@ -235,8 +243,13 @@ impl Inner {
         if self.faults.write_fails {
             return Err(io::Error::other("broken"));
         }
-        let is_full = self.is_full();
-        let bytes = if is_full { bytes.slice(..bytes.len() / 2) } else { bytes.clone() };
+        let mut is_full = self.is_full();
+        let mut bytes = if is_full { bytes.slice(..bytes.len() / 2) } else { bytes.clone() };
+        if let Some(free) = self.free_bytes() {
+            let fitting = place(free) + self.files[file].current.len().saturating_sub(offset);
+            is_full |= fitting < bytes.len();
+            bytes.truncate(fitting);
+        }
         let change = Change::Write(offset, bytes);
         change.apply(&mut self.files[file].current);
         self.files[file].pending.push(change);
@@ -367,7 +380,10 @@ impl Disk for FaultDisk {
     }
 
     fn free_bytes(&self) -> PortFuture<'_, io::Result<u64>> {
-        Box::pin(async move { Ok(if self.inner().faults.full { 0 } else { u64::MAX }) })
+        Box::pin(async move {
+            let inner = self.inner();
+            Ok(if inner.faults.full { 0 } else { inner.free_bytes().unwrap_or(u64::MAX) })
+        })
     }
 
     fn lock(&self) -> PortFuture<'_, io::Result<Box<dyn Send + Sync>>> {

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use umbel_engine::GroupId;
 
 mod final_states;
+mod room;
 mod wrapped;
 mod writer;
 

@@ -47,7 +47,7 @@ pub(super) const WAL_FOLDER: &str = "wal";
 
 /// A new segment begins when the newest would grow beyond this. Larger segments are removed later;
 /// smaller ones repeat the groups' votes more often.
-const SEGMENT_BYTES_MAX: u32 = 64 << 20;
+pub(super) const SEGMENT_BYTES_MAX: u32 = 64 << 20;
 
 /// The most that [`WalOptions::segment_bytes_max`] may ask for.
 const SEGMENT_BYTES_LIMIT: u32 = 128 << 20;

@@ -6,10 +6,11 @@
 //! ```
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use umbel_codec::{FilterAssembler, FrameView, frames};
+use umbel_codec::{FilterAssembler, FrameKey, FrameView, frames};
 use umbel_engine::Generation;
 use umbel_engine::limits::REPLICATED_BYTES_MAX;
 use umbel_engine::meta::FilterSettings;
@@ -20,7 +21,7 @@ use umbel_step::planted::{self, Planted};
 use umbel_storage::types::{
     Command, CopyEntry, Entry, EntryPayload, SnapshotMeta, StoredMembership, own_log_id,
 };
-use umbel_storage::{LogStore, SnapshotFile, SnapshotStore};
+use umbel_storage::{LogStore, SnapshotFile, SnapshotStore, SnapshotWriter};
 
 use super::copy::{Copy, CopyState};
 use crate::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
@@ -46,13 +47,22 @@ struct Head {
     samples: Vec<u8>,
 }
 
+/// What a snapshot of a copy contains.
+struct Image {
+    head: Head,
+    slices: Option<(u64, u64)>,
+    filter: AnyFilter,
+    key: FrameKey,
+}
+
 /// Writes a copy to a snapshot, and purges the log that the snapshot covers.
 ///
 /// # Errors
 /// If the disk or the log fails.
 pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore) -> io::Result<()> {
     let _turn = copy.saving.lock().await;
-    let (head, slices, applied_index, merge_count, filter) = {
+    let merge_count = AtomicU64::new(0);
+    let copied = || {
         let mut state = copy.write();
         let coverage = state.replica.save();
         let head = Head {
@@ -63,24 +73,17 @@ pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore)
             samples: copy.samples().to_bytes(),
         };
         let (slices, filter) = (state.replica.slices(), state.replica.filter().clone());
-        (head, slices, state.applied_index, state.merge_count, filter)
+        merge_count.store(state.merge_count, Ordering::Relaxed);
+        let applied_index = state.applied_index;
+        let meta = SnapshotMeta {
+            last_log_id: (applied_index > 0).then(|| own_log_id(copy.node, applied_index)),
+            last_membership: StoredMembership::default(),
+        };
+        (meta, Image { head, slices, filter, key: copy.settings.frame_key() })
     };
-    let key = copy.settings.frame_key();
-    let meta = SnapshotMeta {
-        last_log_id: (applied_index > 0).then(|| own_log_id(copy.node, applied_index)),
-        last_membership: StoredMembership::default(),
-    };
-    let mut writer = snapshots.writer(meta).await?;
-    writer.write(piece(&encode(&head))).await?;
-    if let Some(slices) = slices {
-        writer.write(piece(&encode(&slices))).await?;
-    }
-    for frame in frames(&filter, key, EXPORT_FRAME_PAYLOAD_BYTES_MAX) {
-        let frame = frame.map_err(|error| io::Error::other(error.to_string()))?;
-        writer.write(piece(&frame)).await?;
-    }
-    writer.write(Bytes::from_static(&[0; 4])).await?;
-    writer.finish().await?;
+    let file = snapshots.build(copied, |to, image| Box::pin(write(to, image))).await?;
+    let applied_index = file.meta().last_log_id.map_or(0, |id| id.index);
+    let merge_count = merge_count.into_inner();
     {
         let mut state = copy.write();
         // The copy may have been cleared meanwhile; then nothing is left to be saved.
@@ -90,6 +93,18 @@ pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore)
         log.purge_own(copy.node, applied_index).await?;
     }
     Ok(())
+}
+
+async fn write(writer: &mut SnapshotWriter, image: Image) -> io::Result<()> {
+    writer.write(piece(&encode(&image.head))).await?;
+    if let Some(slices) = image.slices {
+        writer.write(piece(&encode(&slices))).await?;
+    }
+    for frame in frames(&image.filter, image.key, EXPORT_FRAME_PAYLOAD_BYTES_MAX) {
+        let frame = frame.map_err(|error| io::Error::other(error.to_string()))?;
+        writer.write(piece(&frame)).await?;
+    }
+    writer.write(Bytes::from_static(&[0; 4])).await
 }
 
 fn piece(bytes: &[u8]) -> Bytes {

@@ -103,7 +103,7 @@ impl SnapshotReceiver {
             Refusal::new(RefusalReason::Overloaded, text)
         })?;
         let SnapshotBegin { transfer, vote, meta, byte_count } = begin;
-        let writer = self.store.writer(meta).await.map_err(refused_by_storage)?;
+        let writer = self.store.writer_of(meta, byte_count).await.map_err(refused_by_storage)?;
         let used_at = Instant::now();
         let state = Transfer { vote, writer, byte_count, next_offset: 0, used_at, _slot: slot };
         self.lock().insert((from, transfer), state);

@@ -9,12 +9,14 @@ use umbel_ports::File;
 use umbel_ports::encoding::encode;
 use umbel_step::planted::{self, Planted};
 
+use super::room::GaveWay;
 use super::{
     MAGIC, META_BYTES_MAX, SNAPSHOT_FOLDER, Shared, SnapshotFile, SnapshotStore, VERSION,
     WRAPPED_VERSION, WrappedBody, folder, remove_files, sync_folder, wrapped,
 };
 use crate::checksum::{BLOCK_BYTES, BlockChecksum};
 use crate::types::SnapshotMeta;
+use crate::wal::is_full;
 
 /// Bytes after which a snapshot is synced while it is written. What the last sync has left to do then takes a slow disk
 /// of 10 MB/s less than the time that a sender waits for one call, however large the snapshot is.
@@ -63,7 +65,8 @@ impl Drop for Part {
 
 /// A snapshot that is being written.
 ///
-/// Its calls wait while the disk is full, until the storage closes or the group is forgotten.
+/// While the disk is full, its calls wait until the storage closes or the group is forgotten; or, if it
+/// gives way ([`SnapshotStore::build`], [`SnapshotStore::writer_of`]), they remove what was written and fail.
 pub struct SnapshotWriter {
     store: SnapshotStore,
     part: Part,
@@ -79,6 +82,7 @@ pub struct SnapshotWriter {
     pending: BytesMut,
     checksum: BlockChecksum,
     has_failed: bool,
+    gives_way: bool,
 }
 
 impl SnapshotWriter {
@@ -124,7 +128,13 @@ impl SnapshotWriter {
             pending,
             checksum: BlockChecksum::default(),
             has_failed: false,
+            gives_way: false,
         })
+    }
+
+    /// Lets a full disk end the snapshot: what was written is removed, so that others have the room.
+    pub(super) fn giving_way(self) -> Self {
+        Self { gives_way: true, ..self }
     }
 
     /// Appends bytes to the body.
@@ -141,11 +151,17 @@ impl SnapshotWriter {
         if self.pending.len() >= BLOCK_BYTES { self.flush().await } else { Ok(()) }
     }
 
-    async fn flush(&mut self) -> io::Result<()> {
-        // Stays set also if the call is dropped half way.
-        if std::mem::replace(&mut self.has_failed, true) {
+    fn check_whole(&self) -> io::Result<()> {
+        if self.has_failed {
             return Err(io::Error::other("an earlier write of the snapshot failed"));
         }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.check_whole()?;
+        // Stays set also if the call is dropped half way.
+        self.has_failed = true;
         let bytes = self.pending.split().freeze();
         self.checksum.update(&bytes);
         self.write_bytes(bytes).await?;
@@ -160,9 +176,33 @@ impl SnapshotWriter {
     async fn write_bytes(&mut self, bytes: Bytes) -> io::Result<()> {
         let byte_count = bytes.len() as u64;
         let write = || self.file.write_at(self.written, bytes.clone());
-        self.store.shared.with_room(write).await?;
+        if self.gives_way {
+            match write().await {
+                Err(error) if is_full(&error) => {
+                    return Err(self.give_way(byte_count, error).await);
+                }
+                written => written?,
+            }
+        } else {
+            self.store.shared.with_room(write).await?;
+        }
         self.written += byte_count;
         Ok(())
+    }
+
+    /// Gives the disk its bytes back; returns the error of the write that did not fit.
+    async fn give_way(&self, byte_count: u64, error: io::Error) -> io::Error {
+        let path = format!("{}/{}", folder(self.store.group), self.part.name);
+        // Shortened first: a file that is removed keeps its bytes as long as it is open.
+        let removed = match self.file.set_len(0).await {
+            Ok(()) => self.store.disk.remove(&path).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            // The next writer removes it.
+            tracing::warn!(path, %error, "a part of a snapshot was not removed");
+        }
+        GaveWay::error(self.written + byte_count, error)
     }
 
     /// Makes the snapshot durable and the newest one, as [`SnapshotStore::adopt`] does.
@@ -182,6 +222,7 @@ impl SnapshotWriter {
     /// If the disk fails. A sync that fails because the disk is full is not retried: what is on disk is
     /// unknown after it.
     pub async fn finish_aside(mut self) -> io::Result<SnapshotFile> {
+        self.check_whole()?;
         if let Some(wrapped) = &mut self.wrapped {
             wrapped.finish(&mut self.pending);
         }
