@@ -1,14 +1,16 @@
 //! Holds received contents until they are put in place.
 
-use super::{Entry, STAGING_PREFIX, Tree, in_the_way};
+use super::{Entry, PERMISSIONS, STAGING_PREFIX, Tree, hash_of, in_the_way};
 use crate::change::Change;
 use crate::error::{Context, Result, bail, ensure};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{File, Permissions};
-use std::io::{BufWriter, Read, Write};
+use std::fs::{File, Permissions, rename};
+use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use umbel_files::{PartialDirectory, sync_folder};
 
@@ -33,12 +35,24 @@ impl Staging {
     ///
     /// If it cannot be created or locked.
     pub(super) fn new(root: &Path) -> Result<Self> {
-        let cannot = || format!("{}: cannot write", root.display());
-        remove_left(root).with_context(cannot)?;
-        let directory = PartialDirectory::new_in(root, STAGING_PREFIX).with_context(cannot)?;
-        let lock = File::create(directory.path().join(LOCK_NAME)).with_context(cannot)?;
-        lock.lock().with_context(cannot)?;
-        Ok(Self { directory, _lock: lock })
+        Self::begin(root, |_| {}).with_context(|| format!("{}: cannot write", root.display()))
+    }
+
+    /// `unlocked` is called with the path of a directory whose lock is not taken yet; tests act there as
+    /// another session may.
+    fn begin(root: &Path, mut unlocked: impl FnMut(&Path)) -> std::io::Result<Self> {
+        remove_left(root)?;
+        loop {
+            let directory = PartialDirectory::new_in(root, STAGING_PREFIX)?;
+            let path = directory.path().join(LOCK_NAME);
+            let lock = File::create(&path)?;
+            unlocked(directory.path());
+            lock.lock()?;
+            // Until it was locked, it looked to another session like one that was left.
+            if is_at(&lock, &path)? {
+                return Ok(Self { directory, _lock: lock });
+            }
+        }
     }
 
     fn path(&self, hash: [u8; 32]) -> PathBuf {
@@ -77,6 +91,16 @@ impl Staging {
     }
 }
 
+/// Whether this file is still found under this path.
+fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
+    let own = file.metadata()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(found) => Ok((found.dev(), found.ino()) == (own.dev(), own.ino())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Removes the staging directories of processes that are gone: those whose lock is free. One without a
 /// lock file was just created, or belongs to an earlier release, and stays.
 fn remove_left(root: &Path) -> std::io::Result<()> {
@@ -87,7 +111,11 @@ fn remove_left(root: &Path) -> std::io::Result<()> {
         }
         let Ok(lock) = File::open(child.path().join(LOCK_NAME)) else { continue };
         if lock.try_lock().is_ok() {
-            std::fs::remove_dir_all(child.path())?;
+            match std::fs::remove_dir_all(child.path()) {
+                // Another session removed it first.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed?,
+            }
         }
     }
     Ok(())
@@ -120,10 +148,21 @@ pub(super) fn apply(tree: &Tree, staging: Option<Staging>, change: &Change) -> R
     }
     let blocking = in_the_way::of(tree, change)?;
     blocking.iter().try_for_each(|&index| remove(tree, &tree.entries[index].path))?;
-    for entry in &entries {
+    for (entry, number) in entries.iter().zip(0..) {
         let left = uses.entry(entry.hash).or_default();
         *left -= 1;
-        put(tree, &staging, entry, *left == 0)?;
+        let made = make(tree, &staging, entry, *left == 0)?;
+        let target = tree.root.join(&entry.path);
+        let is_added = number < change.added.len();
+        let placed = if is_added { place_new(&made, &target) } else { rename(&made, &target) };
+        match placed {
+            Err(error) if is_added && error.kind() == ErrorKind::AlreadyExists => {
+                let is_same = holds(&target, entry).with_context(|| tree.shown(&entry.path))?;
+                ensure!(is_same, "{}: changed meanwhile; run it again", tree.shown(&entry.path));
+                std::fs::remove_file(&made).with_context(|| cannot_write(&made))?;
+            }
+            placed => placed.with_context(|| cannot_write(&target))?,
+        }
     }
     // Sync the incoming files before anything is removed.
     sync_folders(&tree.root, entries.iter().map(|entry| &*entry.path))?;
@@ -139,16 +178,22 @@ fn sync_folders<'a>(root: &Path, paths: impl Iterator<Item = &'a Path>) -> Resul
         let folder = root.join(folder);
         match sync_folder(&folder) {
             // It was removed together with its last entry.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
             synced => synced.with_context(|| format!("{}: cannot sync", folder.display()))?,
         }
     }
     Ok(())
 }
 
-fn put(tree: &Tree, staging: &Staging, entry: &Entry, is_last: bool) -> Result<()> {
+fn cannot_write(path: &Path) -> String {
+    format!("{}: cannot write", path.display())
+}
+
+/// Makes a file or link in the staging directory, and the directories above its place; removes what blocks
+/// the place, if nothing is lost with it. Returns the path of what it made.
+fn make(tree: &Tree, staging: &Staging, entry: &Entry, is_last: bool) -> Result<PathBuf> {
     let target = tree.root.join(&entry.path);
-    let cannot = || format!("{}: cannot write", target.display());
+    let cannot = || cannot_write(&target);
     make_parents(&tree.root, &entry.path)?;
     let staged = staging.path(entry.hash);
     let made = staging.directory.path().join("next");
@@ -157,7 +202,7 @@ fn put(tree: &Tree, staging: &Staging, entry: &Entry, is_last: bool) -> Result<(
         symlink(OsStr::from_bytes(&leads_to), &made).with_context(cannot)?;
     } else {
         if is_last {
-            std::fs::rename(&staged, &made).with_context(cannot)?;
+            rename(&staged, &made).with_context(cannot)?;
         } else {
             std::fs::copy(&staged, &made).with_context(cannot)?;
             File::open(&made).and_then(|file| file.sync_all()).with_context(cannot)?;
@@ -170,7 +215,41 @@ fn put(tree: &Tree, staging: &Staging, entry: &Entry, is_last: bool) -> Result<(
             format!("{}: a directory stands where a file comes", target.display())
         })?;
     }
-    std::fs::rename(&made, &target).with_context(cannot)
+    Ok(made)
+}
+
+/// Renames a file or link to a path where nothing is.
+///
+/// # Errors
+///
+/// `AlreadyExists` if something is there: somebody put it there after the set was read, and it would be lost.
+fn place_new(made: &Path, target: &Path) -> std::io::Result<()> {
+    match renameat_with(CWD, made, CWD, target, RenameFlags::NOREPLACE) {
+        // Not every file system can do it in one step.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => place_checked(made, target),
+        placed => Ok(placed?),
+    }
+}
+
+/// As [`place_new`], for file systems that can only replace: what appears between the check and the rename
+/// is lost.
+fn place_checked(made: &Path, target: &Path) -> std::io::Result<()> {
+    match std::fs::symlink_metadata(target) {
+        Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == ErrorKind::NotFound => rename(made, target),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the file or link at this path is what the entry describes, so that nothing has to be placed.
+fn holds(path: &Path, entry: &Entry) -> Result<bool> {
+    let metadata = std::fs::symlink_metadata(path)?;
+    let is_alike = if entry.is_link() {
+        metadata.is_symlink()
+    } else {
+        metadata.is_file() && metadata.mode() & PERMISSIONS == entry.permissions()
+    };
+    Ok(is_alike && hash_of(path, &metadata)? == (entry.hash, entry.bytes))
 }
 
 /// Removes a directory that contains only directories, which are not part of a set.
@@ -204,7 +283,7 @@ fn make_parents(root: &Path, path: &Path) -> Result<()> {
 fn remove(tree: &Tree, path: &Path) -> Result<()> {
     let full = tree.root.join(path);
     match std::fs::remove_file(&full) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("{}: cannot remove", full.display()));
         }
         _ => {}
@@ -215,4 +294,97 @@ fn remove(tree: &Tree, path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+    use umbel_reconcile_engine::Item;
+
+    /// A set that was empty when it was read, and a change that adds `a` to it.
+    fn receiving(mode: u32, content: &[u8]) -> (TempDir, Tree, Change) {
+        let folder = TempDir::new().unwrap();
+        let tree = Tree::open(folder.path()).unwrap();
+        let hash = *blake3::hash(content).as_bytes();
+        let entry = Entry { path: "a".into(), mode, bytes: content.len() as u64, hash };
+        let staging = Staging::new(folder.path()).unwrap();
+        staging.stage(hash, entry.bytes, &mut &content[..]).unwrap();
+        *tree.staging.lock().unwrap() = Some(staging);
+        let change = Change { added: vec![Item::Bytes(entry.item())], ..Change::default() };
+        (folder, tree, change)
+    }
+
+    fn apply_to(tree: &Tree, change: &Change) -> Result<()> {
+        let staging = tree.staging.lock().unwrap().take();
+        apply(tree, staging, change)
+    }
+
+    #[test]
+    fn what_was_created_meanwhile_is_not_replaced() {
+        let (folder, tree, change) = receiving(0o644, b"theirs");
+        let path = folder.path().join("a");
+        std::fs::write(&path, "of the user").unwrap();
+        let message = apply_to(&tree, &change).unwrap_err().to_string();
+        assert_eq!(message, format!("{}: changed meanwhile; run it again", path.display()));
+        assert_eq!(std::fs::read(&path).unwrap(), b"of the user");
+
+        // A link at the place is not followed, and a link that comes replaces nothing either.
+        let (folder, tree, change) = receiving(0o644, b"theirs");
+        symlink("nowhere", folder.path().join("a")).unwrap();
+        assert!(apply_to(&tree, &change).is_err());
+        let (folder, tree, change) = receiving(super::super::IS_LINK, b"elsewhere");
+        std::fs::write(folder.path().join("a"), "of the user").unwrap();
+        assert!(apply_to(&tree, &change).is_err());
+        assert_eq!(std::fs::read(folder.path().join("a")).unwrap(), b"of the user");
+    }
+
+    #[test]
+    fn what_is_there_already_is_no_change() {
+        let (folder, tree, change) = receiving(0o600, b"the same");
+        let path = folder.path().join("a");
+        std::fs::write(&path, "the same").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        apply_to(&tree, &change).unwrap();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        // Other permissions are a change.
+        let (folder, tree, change) = receiving(0o600, b"the same");
+        let path = folder.path().join("a");
+        std::fs::write(&path, "the same").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        assert!(apply_to(&tree, &change).is_err());
+    }
+
+    #[test]
+    fn where_a_rename_always_replaces_the_place_is_checked_first() {
+        let folder = TempDir::new().unwrap();
+        let [made, target] = ["made", "target"].map(|name| folder.path().join(name));
+        std::fs::write(&made, "theirs").unwrap();
+        std::fs::write(&target, "of the user").unwrap();
+        let error = place_checked(&made, &target).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&target).unwrap(), b"of the user");
+        std::fs::remove_file(&target).unwrap();
+        place_checked(&made, &target).unwrap();
+        assert_eq!(std::fs::read(&target).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn a_directory_that_another_session_takes_for_left_is_made_again() {
+        let folder = TempDir::new().unwrap();
+        let mut removed = Vec::new();
+        let staging = Staging::begin(folder.path(), |made| {
+            if removed.is_empty() {
+                remove_left(folder.path()).unwrap();
+                removed.push(made.to_owned());
+            }
+        });
+        let staging = staging.unwrap();
+        assert!(!removed[0].exists());
+        let content = b"content";
+        staging.stage(*blake3::hash(content).as_bytes(), 7, &mut &content[..]).unwrap();
+        // From now on it is in use.
+        remove_left(folder.path()).unwrap();
+        assert!(staging.directory.path().exists());
+    }
 }
