@@ -263,6 +263,7 @@ impl Local {
                 address,
                 cause: "the node is not heard any more".to_owned(),
                 was_sent: false,
+                is_refused: false,
             }),
             Some(address) => self.links().call(node, &address, kind, group, body, timeout).await,
             None => Err(CallError::Unreachable {
@@ -270,6 +271,7 @@ impl Local {
                 address: "no address".to_owned(),
                 cause: "the catalogue has no such node".to_owned(),
                 was_sent: false,
+                is_refused: false,
             }),
         }
     }

@@ -188,6 +188,8 @@ pub enum CallError {
         cause: String,
         /// Whether the call may have left this node.
         was_sent: bool,
+        /// Whether the machine refused the connection, as it does if no process listens there.
+        is_refused: bool,
     },
     /// No response came in time. The call may have been carried out, or may still be.
     #[error("{node} did not answer within {timeout_ms} ms")]
@@ -282,6 +284,7 @@ mod tests {
             address: "h:1".to_owned(),
             cause: "gone".to_owned(),
             was_sent,
+            is_refused: false,
         };
         assert!(refused(RefusalReason::Overloaded).is_certainly_undone());
         assert!(!refused(RefusalReason::Unspecified).is_certainly_undone());

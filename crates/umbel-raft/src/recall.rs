@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
+use tokio::time::Instant;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
 use umbel_storage::Storage;
@@ -32,12 +33,12 @@ use umbel_storage::types::{LogId, Vote};
 use calls::{RecallAnswer, RecallRequest, Standing, Standings};
 
 use crate::metrics;
-use crate::peer::{CallKind, Links};
+use crate::peer::{CallError, CallKind, Links, RefusalReason};
 use crate::witness::Witness;
 
 pub(crate) mod calls;
 
-/// How long a starting node waits for other nodes' knowledge. A running node answers from memory unless
+/// How long a starting node waits for other nodes' knowledge, and asks again. A running node answers from memory unless
 /// it lacks processor time, and a node without a process refuses at once. So only an absent machine
 /// costs a start this long.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(3);
@@ -45,6 +46,10 @@ pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a node that is about to start more replicas waits for nodes that have not answered before.
 /// They are usually absent, and the running replicas wait meanwhile for changes of the map.
 pub(crate) const LATER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Pause before a node that did not answer is asked again: short beside the timeouts, and long enough that
+/// a busy node is asked a few dozen times at most.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// How long a replica may take to record on its disk that it lost entries.
 const TELL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -79,9 +84,9 @@ impl Recollection {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks all of these nodes that have not answered yet, and the nodes that they know of. Nodes that
-    /// do not answer in time are skipped: a cluster must be able to start with some of its nodes
-    /// absent.
+    /// Asks all of these nodes that have not answered yet, and the nodes that they know of. Nodes that do
+    /// not answer in time are skipped, and those whose machine says that they do not run: a cluster must be
+    /// able to start with some of its nodes absent.
     ///
     /// # Errors
     /// If one of them reports that this node was removed from the cluster; then it must not continue.
@@ -101,9 +106,7 @@ impl Recollection {
             }
             asked.extend(nodes.keys());
             let asks = std::mem::take(&mut nodes).into_iter().map(async |(other, address)| {
-                let body = encode(&RecallRequest::Standings);
-                let called =
-                    links.call(other, &address, CallKind::Recall, GroupId::META, body, timeout);
+                let called = ask_standings(links, other, &address, timeout);
                 match called.await.map(|answer| decode(&answer)) {
                     Ok(Ok(RecallAnswer::Standings(standings))) => Ok(Some((other, standings))),
                     Ok(other) => {
@@ -175,6 +178,38 @@ impl Inner {
             }
         }
         standings.nodes
+    }
+}
+
+/// Asks a node what it knows of this one, until it answers, the timeout is over, or trying again is of no
+/// use.
+async fn ask_standings(
+    links: &Links,
+    other: NodeId,
+    address: &str,
+    timeout: Duration,
+) -> Result<Bytes, CallError> {
+    let until = Instant::now() + timeout;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let body = encode(&RecallRequest::Standings);
+        let called = links.call(other, address, CallKind::Recall, GroupId::META, body, left);
+        match called.await {
+            Err(error) if may_answer_later(&error) && Instant::now() + ASK_AGAIN < until => {
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+            called => return called,
+        }
+    }
+}
+
+/// Whether a node that failed a call so may be running, and too busy to be reached or to answer.
+const fn may_answer_later(error: &CallError) -> bool {
+    match error {
+        CallError::Unreachable { is_refused, .. } => !*is_refused,
+        CallError::Refused { reason, .. } => matches!(reason, RefusalReason::Overloaded),
+        CallError::Timeout { .. } | CallError::Overloaded { .. } => true,
+        CallError::WrongPeer { .. } => false,
     }
 }
 
@@ -250,5 +285,126 @@ pub(crate) async fn notify_lost(
         }
         Ok(other) => tracing::warn!(%group, %node, ?other, "an answer was not understood"),
         Err(error) => tracing::info!(%group, %node, %error, "a replica was not told of its loss"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tonic::Status;
+    use umbel_ports::memory_net::MemoryNet;
+    use umbel_ports::{Listener, Net, PortFuture, Stream};
+    use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
+
+    use super::*;
+    use crate::peer::test_node::{TestNode, identity, links, serve_handler};
+    use crate::peer::{CallHandler, LocalIdentity, Refusal};
+
+    const ADDRESS: &str = "two:1";
+
+    /// Node 2, which is too busy for the first calls and knows nothing.
+    struct BusyNode {
+        refusals: AtomicUsize,
+    }
+
+    impl CallHandler for BusyNode {
+        fn identity(&self) -> Option<LocalIdentity> {
+            Some(identity(2))
+        }
+
+        fn handle(
+            self: Arc<Self>,
+            _from: NodeId,
+            kind: CallKind,
+            _group: GroupId,
+            body: Bytes,
+        ) -> PortFuture<'static, Result<Bytes, Refusal>> {
+            assert!(asks_standings(kind, &body));
+            let answer = match take_one(&self.refusals) {
+                true => Err(Refusal::new(RefusalReason::Overloaded, "busy")),
+                false => Ok(encode(&RecallAnswer::Standings(Standings::default()))),
+            };
+            Box::pin(async { answer })
+        }
+
+        fn adopt(&self, _request: AdoptRequest) -> PortFuture<'_, Result<(), Status>> {
+            Box::pin(async { Err(Status::failed_precondition("this is node 2")) })
+        }
+
+        fn who_are_you(&self) -> WhoAreYouResponse {
+            WhoAreYouResponse::default()
+        }
+    }
+
+    /// A network on which the first connections are neither made nor refused.
+    #[derive(Default)]
+    struct LossyNet {
+        net: MemoryNet,
+        losses: AtomicUsize,
+    }
+
+    impl Net for LossyNet {
+        fn listen<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Listener>>> {
+            self.net.listen(address)
+        }
+
+        fn connect<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Stream>>> {
+            let connected = self.net.connect(address);
+            if take_one(&self.losses) { Box::pin(std::future::pending()) } else { connected }
+        }
+    }
+
+    fn take_one(count: &AtomicUsize) -> bool {
+        count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| count.checked_sub(1)).is_ok()
+    }
+
+    /// Whether node 2 answered, how long that took, and how many connections were tried.
+    async fn ask_of(net: LossyNet) -> (bool, Duration, usize) {
+        let net = Arc::new(net);
+        let dyn_net: Arc<dyn Net> = Arc::clone(&net) as _;
+        let (links, recollection) = (links(&dyn_net, 1), Recollection::default());
+        let nodes = BTreeMap::from([(NodeId(2), ADDRESS.to_owned())]);
+        let began = Instant::now();
+        recollection.ask(&links, NodeId(1), nodes, START_TIMEOUT).await.unwrap();
+        let is_answered = recollection.lock().callers.contains(&NodeId(2));
+        (is_answered, began.elapsed(), net.net.connect_count())
+    }
+
+    async fn serve(net: &LossyNet, refusals: usize) -> TestNode<BusyNode> {
+        let node = BusyNode { refusals: AtomicUsize::new(refusals) };
+        serve_handler(net, ADDRESS, Arc::new(node)).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_too_busy_is_asked_again() {
+        let net = LossyNet::default();
+        let _node = serve(&net, 3).await;
+        let (is_answered, took, connect_count) = ask_of(net).await;
+        assert!(is_answered && took < START_TIMEOUT, "{took:?}");
+        assert_eq!(connect_count, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_reached_late_is_asked() {
+        let net = LossyNet { losses: AtomicUsize::new(1), ..LossyNet::default() };
+        let _node = serve(&net, 0).await;
+        let (is_answered, took, connect_count) = ask_of(net).await;
+        assert!(is_answered && took < START_TIMEOUT, "{took:?}");
+        assert_eq!(connect_count, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_node_that_does_not_run() {
+        let (is_answered, took, connect_count) = ask_of(LossyNet::default()).await;
+        assert!(!is_answered && took < ASK_AGAIN, "{took:?}");
+        assert_eq!(connect_count, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_absent_machine_costs_the_timeout_and_no_more() {
+        let net = LossyNet { losses: AtomicUsize::new(usize::MAX), ..LossyNet::default() };
+        let (is_answered, took, _) = ask_of(net).await;
+        assert!(!is_answered && took <= START_TIMEOUT, "{took:?}");
     }
 }

@@ -210,18 +210,19 @@ impl Link {
                 pause_ms = pause.as_millis(),
                 "link ended"
             );
-            let error = match end {
-                End::Broken(cause) => self.unreachable(cause, false),
-                End::WrongPeer(message) => self.wrong_peer(message),
-                End::Removed(message) => self.removed(message),
-            };
-            state.down = Some((error, Instant::now() + pause));
+            state.down = Some((self.ended(end, false), Instant::now() + pause));
         }
-        session.fail(|was_sent| match end {
+        session.fail(|was_sent| self.ended(end, was_sent));
+    }
+
+    /// The error of calls after their session ended.
+    fn ended(&self, end: &End, was_sent: bool) -> CallError {
+        match end {
             End::Broken(cause) => self.unreachable(cause, was_sent),
+            End::NotListening(cause) => self.not_listening(cause),
             End::WrongPeer(message) => self.wrong_peer(message),
             End::Removed(message) => self.removed(message),
-        });
+        }
     }
 
     fn close(&self) {
@@ -237,7 +238,12 @@ impl Link {
 
     fn unreachable(&self, cause: &str, was_sent: bool) -> CallError {
         let (node, address, cause) = (self.to, self.address.clone(), cause.to_owned());
-        CallError::Unreachable { node, address, cause, was_sent }
+        CallError::Unreachable { node, address, cause, was_sent, is_refused: false }
+    }
+
+    fn not_listening(&self, cause: &str) -> CallError {
+        let (node, address, cause) = (self.to, self.address.clone(), cause.to_owned());
+        CallError::Unreachable { node, address, cause, was_sent: false, is_refused: true }
     }
 
     fn wrong_peer(&self, message: &str) -> CallError {

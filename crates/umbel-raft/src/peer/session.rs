@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, ready};
@@ -45,6 +46,8 @@ pub fn add_hello<T>(request: &mut Request<T>, identity: LocalIdentity, to: NodeI
 pub(super) enum End {
     /// There was no connection, or it broke.
     Broken(String),
+    /// The machine refused the connection: no process listens there.
+    NotListening(String),
     /// The peer refused the hello.
     WrongPeer(String),
     /// The peer knows that this node was removed from the cluster.
@@ -54,7 +57,10 @@ pub(super) enum End {
 impl End {
     pub(super) fn text(&self) -> &str {
         match self {
-            Self::Broken(text) | Self::WrongPeer(text) | Self::Removed(text) => text,
+            Self::Broken(text)
+            | Self::NotListening(text)
+            | Self::WrongPeer(text)
+            | Self::Removed(text) => text,
         }
     }
 
@@ -66,11 +72,14 @@ impl End {
         }
         let mut text = status.message().to_owned();
         let mut source = status.source();
+        let mut is_refused = false;
         while let Some(error) = source {
             text = format!("{text}: {error}");
+            let io_error = error.downcast_ref::<io::Error>();
+            is_refused |= io_error.is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
             source = error.source();
         }
-        Self::Broken(text)
+        if is_refused { Self::NotListening(text) } else { Self::Broken(text) }
     }
 }
 
@@ -255,6 +264,7 @@ impl Session {
             address: self.address.clone(),
             cause: "the link just ended".to_owned(),
             was_sent: false,
+            is_refused: false,
         }
     }
 
