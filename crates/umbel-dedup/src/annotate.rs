@@ -59,11 +59,18 @@ pub(crate) struct Annotations<'a> {
 
 impl Annotations<'_> {
     /// Writes all annotations into one sink.
+    ///
+    /// # Errors
+    ///
+    /// [`DedupError::ClosedPipe`](crate::DedupError::ClosedPipe) if the reader of the sink has closed it.
     pub(crate) fn stream(&self, sink: Sink) -> Result<Complete> {
         let mut annotator = self.annotator()?;
         let mut lines = JsonLines::new(sink);
-        (0..self.job.chunks.len()).try_for_each(|chunk| annotator.chunk(chunk, &mut lines))?;
-        lines.complete()
+        (0..self.job.chunks.len()).try_for_each(|chunk| {
+            annotator.chunk(chunk, &mut lines)?;
+            lines.check_reader()
+        })?;
+        lines.complete()?.read_to_its_end()
     }
 
     /// Writes one file per source, except for those that are written already.

@@ -132,6 +132,7 @@ fn counted(
         }
         (None, _) => {}
     }
+    written.was_closed |= written.complete.iter().any(|complete| complete.was_closed);
     Ok(written)
 }
 
@@ -149,8 +150,11 @@ struct Counter<'a> {
 impl Counter<'_> {
     /// Writes all sources into one sink.
     fn stream(&mut self, mut sink: Sink) -> Result<Complete> {
-        (0..self.job.chunks.len()).try_for_each(|chunk| self.chunk(chunk, &mut sink))?;
-        sink.complete()
+        (0..self.job.chunks.len()).try_for_each(|chunk| {
+            self.chunk(chunk, &mut sink)?;
+            sink.check_reader()
+        })?;
+        sink.complete()?.read_to_its_end()
     }
 
     /// Writes the records of one source.

@@ -18,7 +18,7 @@ use umbel_objects::PendingObject;
 /// Names the output.
 pub(crate) fn commit(outputs: Vec<Complete>) -> Result<()> {
     let mut outputs: Vec<Finished> =
-        outputs.into_iter().filter_map(|Complete(done)| done).collect();
+        outputs.into_iter().filter_map(|output| output.finished).collect();
     let last = outputs.pop();
     let (mut objects, mut files, mut last_object) = (Vec::new(), Vec::new(), Vec::new());
     for output in outputs {
@@ -61,7 +61,9 @@ pub fn write_file(path: &Path, overwrite: bool, bytes: &[u8]) -> Result<()> {
 ///
 /// The system's error; that of a closed reader is recognised by [`DedupError::is_closed_pipe`](crate::DedupError).
 pub fn write_stdout(bytes: &[u8]) -> Result<()> {
-    Sink::stdout()?.write(bytes)
+    let mut sink = Sink::stdout()?;
+    sink.write(bytes)?;
+    sink.check_reader()
 }
 
 fn put(objects: &[PendingObject]) -> Result<()> {

@@ -40,8 +40,9 @@ pub enum DedupError {
     /// The system failed to read or write.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The reader of standard output has closed it: not a failure, but the end of the output.
-    #[error("standard output was closed")]
+    /// The reader of standard output, or of a named pipe, has closed it: not a failure, but the end of this
+    /// output. What else the job writes does not depend on it.
+    #[error("standard output or a pipe was closed by its reader")]
     ClosedPipe,
     /// The observer has cancelled the job.
     #[error("the job was cancelled")]
@@ -91,7 +92,7 @@ impl DedupError {
         matches!(self.innermost(), Self::Input(_) | Self::Usage(_))
     }
 
-    /// Whether the cause is that the reader of standard output has closed it.
+    /// Whether the cause is that the reader of standard output, or of a named pipe, has closed it.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self.innermost(), Self::ClosedPipe)
     }

@@ -35,6 +35,15 @@ impl JsonLines {
         Ok(())
     }
 
+    /// Fails if the reader of a direct output has closed it; see [`Sink::check_reader`].
+    ///
+    /// # Errors
+    ///
+    /// [`DedupError::ClosedPipe`](crate::DedupError::ClosedPipe).
+    pub(crate) fn check_reader(&self) -> Result<()> {
+        self.sink.check_reader()
+    }
+
     /// Writes the buffered lines, and completes the output.
     ///
     /// # Errors

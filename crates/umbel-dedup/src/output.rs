@@ -50,7 +50,7 @@ pub(crate) struct Written {
     pub(crate) complete: Vec<Complete>,
     /// Sums over threads.
     pub(crate) times: OutputTimes,
-    /// Whether the reader of standard output closed it before the end.
+    /// Whether the reader of kept records that were written directly closed them before the end.
     pub(crate) was_closed: bool,
     /// How many records were written, if that depends on the sizes of groups.
     pub(crate) records: Option<u64>,
@@ -132,15 +132,11 @@ pub(crate) fn run(
     bar: &Bar<'_>,
 ) -> Result<Written> {
     let times = Mutex::new(OutputTimes::default());
-    let mut was_closed = false;
     let complete = match (kept, &job.spec.output) {
         (Some(named), _) => match stream(job, facts, named.sink()?, &times, bar) {
             Ok(complete) => vec![complete],
             // The reader of the records closed the stream; the reports are still written.
-            Err(error) if error.is_closed_pipe() => {
-                was_closed = true;
-                Vec::new()
-            }
+            Err(error) if error.is_closed_pipe() => vec![Complete::closed()],
             Err(error) => return Err(error),
         },
         (None, OutputTarget::Directory(path)) => {
@@ -150,11 +146,16 @@ pub(crate) fn run(
         }
         (None, _) => Vec::new(),
     };
+    let was_closed = complete.iter().any(|complete| complete.was_closed);
     let times = *lock(&times);
     Ok(Written { complete, times, was_closed, records: None })
 }
 
 /// Writes all sources into one sink. All threads read chunks, and write them in turn.
+///
+/// # Errors
+///
+/// [`DedupError::ClosedPipe`] if the reader of the sink has closed it; any other error names file and record.
 pub(crate) fn stream(
     job: &Job<'_>,
     facts: &[ChunkFacts],
@@ -164,7 +165,7 @@ pub(crate) fn stream(
 ) -> Result<Complete> {
     if job.sources.iter().any(|source| source.row_groups.is_some()) {
         // Then all are Parquet, with one schema.
-        return write_rows(job, facts, 0..job.sources.len(), sink, times, bar);
+        return write_rows(job, facts, 0..job.sources.len(), sink, times, bar)?.read_to_its_end();
     }
     // All headers are equal, which was checked before.
     if let Some(header) = job.sources.iter().find_map(|source| source.header.as_deref()) {
@@ -176,14 +177,14 @@ pub(crate) fn stream(
         let mut has_turn = false;
         let mut outcome = copy_chunk(job, facts, index, kept, times, bar, &mut |kept| {
             has_turn = has_turn || turns.wait(index);
-            if has_turn { put(job, &mut lock(&sink), kept) } else { Ok(()) }
+            if has_turn { put_on(job, &mut lock(&sink), kept) } else { Ok(()) }
         });
         if outcome.is_ok() && !has_turn && !turns.wait(index) {
             return Ok(()); // Another task has failed and returns the error.
         }
         if outcome.is_ok() {
             let watch = Stopwatch::start();
-            outcome = put(job, &mut lock(&sink), kept);
+            outcome = put_on(job, &mut lock(&sink), kept);
             lock(times).write += watch.elapsed();
         }
         kept.clear();
@@ -195,7 +196,7 @@ pub(crate) fn stream(
         outcome
     };
     run_tasks(job.threads, job.chunks.len(), || Ok(Vec::new()), work, |_| Ok(()))?;
-    sink.into_inner().expect("threads are done").complete()
+    sink.into_inner().expect("threads are done").complete()?.read_to_its_end()
 }
 
 /// Writes each source into a file of its own, at its relative path.
@@ -336,6 +337,12 @@ fn put(job: &Job<'_>, sink: &mut Sink, kept: &[u8]) -> Result<()> {
         Granularity::File => sink.write(kept),
         _ => sink.write_records(kept, job.spec.record_end()),
     }
+}
+
+/// As [`put`], into the only output of kept records: nothing more is read for a reader that has closed it.
+fn put_on(job: &Job<'_>, sink: &mut Sink, kept: &[u8]) -> Result<()> {
+    put(job, sink, kept)?;
+    sink.check_reader()
 }
 
 /// Writes the header row of a table.

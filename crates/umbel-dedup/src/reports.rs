@@ -34,7 +34,7 @@ pub(crate) struct Reported {
     pub(crate) groups: Option<(Value, Value)>,
     /// The sections `files` and `overlap`, if a page is wanted.
     pub(crate) files: Option<(Value, Value)>,
-    /// Whether the reader of standard output closed it before the end.
+    /// Whether the reader of annotations that were written directly closed them before the end.
     pub(crate) was_closed: bool,
 }
 
@@ -73,7 +73,10 @@ pub(crate) fn write(outputs: ReportOutputs, mut drops: Drops<'_>) -> Result<Repo
     let Some(members) = members else { return Ok(reported) };
     drop(by_kept);
     match annotate::write(job, outputs.annotations, facts, &names, &members.finish()?) {
-        Ok(complete) => reported.complete.extend(complete),
+        Ok(complete) => {
+            reported.was_closed = complete.iter().any(|complete| complete.was_closed);
+            reported.complete.extend(complete);
+        }
         // The reader of the annotations closed the stream; the reports are complete.
         Err(error) if error.is_closed_pipe() => reported.was_closed = true,
         Err(error) => return Err(error),

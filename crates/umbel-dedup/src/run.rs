@@ -42,7 +42,8 @@ use umbel_filter::ItemHasher;
 pub struct Done {
     /// The summary.
     pub summary: Summary,
-    /// Whether the reader of standard output closed it before the end.
+    /// Whether the reader of an output that was written directly, as standard output is, closed it before the
+    /// end.
     pub was_closed: bool,
     /// The output of the page, if one is wanted.
     pub page: Option<PageOutput>,
@@ -181,10 +182,12 @@ fn execute(
         sink.write(summary.json()?.as_bytes())?;
         written.complete.push(sink.complete()?);
     }
+    let was_closed =
+        written.was_closed || written.complete.iter().any(|complete| complete.was_closed);
     job.references.check_not_replaced()?;
     commit(written.complete)?;
     online.map_or(Ok(()), |online| online.add(job, &chunk_facts, &|| Ok(())))?;
-    Ok(Done { summary, was_closed: written.was_closed, page: page.map(PageOutput::of_job) })
+    Ok(Done { summary, was_closed, page: page.map(PageOutput::of_job) })
 }
 
 /// Writes the index of kept items, if it is wanted.

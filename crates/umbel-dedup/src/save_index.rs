@@ -67,7 +67,8 @@ impl<'a> Blocks<'a> {
             sink.write(&bytes)?;
         }
         sink.write(&self.buffer)?;
-        sink.complete()
+        // Part of an index is of no use, and a job whose index is lost has not done what it was told.
+        sink.complete()?.read_to_its_end().context("the index was not written to its end")
     }
 }
 

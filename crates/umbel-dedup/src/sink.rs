@@ -109,6 +109,8 @@ pub(crate) struct Sink {
     modified: Option<SystemTime>,
     /// Whether the last record had no end byte: it is written before the next record.
     unterminated: bool,
+    /// Whether the reader of a direct output has closed it: further bytes are left out, and the job goes on.
+    is_closed: bool,
 }
 
 /// The temporary name of an output before the commit.
@@ -121,8 +123,20 @@ enum Aside {
     Store,
 }
 
-/// A complete and durable output before the commit; empty for one that was written directly.
-pub(crate) struct Complete(pub(super) Option<Finished>);
+impl Aside {
+    /// Whether this error means that the reader of a direct output has closed it.
+    fn is_closed_by(&self, error: &io::Error) -> bool {
+        matches!(self, Self::Nowhere) && is_closed_pipe(error)
+    }
+}
+
+/// A complete and durable output before the commit.
+pub(crate) struct Complete {
+    /// What is to be committed; nothing of an output that was written directly.
+    pub(super) finished: Option<Finished>,
+    /// Whether the output was written directly, and its reader closed it before the end.
+    pub(crate) was_closed: bool,
+}
 
 /// An output before the commit that outlives the process.
 pub(crate) enum Kept {
@@ -139,9 +153,23 @@ pub(super) enum Finished {
 }
 
 impl Complete {
+    /// An output that was written directly, and whose reader closed it before the end.
+    pub(crate) const fn closed() -> Self {
+        Self { finished: None, was_closed: true }
+    }
+
+    /// Fails if the reader of a direct output has closed it before the end.
+    ///
+    /// # Errors
+    ///
+    /// [`DedupError::ClosedPipe`].
+    pub(crate) fn read_to_its_end(self) -> Result<Self> {
+        if self.was_closed { Err(DedupError::ClosedPipe) } else { Ok(self) }
+    }
+
     /// Makes the temporary file or the upload outlive the process, and returns it with its final name, if there is one.
     pub(crate) fn keep(self) -> Option<(Kept, PathBuf)> {
-        match self.0? {
+        match self.finished? {
             Finished::File(aside, path) => Some((Kept::File(aside.keep()), path)),
             Finished::Object(object) => {
                 let path = PathBuf::from(object.address().to_string());
@@ -164,12 +192,15 @@ pub(crate) fn compression_of_name(path: &Path) -> Compression {
 }
 
 impl Sink {
+    const fn new(name: String, encoder: Encoder, aside: Aside) -> Self {
+        Self { name, encoder, aside, modified: None, unterminated: false, is_closed: false }
+    }
+
     /// Standard output.
     pub(crate) fn stdout() -> Result<Self> {
         let file = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
         let encoder = Encoder::Plain(Target::File(File::from(file)));
-        let name = "standard output".to_owned();
-        Ok(Self { name, encoder, aside: Aside::Nowhere, modified: None, unterminated: false })
+        Ok(Self::new("standard output".to_owned(), encoder, Aside::Nowhere))
     }
 
     /// A file with this name, compressed according to its extension.
@@ -208,7 +239,7 @@ impl Sink {
         let name = path.display().to_string();
         let encoder = Encoder::new(Target::Object(Box::new(upload)), compression);
         let encoder = encoder.with_context(|| format!("{name}: cannot create"))?;
-        Ok(Self { name, encoder, aside: Aside::Store, modified: None, unterminated: false })
+        Ok(Self::new(name, encoder, Aside::Store))
     }
 
     /// A file with this final name, which replaces an existing file. `create` creates the temporary file,
@@ -231,7 +262,7 @@ impl Sink {
         let cannot = || format!("{name}: cannot create");
         let file = OpenOptions::new().write(true).open(path).with_context(cannot)?;
         let encoder = Encoder::new(Target::File(file), compression).with_context(cannot)?;
-        Ok(Self { name, encoder, aside: Aside::Nowhere, modified: None, unterminated: false })
+        Ok(Self::new(name, encoder, Aside::Nowhere))
     }
 
     /// As [`Sink::file_aside`], for a path that is not a device and must not become one.
@@ -253,8 +284,7 @@ impl Sink {
             like.give(&file).with_context(cannot)?;
         }
         let encoder = Encoder::new(Target::File(file), compression).with_context(cannot)?;
-        let aside = Aside::File(aside, path.to_owned());
-        Ok(Self { name, encoder, aside, modified: None, unterminated: false })
+        Ok(Self::new(name, encoder, Aside::File(aside, path.to_owned())))
     }
 
     /// Sets the file's modification time, because its content is that of an input of this time.
@@ -262,10 +292,26 @@ impl Sink {
         self.modified = Some(time);
     }
 
-    /// Writes bytes.
+    /// Writes bytes. Once the reader of a direct output has closed it, they are left out without an error: the
+    /// other outputs of the job do not depend on that reader.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let outcome = self.encoder.write_all(bytes);
-        outcome.map_err(|error| self.explain(error))
+        if self.is_closed {
+            return Ok(());
+        }
+        match self.encoder.write_all(bytes) {
+            Err(error) if self.aside.is_closed_by(&error) => self.is_closed = true,
+            outcome => outcome.map_err(|error| explain(&self.name, error))?,
+        }
+        Ok(())
+    }
+
+    /// Fails if the reader of a direct output has closed it. Whoever writes nothing else may end then.
+    ///
+    /// # Errors
+    ///
+    /// [`DedupError::ClosedPipe`].
+    pub(crate) fn check_reader(&self) -> Result<()> {
+        if self.is_closed { Err(DedupError::ClosedPipe) } else { Ok(()) }
     }
 
     /// Writes whole records. If the last one has no end byte, it is added before the next record.
@@ -282,7 +328,10 @@ impl Sink {
 
     /// Writes what is buffered, and makes the output durable.
     pub(crate) fn complete(self) -> Result<Complete> {
-        let Self { name, encoder, aside, modified, .. } = self;
+        let Self { name, encoder, aside, modified, is_closed, .. } = self;
+        if is_closed {
+            return Ok(Complete::closed());
+        }
         let is_direct = matches!(aside, Aside::Nowhere);
         let finish = || match (encoder.finish()?, aside) {
             (Target::File(file), Aside::File(aside, path)) => {
@@ -297,18 +346,19 @@ impl Sink {
             }
             (Target::File(_), _) => Ok(None),
         };
-        finish().map(Complete).map_err(|error| explain(&name, is_direct, error))
-    }
-
-    fn explain(&self, error: io::Error) -> DedupError {
-        explain(&self.name, matches!(self.aside, Aside::Nowhere), error)
+        match finish() {
+            Ok(finished) => Ok(Complete { finished, was_closed: false }),
+            Err(error) if is_direct && is_closed_pipe(&error) => Ok(Complete::closed()),
+            Err(error) => Err(explain(&name, error)),
+        }
     }
 }
 
-fn explain(name: &str, is_direct: bool, error: io::Error) -> DedupError {
-    if error.kind() == io::ErrorKind::BrokenPipe && is_direct {
-        return DedupError::ClosedPipe;
-    }
+fn is_closed_pipe(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}
+
+fn explain(name: &str, error: io::Error) -> DedupError {
     DedupError::from(error).context(format!("{name}: cannot write; nothing was put under its name"))
 }
 

@@ -187,7 +187,8 @@ pub(crate) struct DedupArgs {
 ///
 /// # Errors
 ///
-/// If the arguments are wrong or the job fails. A closed pipe on standard output is no error.
+/// If the arguments are wrong or the job fails. A reader that closes a report, or the kept records, is no
+/// error.
 pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
     let mut spec = args.spec()?;
     if let Some(addresses) = &args.on_cluster.cluster {
@@ -207,10 +208,7 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
     if let Some(peers) = peers {
         return run_as_member(spec, &peers, args.quiet);
     }
-    match work(&spec, args) {
-        Err(error) if error.is_closed_pipe() => Ok(Exit::Done),
-        outcome => Ok(outcome?),
-    }
+    Ok(work(&spec, args)?)
 }
 
 /// Plans the job or runs it.
@@ -218,8 +216,11 @@ fn work(spec: &JobSpec, args: &DedupArgs) -> Result<Exit, DedupError> {
     let terminal = Terminal::new(args.quiet);
     if args.plan {
         let plan = plan::text(spec, &plan_job(spec, &terminal)?);
-        write_stdout(plan.as_bytes())?;
-        return Ok(Exit::Done);
+        return match write_stdout(plan.as_bytes()) {
+            // The plan is all that there is to do, so its reader's end is the end of the command.
+            Err(error) if !error.is_closed_pipe() => Err(error),
+            _ => Ok(Exit::Done),
+        };
     }
     let Done { summary, was_closed, page } = run_job(spec, &terminal)?;
     summary::show(summary.value(), args.quiet || was_closed);

@@ -62,6 +62,61 @@ fn a_reader_that_leaves_early_does_not_cost_the_other_outputs() {
     assert!(done || ran.code == Some(1), "exit code {:?}: {}", ran.code, ran.stderr);
 }
 
+/// Asserts that a job whose report nobody reads has all other outputs.
+fn keeps_the_other_outputs(report: &str, code: i32) {
+    let bad = "{\"k\":1}\nx\n{\"k\":1}\n";
+    let sandbox = Sandbox::with(&[("a.jsonl", bad)]);
+    let others = ["groups", "duplicates", "bad", "summary"];
+    let others: Vec<_> = others.iter().filter(|other| !report.contains(*other)).collect();
+    let named: Vec<String> = others.iter().map(|other| format!("--{other} {other}")).collect();
+    let args = format!("a.jsonl --key k --skip-bad -o out {report} - {}", named.join(" "));
+    let output = sandbox.command(&args).stdout(closed_pipe()).output().unwrap();
+    let ran = sandbox.ended(output);
+    assert_eq!((ran.code, &ran.stderr[..]), (Some(code), ""), "{args}");
+    assert_eq!(sandbox.text("out"), "{\"k\":1}\n", "{args}");
+    others.iter().for_each(|other| assert!(sandbox.exists(other), "{args}: {other}"));
+}
+
+#[test]
+fn a_report_that_nobody_reads_does_not_cost_the_other_outputs() {
+    for report in ["--summary", "--duplicates", "--groups", "--bad"] {
+        keeps_the_other_outputs(report, 3);
+    }
+}
+
+#[test]
+fn annotations_that_nobody_reads_do_not_cost_the_reports() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\nx\n")]);
+    let mut command = sandbox.command("a.txt --annotate - --groups g --summary s");
+    let ran = sandbox.ended(command.stdout(closed_pipe()).output().unwrap());
+    assert_eq!((ran.code, &ran.stderr[..]), (Some(0), ""));
+    assert!(sandbox.exists("g") && sandbox.exists("s"));
+}
+
+/// A named pipe whose reader leaves is treated as standard output is.
+#[test]
+fn a_named_pipe_that_is_closed_does_not_cost_the_other_outputs() {
+    // The report does not fit in a pipe.
+    let sandbox = Sandbox::with(&[("a.txt", unlike_lines(1, 2000).repeat(2))]);
+    let pipe = sandbox.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let child = sandbox.command("a.txt --duplicates pipe -o out --summary s").spawn().unwrap();
+    std::fs::File::open(&pipe).unwrap().read_exact(&mut [0; 1]).unwrap();
+    sandbox.ended(child.wait_with_output().unwrap()).kept();
+    assert_eq!(sandbox.read("out"), unlike_lines(1, 2000));
+    assert!(sandbox.exists("s"));
+}
+
+/// An index that goes to a reader who leaves is not saved, which is a failure.
+#[test]
+fn an_index_that_nobody_reads_fails_the_job() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\nx\n")]);
+    let mut command = sandbox.command("a.txt --save-index - -o out");
+    let ran = sandbox.ended(command.stdout(closed_pipe()).output().unwrap());
+    ran.refused(1, &["standard output", "closed"]);
+    assert_eq!(sandbox.files(), ["a.txt"]);
+}
+
 #[test]
 fn nobody_listening_on_standard_error_changes_nothing() {
     let sandbox = Sandbox::with(&[("a.txt", "x\nx\n"), ("bad.jsonl", "{\"k\":1}\nx\n")]);
