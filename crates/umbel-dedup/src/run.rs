@@ -32,7 +32,7 @@ use super::spec::JobSpec;
 use super::spill::ScratchFile;
 use super::summary::{DroppedItems, Facts, Summary};
 use crate::clock::{ProcessorTime, Stopwatch};
-use crate::error::Result;
+use crate::error::{Result, bail};
 use std::sync::Arc;
 use umbel_dedup_engine::{JobShape, Level};
 use umbel_files::UsageError;
@@ -153,6 +153,7 @@ fn execute(
     let reported = reports::write(ReportOutputs { groups, annotations }, drops)?;
     written.complete.extend(reported.complete.into_iter().chain(index));
     written.was_closed |= reported.was_closed;
+    check_delivered(spec, written.was_closed)?;
     let mut chunk_facts = local.facts;
     let totals = FactTotals::of(&chunk_facts);
     let bad = take_bad(job, &mut chunk_facts);
@@ -188,6 +189,23 @@ fn execute(
     commit(written.complete)?;
     online.map_or(Ok(()), |online| online.add(job, &chunk_facts, &|| Ok(())))?;
     Ok(Done { summary, was_closed, page: page.map(PageOutput::of_job) })
+}
+
+/// Fails if the reader of the kept records, or of the annotations, has left, and later jobs would drop what it did not
+/// get. The job can be run again, since nothing has its name yet.
+fn check_delivered(spec: &JobSpec, was_closed: bool) -> Result<()> {
+    let index = spec.save_index.as_ref();
+    let index = index.map(|index| format!("--save-index {}", index.path.display()));
+    let filter = spec.add_to.as_ref().map(|filter| format!("--add-to {filter}"));
+    let remembered: Vec<String> = index.into_iter().chain(filter).collect();
+    if !was_closed || remembered.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "the reader of the kept records has closed them before the end, and by {} later jobs would drop records that it \
+         did not get; nothing was put under its name, run the job again",
+        remembered.join(" and ")
+    )
 }
 
 /// Writes the index of kept items, if it is wanted.

@@ -151,7 +151,8 @@ impl OutputFiles for WorkerOutputFiles<'_> {
 
     fn add(&self, source: usize, complete: Complete) -> Result<()> {
         let mut pending = lock(&self.pending);
-        pending.extend(journaled_output(Some(source), complete)?);
+        // Records that nobody got must not enter an index or a filter.
+        pending.extend(journaled_output(Some(source), complete.read_to_its_end()?)?);
         if pending.len() >= JOURNALED_OUTPUTS { self.record(&mut pending) } else { Ok(()) }
     }
 }

@@ -252,3 +252,18 @@ fn a_filter_of_a_cluster_is_queried_and_updated() {
     sandbox.run(&scoped).refused(2, &["--scope file"]);
     assert!(!sandbox.exists("kept"));
 }
+
+/// A filter gets nothing of a job whose kept records were not read to their end.
+#[test]
+fn records_that_nobody_got_are_not_added_to_a_filter() {
+    let sandbox = Sandbox::with(&[("in", lines(0..50))]);
+    let server = Server::start(&sandbox);
+    server.run(&sandbox, "filter create seen --capacity 1e5 --rate 1e-7").kept();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = sandbox.command(&format!("in --add-to umbel://{}/seen", server.address));
+    let ran = sandbox.ended(command.stdout(writer).output().unwrap());
+    ran.refused(1, &["has closed them", "--add-to umbel://", "run the job again"]);
+    let counted = server.run(&sandbox, "filter contains seen --file in --count").kept_text();
+    assert!(counted.starts_with("present\t0\n"), "{counted}");
+}

@@ -107,6 +107,25 @@ fn a_named_pipe_that_is_closed_does_not_cost_the_other_outputs() {
     assert!(sandbox.exists("s"));
 }
 
+/// An index of records that nobody got would make later jobs drop them.
+#[test]
+fn records_that_nobody_got_are_in_no_index() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\nx\n"), ("b.txt", "y\n")]);
+    sandbox.run("b.txt --save-index seen -q").kept();
+    let before = sandbox.read("seen");
+    for (index, said) in [
+        ("--save-index new", "--save-index new"),
+        ("--reference seen --save-index seen", "--save-index seen"),
+        ("--save-index new --annotate -", "--save-index new"),
+    ] {
+        let mut command = sandbox.command(&format!("a.txt {index} --summary s"));
+        let ran = sandbox.ended(command.stdout(closed_pipe()).output().unwrap());
+        ran.refused(1, &["has closed", said, "run the job again"]);
+        assert_eq!(sandbox.files(), ["a.txt", "b.txt", "seen"], "{index}");
+        assert_eq!(sandbox.read("seen"), before);
+    }
+}
+
 /// An index that goes to a reader who leaves is not saved, which is a failure.
 #[test]
 fn an_index_that_nobody_reads_fails_the_job() {
