@@ -201,6 +201,7 @@ pub(crate) fn is_updated_index(spec: &JobSpec, path: &Path) -> bool {
 /// A [`UsageError`] that names the output.
 pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     let mut roles = roles(spec, sources)?;
+    check_added(spec, sources)?;
     let OutputTarget::Directory(root) = &spec.output else { return Ok(()) };
     // A source that cannot be opened has no output.
     let sources: Vec<&Source> = sources.iter().filter(|source| !source.is_unreadable()).collect();
@@ -228,6 +229,23 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
     }
     let in_place = spec.in_place;
     refuse_existing(spec, paths.iter().map(PathBuf::as_path).filter(|_| !in_place))
+}
+
+/// Rejects outputs that would replace inputs whose kept items go to a filter: these are read for that once more when all
+/// outputs have their names.
+fn check_added(spec: &JobSpec, sources: &[Source]) -> Result<()> {
+    let Some(filter) = &spec.add_to else { return Ok(()) };
+    let is_replaced = |source: &&Source| match &spec.output {
+        OutputTarget::Stdout => false,
+        OutputTarget::File(path) => source.stands_at(path),
+        OutputTarget::Directory(root) => source.stands_at(&output_path(spec, root, source)),
+    };
+    let Some(source) = sources.iter().find(is_replaced) else { return Ok(()) };
+    refuse(format!(
+        "--add-to {filter} reads the inputs again once the outputs have their names, and {} would be replaced by then: \
+         name another --output, or leave --add-to out and give what was kept to umbel filter insert",
+        source.name
+    ))
 }
 
 /// Checks, before anything is read, that the process may write the objects that are outputs.

@@ -106,8 +106,8 @@ pub fn run(spec: &JobSpec, observer: &dyn Observer) -> Result<Done> {
     let clocks = (Stopwatch::start(), ProcessorTime::start());
     check_named(spec)?;
     let prepared = Prepared::new(spec, observer, true)?;
-    let online = Online::connect(spec)?;
     check_against_inputs(spec, &prepared.sources)?;
+    let online = Online::connect(spec)?;
     try_objects(spec, &prepared.sources)?;
     remove_leftovers_beside(spec, &prepared.sources);
     let outputs = Outputs::open(spec)?;

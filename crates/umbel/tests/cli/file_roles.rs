@@ -121,3 +121,17 @@ fn what_is_not_finished_is_no_input_of_a_walk_or_a_glob() {
     let said = String::from_utf8_lossy(&ran.stderr).into_owned();
     assert!(ran.status.code() == Some(2) && said.contains("not finished"), "{said}");
 }
+
+/// `--add-to` reads the inputs once more when the outputs have their names. No cluster is asked before
+/// this is refused.
+#[test]
+fn inputs_whose_records_go_to_a_filter_are_not_replaced() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\nx\n"), ("in/b.txt", "y\ny\n")]);
+    let files = sandbox.files();
+    for output in ["in --in-place", "a.txt -o a.txt --overwrite", "in -o in --overwrite"] {
+        let args = format!("{output} --add-to umbel://127.0.0.1:1/f");
+        let said = ["--add-to", "reads the inputs again", "another --output", "filter insert"];
+        sandbox.run(&args).refused(2, &said);
+        assert_eq!(sandbox.files(), files, "{args}");
+    }
+}
