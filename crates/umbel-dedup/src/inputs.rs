@@ -1,6 +1,7 @@
 //! The inputs of a job: what is known of each before it is read, and how it is opened.
 
 use super::addresses::is_object;
+use super::file_state::FileState;
 use super::format_rule::FormatRule;
 use super::row_groups::RowGroups;
 use super::unreadable::Unreadable;
@@ -63,6 +64,8 @@ pub(crate) struct Source {
     pub(crate) header: Option<Arc<TableHeader>>,
     /// Whether it is copied as a whole and not compared.
     pub(crate) is_copied: bool,
+    /// Its state when it was opened, if it is a file with a path.
+    pub(super) opened: Option<FileState>,
     pub(super) location: Location,
 }
 
@@ -88,6 +91,7 @@ impl Source {
             row_groups,
             header,
             is_copied: false,
+            opened: None,
             location,
         }
     }
@@ -119,6 +123,11 @@ impl Source {
     /// Its modification time, if it is a file that still exists.
     pub(crate) fn modified(&self) -> Option<SystemTime> {
         self.file_metadata()?.modified().ok()
+    }
+
+    /// Its state now, if it is a file with a path that still exists.
+    pub(super) fn state_now(&self) -> Option<FileState> {
+        Some(FileState::of(&self.file_metadata()?))
     }
 
     fn file_metadata(&self) -> Option<Metadata> {
@@ -300,7 +309,8 @@ pub(super) fn source(
             None => Location::Path(path),
         };
         let source = Source::new(name, relative, metadata.len(), (compression, format), location);
-        return Ok(Source { identity, absolute, inode: inode_of(&metadata), ..source });
+        let (inode, opened) = (inode_of(&metadata), Some(FileState::of(&metadata)));
+        return Ok(Source { identity, absolute, inode, opened, ..source });
     }
     // A pipe or device can be read only once, and the job reads twice.
     let relative = PathBuf::from(path.file_name().unwrap_or_default());

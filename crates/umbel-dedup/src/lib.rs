@@ -37,6 +37,7 @@ mod drops;
 mod error;
 mod exchange;
 mod file_repeats;
+mod file_state;
 mod filter_address;
 mod footers;
 mod format_rule;

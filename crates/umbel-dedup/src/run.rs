@@ -9,6 +9,7 @@ use super::compare::{self, Suspects};
 use super::context::Job;
 use super::drop_rows::DropRows;
 use super::exchange::{self, Decisions, Outcome};
+use super::file_state::check_unchanged;
 use super::hash_runs::{HashRuns, RunStore};
 use super::inputs::Source;
 use super::local_pass::{self, LocalPass};
@@ -186,6 +187,7 @@ fn execute(
     let was_closed =
         written.was_closed || written.complete.iter().any(|complete| complete.was_closed);
     job.references.check_not_replaced()?;
+    check_unchanged(job.sources)?;
     commit(written.complete)?;
     online.map_or(Ok(()), |online| online.add(job, &chunk_facts, &|| Ok(())))?;
     Ok(Done { summary, was_closed, page: page.map(PageOutput::of_job) })

@@ -5,6 +5,7 @@
 use super::super::addresses::is_object;
 use super::super::bad::BadRecords;
 use super::super::chunk_facts::{ChunkFacts, FactTotals};
+use super::super::file_state::check_unchanged;
 use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
 use super::super::observer::Unit;
 use super::super::output::{OutputFiles, OutputTimes, directory, stream};
@@ -197,6 +198,8 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
     (part_times.output, part_times.output_threads) = (watch.elapsed(), *lock(&times));
     drop(part_times);
     let written = written(bench, &state, order)?;
+    // Before any worker is told to commit: from then on, an output may have replaced its input.
+    check_unchanged(&bench.sources)?;
     bench.append_record(&JournalRecord::Written(written.clone()))?;
     lock(&bench.journal_state).written = Some(written.clone());
     Ok(written)

@@ -33,6 +33,7 @@ mod machines_cutting;
 mod machines_filters;
 mod machines_killed;
 mod many_machines;
+mod meanwhile;
 mod model;
 mod object_outputs;
 mod object_store;

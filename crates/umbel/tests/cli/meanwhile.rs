@@ -1,0 +1,65 @@
+//! What others do to the files of a job while it runs: it is found before any output gets its name.
+
+use crate::model::unlike_lines;
+use crate::sandbox::{Ran, Sandbox};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::process::Command;
+
+/// Records of which half are repeats. Their report does not fit in a pipe, so a job whose report is not
+/// read waits, after it has read its inputs for the last time and before it commits.
+fn repeats() -> Vec<u8> {
+    unlike_lines(1, 2000).repeat(2)
+}
+
+/// Runs a job, and calls `act` after its last reading and before its commit.
+fn run_meanwhile(sandbox: &Sandbox, args: &str, act: impl FnOnce()) -> Ran {
+    let pipe = sandbox.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let child = sandbox.command(&format!("{args} --duplicates pipe")).spawn().unwrap();
+    let (output, began) = std::thread::scope(|scope| {
+        let ending = scope.spawn(|| {
+            let output = child.wait_with_output().unwrap();
+            // If the job ended without opening the pipe, this lets the other thread open it.
+            drop(OpenOptions::new().read(true).write(true).open(&pipe).unwrap());
+            output
+        });
+        let mut reader = File::open(&pipe).unwrap();
+        let began = reader.read(&mut [0; 1]).unwrap() == 1;
+        act();
+        reader.read_to_end(&mut Vec::new()).unwrap();
+        (ending.join().unwrap(), began)
+    });
+    std::fs::remove_file(&pipe).unwrap();
+    let ran = sandbox.ended(output);
+    assert!(began, "the job ended first: {}", ran.stderr);
+    ran
+}
+
+fn append(sandbox: &Sandbox, name: &str) {
+    let mut file = OpenOptions::new().append(true).open(sandbox.path(name)).unwrap();
+    file.write_all(b"late\n").unwrap();
+}
+
+#[test]
+fn lines_that_are_appended_to_an_input_end_the_job_and_stay() {
+    for output in ["--in-place", "--output out.txt", "--output out/", "--workers 3 --in-place"] {
+        let sandbox = Sandbox::with(&[("a.txt", repeats()), ("b.txt", repeats())]);
+        let ran =
+            run_meanwhile(&sandbox, &format!("a.txt b.txt {output}"), || append(&sandbox, "b.txt"));
+        ran.refused(1, &["b.txt: the file was changed while it was read; run the job again"]);
+        assert_eq!(sandbox.files(), ["a.txt", "b.txt"], "{output}");
+        assert_eq!(sandbox.read("a.txt"), repeats(), "{output}");
+        assert_eq!(sandbox.read("b.txt"), [&repeats()[..], b"late\n"].concat(), "{output}");
+    }
+}
+
+#[test]
+fn an_input_that_is_replaced_ends_the_job() {
+    let sandbox = Sandbox::with(&[("a.txt", repeats()), ("new", repeats())]);
+    let ran = run_meanwhile(&sandbox, "a.txt --in-place", || {
+        std::fs::rename(sandbox.path("new"), sandbox.path("a.txt")).unwrap();
+    });
+    ran.refused(1, &["a.txt: the file was changed"]);
+    assert_eq!(sandbox.read("a.txt"), repeats());
+}
