@@ -147,16 +147,17 @@ pub(crate) fn open_content(
         extractor: extractor.map(|extractor| extractor.normalised(normalisers)),
         ranker,
         is_lines,
-        record_end: source.format.record_end(),
+        format: source.format,
         keeps_empty,
         missing_key: spec.missing_key,
         id_count: 0,
     }))
 }
 
-/// What is at the position of a record without an item, given the error.
+/// What is at the position of a record of this format without an item, given the error.
 pub(crate) fn without_item<'a>(
     record: &[u8],
+    format: Format,
     rule: MissingKey,
     error: ItemError,
     content_offset: u64,
@@ -164,8 +165,9 @@ pub(crate) fn without_item<'a>(
     match (error, rule) {
         (ItemError::MissingKey { .. }, MissingKey::Keep) => Found::Exempt,
         (ItemError::MissingKey { .. }, MissingKey::Drop) => Found::LeftOut,
-        // A blank line between or after JSON values. In a table a blank line is not a record.
-        _ if record.trim_ascii().is_empty() => Found::Exempt,
+        // A blank line between or after JSON values. In a table a line without any byte is no record, and one of blanks
+        // is a record with a field.
+        _ if format == Format::JsonLines && record.trim_ascii().is_empty() => Found::Exempt,
         (error, _) => Found::Bad { content_offset, error },
     }
 }
@@ -202,7 +204,7 @@ struct RecordContent {
     extractor: Option<ItemExtractor>,
     ranker: Option<Ranker>,
     is_lines: bool,
-    record_end: u8,
+    format: Format,
     keeps_empty: bool,
     missing_key: MissingKey,
     id_count: u64,
@@ -232,7 +234,8 @@ impl ChunkContent for RecordContent {
                     Found::Item(item, rank.unwrap_or_default())
                 }
                 Err(error) => {
-                    without_item(record, self.missing_key, error, block_offset + at as u64)
+                    let content_offset = block_offset + at as u64;
+                    without_item(record, self.format, self.missing_key, error, content_offset)
                 }
             };
             if !take(Position { number, starts_record: true }, found)? {
@@ -243,7 +246,7 @@ impl ChunkContent for RecordContent {
     }
 
     fn lines(&self) -> Option<(&[u8], u8)> {
-        self.is_lines.then(|| (self.reader.block(), self.record_end))
+        self.is_lines.then(|| (self.reader.block(), self.format.record_end()))
     }
 
     fn content_offset(&self) -> u64 {

@@ -15,7 +15,9 @@ use super::inputs::Source;
 use super::spec::{EmptyItems, JobSpec, MissingKey};
 use crate::error::{Context, Result, bail};
 use umbel_dedup_engine::Rank;
-use umbel_records::{ContentDigest, Normalisers, ReadError, RecordReader, TextField, line_item};
+use umbel_records::{
+    ContentDigest, Format, Normalisers, ReadError, RecordReader, TextField, line_item,
+};
 
 /// Reads records for the pieces of one field.
 pub(crate) struct Paragraphs {
@@ -23,6 +25,7 @@ pub(crate) struct Paragraphs {
     /// `None` for a table without a header, which has no records.
     field: Option<TextField>,
     ranker: Option<Ranker>,
+    format: Format,
     rules: PieceRules,
     missing_key: MissingKey,
     id_count: u64,
@@ -39,6 +42,7 @@ impl Paragraphs {
     ) -> Result<Self> {
         Ok(Self {
             ranker,
+            format: source.format,
             reader: open_records(source, chunk)?,
             field: source.text_field(field).with_context(|| source.name.clone())?,
             rules: PieceRules::of(spec),
@@ -126,7 +130,9 @@ impl ChunkContent for Paragraphs {
                     }
                     return Ok(());
                 }
-                Err(error) => without_item(record, self.missing_key, error, content_offset),
+                Err(error) => {
+                    without_item(record, self.format, self.missing_key, error, content_offset)
+                }
             };
             let number = self.id_count;
             self.id_count += 1;

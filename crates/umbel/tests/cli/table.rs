@@ -148,6 +148,30 @@ fn bad_records_are_named_and_can_be_left_out() {
     assert_eq!(list, expected);
 }
 
+/// A line of blanks is a record with one field: only a line without any byte is none.
+#[test]
+fn rows_of_white_space_are_bad_where_their_fields_are_too_few() {
+    let sandbox = Sandbox::with(&[
+        ("a.csv", "id,x\n1,a\n  \n\n1,b\n"),
+        ("b.tsv", "id\tx\ty\n1\ta\tb\n\t\n"),
+        ("c.csv", "id\n1\n  \n  \n"),
+    ]);
+    for (file, options, byte) in [
+        ("a.csv", "--key id", "byte 9"),
+        ("a.csv", "--granularity record", "byte 9"),
+        ("a.csv", "--granularity paragraph --key x", "byte 9"),
+        ("b.tsv", "--key id", "byte 13"),
+    ] {
+        let said = [&format!("{file}: record 2 ({byte})")[..], "fields, as in the first row"];
+        sandbox.run(&format!("{file} {options}")).refused(1, &said);
+        sandbox.run(&format!("{file} {options} --skip-bad --bad b --overwrite -q")).ended_with(3);
+        assert!(sandbox.text("b").contains(r#""cause":"field_count""#), "{file} {options}");
+    }
+    assert_eq!(sandbox.run("a.csv --key id --skip-bad -q").ended_with(3), b"id,x\n1,a\n");
+    // Where one field is all that there is, it is an item.
+    assert_eq!(sandbox.run("c.csv --key id -q").kept_text(), "id\n1\n  \n");
+}
+
 #[test]
 fn many_records_in_many_files_and_packings_as_the_model_says() {
     let mut draws = Draws(7);
