@@ -4,7 +4,7 @@ use super::commit::commit;
 use super::object_inputs::ObjectStores;
 use super::references::IndexFile;
 use super::save_index::Blocks;
-use super::sink::Sink;
+use super::sink::{Complete, Sink};
 use super::spill::ScratchFile;
 use crate::error::{Context, Result, refuse};
 use std::path::{Path, PathBuf};
@@ -69,6 +69,19 @@ pub fn join_indexes(
     let stores = ObjectStores::new(READING_BYTES);
     let indexes: Vec<IndexFile> =
         paths.iter().map(|path| open(path, &stores)).collect::<Result<_>>()?;
+    let (joined, count) = join(&indexes, output, bits, overwrite, scratch)?;
+    put_in_place(&indexes, output, joined)?;
+    Ok(count)
+}
+
+/// Writes one index with the hashes of several, and returns it with their number.
+fn join(
+    indexes: &[IndexFile],
+    output: &Path,
+    bits: Option<IndexBits>,
+    overwrite: bool,
+    scratch: &Path,
+) -> Result<(Complete, u64)> {
     let first = indexes.first().context("there is an index")?;
     indexes.iter().try_for_each(|index| check(first, index))?;
     let least = indexes.iter().map(|index| index.header().spec.bits.get()).min();
@@ -97,8 +110,16 @@ pub fn join_indexes(
         blocks.add(&hashes)?;
     }
     let count = blocks.count();
-    commit(vec![blocks.finish(sink)?])?;
-    Ok(count)
+    Ok((blocks.finish(sink)?, count))
+}
+
+/// Gives the joined index its name, unless another job has updated meanwhile the index that it replaces.
+fn put_in_place(indexes: &[IndexFile], output: &Path, joined: Complete) -> Result<()> {
+    if let Ok(place) = std::fs::canonicalize(output) {
+        let mut replaced = indexes.iter().filter(|index| index.stands_at(&place));
+        replaced.try_for_each(IndexFile::check_not_replaced)?;
+    }
+    commit(vec![joined])
 }
 
 /// Refuses indexes whose hashes are not comparable.
@@ -121,4 +142,46 @@ fn check(first: &IndexFile, other: &IndexFile) -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use umbel_dedup_engine::SpecDigest;
+    use umbel_filter::ItemHash;
+
+    /// Writes an index of this many hashes.
+    fn write(path: &Path, hashes: u64) {
+        let scratch = ScratchFile::new(&std::env::temp_dir());
+        let spec = IndexSpec { bits: IndexBits::Bits128, seed: 1, digest: SpecDigest([0; 16]) };
+        let mut blocks = Blocks::new(spec, hashes, &scratch);
+        let hashes: Vec<ItemHash> =
+            (0..hashes).map(|number| ItemHash::new(number << 40, number)).collect();
+        blocks.add(&hashes).unwrap();
+        let sink = Sink::packed_file(path, Compression::Plain, true).unwrap();
+        commit(vec![blocks.finish(sink).unwrap()]).unwrap();
+    }
+
+    #[test]
+    fn an_index_that_is_updated_while_it_is_joined_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, other) = (folder.path().join("old"), folder.path().join("other"));
+        write(&old, 5);
+        write(&other, 7);
+        let stores = ObjectStores::new(READING_BYTES);
+        let indexes = [&old, &other].map(|path| open(path, &stores).unwrap());
+        let joined = |output: &Path| join(&indexes, output, None, true, folder.path()).unwrap().0;
+        put_in_place(&indexes, &old, joined(&old)).unwrap();
+        assert_eq!(index_facts(std::slice::from_ref(&old)).unwrap()[0].count, 7);
+
+        // The first index of these is no longer the one that was read.
+        write(&old, 9);
+        let error = put_in_place(&indexes, &old, joined(&old)).unwrap_err().to_string();
+        assert!(error.contains("old: another job has replaced this index"), "{error}");
+        assert_eq!(index_facts(std::slice::from_ref(&old)).unwrap()[0].count, 9);
+        // An output elsewhere undoes nothing.
+        let new = folder.path().join("new");
+        put_in_place(&indexes, &new, joined(&new)).unwrap();
+        assert!(new.exists());
+    }
 }

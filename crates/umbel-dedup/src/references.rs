@@ -107,11 +107,8 @@ impl References {
             check(spec, digest, &file.name, file.directory.header())?;
             files.push(file);
         }
-        let updated = spec.updated_index().map(|updated| {
-            let same =
-                |file: &IndexFile| file.file.as_ref().is_some_and(|(_, inode)| *inode == updated);
-            files.iter().position(same).expect("it was opened just now, if nobody has replaced it")
-        });
+        let updated =
+            spec.updated_index().map(|updated| position_of(&files, updated)).transpose()?;
         if let (Some(index), Some(save)) = (updated, &spec.save_index) {
             check_update(spec, save, &files[index])?;
         }
@@ -129,18 +126,7 @@ impl References {
     ///
     /// It was replaced. No output has its name yet.
     pub(crate) fn check_not_replaced(&self) -> Result<()> {
-        let Some((path, inode)) = self.updated().and_then(|index| index.file.as_ref()) else {
-            return Ok(());
-        };
-        let now = std::fs::metadata(path).ok().and_then(|metadata| inode_of(&metadata));
-        if now != Some(*inode) {
-            bail!(
-                "{}: another job has replaced this index meanwhile, and what that kept would be lost; nothing was put \
-                 under its name, run the job again",
-                path.display()
-            );
-        }
-        Ok(())
+        self.updated().map_or(Ok(()), IndexFile::check_not_replaced)
     }
 
     /// The number of hashes and of bits of each; `None` without references.
@@ -251,6 +237,30 @@ impl IndexFile {
         Ok(Self { name, shown, file: identity, bytes, directory, digest })
     }
 
+    /// Whether it is a file at this path, which has no links.
+    pub(super) fn stands_at(&self, place: &Path) -> bool {
+        self.file.as_ref().is_some_and(|(path, _)| path == place)
+    }
+
+    /// Checks that no other job has replaced it since it was opened: what that kept would be lost if this index, with new
+    /// hashes, replaced the other one. Objects are not replaced.
+    ///
+    /// # Errors
+    ///
+    /// It was replaced. The caller has not given any output its name.
+    pub(super) fn check_not_replaced(&self) -> Result<()> {
+        let Some((path, inode)) = &self.file else { return Ok(()) };
+        let now = std::fs::metadata(path).ok().and_then(|metadata| inode_of(&metadata));
+        if now != Some(*inode) {
+            bail!(
+                "{}: another job has replaced this index meanwhile, and what that kept would be lost; nothing was put \
+                 under its name, run the job again",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+
     /// Its header.
     pub(super) const fn header(&self) -> &IndexHeader {
         self.directory.header()
@@ -292,6 +302,14 @@ impl IndexFile {
             Ok(())
         })
     }
+}
+
+/// Which of the references has this inode: the index to update, whose name was looked up after they were opened.
+fn position_of(files: &[IndexFile], updated: Inode) -> Result<usize> {
+    let same = |file: &IndexFile| file.file.as_ref().is_some_and(|(_, inode)| *inode == updated);
+    files.iter().position(same).context(
+        "another job has replaced the index to update while this one began; nothing was read yet, run the job again",
+    )
 }
 
 fn open_file(path: &Path, shown: &str, roots: Option<&Roots>) -> Result<File> {
@@ -401,6 +419,13 @@ fn digest_of_bytes(bytes: &[u8]) -> SpecDigest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The name of the index may lead to another file by the time when it is looked up.
+    #[test]
+    fn an_index_that_is_replaced_while_a_job_begins_is_an_error() {
+        let error = position_of(&[], (1, 2)).unwrap_err().to_string();
+        assert!(error.contains("another job has replaced the index"), "{error}");
+    }
 
     #[test]
     fn lists_of_parts_have_their_own_digests() {
