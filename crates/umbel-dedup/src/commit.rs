@@ -1,47 +1,81 @@
-//! The commit of a job: gives all outputs their names, the last output after all others.
+//! The commit of a job: gives all outputs their names, the index and the summary after all others.
 //!
 //! Objects are completed before files are renamed, because a request is more likely to fail than a rename. If anything
-//! fails, new objects are removed again; replaced ones cannot be restored.
+//! fails, new objects are removed again; replaced ones cannot be restored. From the first rename on, an interrupt waits for
+//! the end of the commit.
 
 use super::object_inputs::{OPENING_THREADS, each_of};
-use super::sink::{Complete, Finished, Sink};
+use super::sink::{Complete, Finished, FinishedFile, Sink};
 use crate::error::{Context, Result};
-use std::path::{Path, PathBuf};
-use umbel_files::PartialFile;
-use umbel_files::{folder_of, sync_folder};
+use std::path::Path;
+use umbel_files::{Placing, folder_of, sync_folder};
 use umbel_objects::PendingObject;
 
-/// Gives all outputs their names: first objects in parallel, then files in order, then the last output.
+/// The outputs of a job that are to get their names.
+#[derive(Default)]
+pub(crate) struct Commit {
+    /// Outputs in any order.
+    pub(crate) outputs: Vec<Complete>,
+    /// Outputs that get their names one after the other, once all others have theirs durably: those by which later jobs, or
+    /// people, know that this one is done.
+    pub(crate) last: Vec<Complete>,
+    /// Whether work follows that an interrupt may still end.
+    pub(crate) goes_on: bool,
+}
+
+impl Commit {
+    /// Gives all outputs their names: first objects in parallel, then files in order, then the last ones.
+    ///
+    /// # Errors
+    ///
+    /// Names the output.
+    pub(crate) fn carry_out(self) -> Result<()> {
+        let (mut files, mut objects) = (Vec::new(), Vec::new());
+        for output in finished(self.outputs) {
+            match output {
+                Finished::File(file) => files.push(file),
+                Finished::Object(object) => objects.push(object),
+            }
+        }
+        let last: Vec<Finished> = finished(self.last).collect();
+        let mut done = put(&objects);
+        if done.is_ok() {
+            // Its own lifetime is shorter than that of the files, which are dropped at the end.
+            let mut placing = Placing::begin();
+            done = place(&mut placing, &files)
+                .and_then(|()| last.iter().try_for_each(|output| place_last(&mut placing, output)));
+            // A commit that has failed is the end of the job, too.
+            if done.is_err() || !self.goes_on {
+                placing.settle();
+            }
+        }
+        if done.is_err() {
+            let last = last.iter().filter_map(|output| match output {
+                Finished::Object(object) => Some(object),
+                Finished::File(_) => None,
+            });
+            let all: Vec<&PendingObject> = objects.iter().chain(last).collect();
+            let take_back = |index: usize| {
+                all[index].take_back();
+                Ok(())
+            };
+            each_of(OPENING_THREADS, all.len(), take_back)?;
+        }
+        done
+    }
+}
+
+/// Gives a single output its name.
 ///
 /// # Errors
 ///
 /// Names the output.
-pub(crate) fn commit(outputs: Vec<Complete>) -> Result<()> {
-    let mut outputs: Vec<Finished> =
-        outputs.into_iter().filter_map(|output| output.finished).collect();
-    let last = outputs.pop();
-    let (mut objects, mut files, mut last_object) = (Vec::new(), Vec::new(), Vec::new());
-    for output in outputs {
-        match output {
-            Finished::File(aside, path) => files.push((aside, path)),
-            Finished::Object(object) => objects.push(object),
-        }
-    }
-    match last {
-        Some(Finished::File(aside, path)) => files.push((aside, path)),
-        Some(Finished::Object(object)) => last_object.push(object),
-        None => {}
-    }
-    let done = put(&objects).and_then(|()| rename(files)).and_then(|()| put(&last_object));
-    if done.is_err() {
-        let all: Vec<&PendingObject> = objects.iter().chain(&last_object).collect();
-        let take_back = |index: usize| {
-            all[index].take_back();
-            Ok(())
-        };
-        each_of(OPENING_THREADS, all.len(), take_back)?;
-    }
-    done
+pub(crate) fn commit(output: Complete) -> Result<()> {
+    Commit { outputs: vec![output], ..Commit::default() }.carry_out()
+}
+
+fn finished(outputs: Vec<Complete>) -> impl Iterator<Item = Finished> {
+    outputs.into_iter().filter_map(|output| output.finished)
 }
 
 /// Writes a single file, and renames it to its name once it is complete.
@@ -52,7 +86,7 @@ pub(crate) fn commit(outputs: Vec<Complete>) -> Result<()> {
 pub fn write_file(path: &Path, overwrite: bool, bytes: &[u8]) -> Result<()> {
     let mut sink = Sink::file(path, overwrite)?;
     sink.write(bytes)?;
-    commit(vec![sink.complete()?])
+    commit(sink.complete()?)
 }
 
 /// Writes to standard output.
@@ -74,21 +108,60 @@ fn put(objects: &[PendingObject]) -> Result<()> {
     each_of(OPENING_THREADS, objects.len(), put).map(drop)
 }
 
-fn rename(files: Vec<(PartialFile, PathBuf)>) -> Result<()> {
-    let mut directories: Vec<PathBuf> = Vec::new();
-    for (aside, path) in files {
-        aside
-            .rename_unsynced(&path)
-            .with_context(|| format!("{}: cannot rename into place", path.display()))?;
-        let directory = folder_of(&path).to_owned();
+/// Renames files into place, and makes their names durable.
+fn place(placing: &mut Placing, files: &[FinishedFile]) -> Result<()> {
+    let mut directories: Vec<&Path> = Vec::new();
+    for FinishedFile { aside, path } in files {
+        let renamed = placing.rename(aside, path);
+        renamed.with_context(|| format!("{}: cannot rename into place", path.display()))?;
+        let directory = folder_of(path);
         if directories.last() != Some(&directory) {
             directories.push(directory);
         }
     }
-    directories.sort();
+    directories.sort_unstable();
     directories.dedup();
     for directory in directories {
-        sync_folder(&directory).with_context(|| format!("{}: cannot sync", directory.display()))?;
+        sync_folder(directory).with_context(|| format!("{}: cannot sync", directory.display()))?;
     }
     Ok(())
+}
+
+fn place_last(placing: &mut Placing, output: &Finished) -> Result<()> {
+    match output {
+        Finished::File(file) => place(placing, std::slice::from_ref(file)),
+        Finished::Object(object) => put(std::slice::from_ref(object)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complete(path: &Path) -> Complete {
+        let mut sink = Sink::file(path, true).unwrap();
+        sink.write(b"new").unwrap();
+        sink.complete().unwrap()
+    }
+
+    /// A rename to the name of a folder fails.
+    #[test]
+    fn the_last_outputs_get_their_names_when_all_others_have_theirs() {
+        let names = ["kept", "bad", "index", "summary"];
+        for failing in 0..names.len() {
+            let folder = tempfile::tempdir().unwrap();
+            let paths = names.map(|name| folder.path().join(name));
+            let [kept, bad, index, summary] = paths.each_ref().map(|path| complete(path));
+            std::fs::create_dir(&paths[failing]).unwrap();
+            let (outputs, last) = (vec![kept, bad], vec![index, summary]);
+            let commit = Commit { outputs, last, goes_on: false };
+            let error = commit.carry_out().unwrap_err().to_string();
+            assert!(error.contains(names[failing]), "{error}");
+            let placed: Vec<usize> =
+                (0..names.len()).filter(|&number| paths[number].is_file()).collect();
+            assert_eq!(placed, (0..failing).collect::<Vec<_>>());
+            // Nothing else is left.
+            assert_eq!(std::fs::read_dir(&folder).unwrap().count(), failing + 1);
+        }
+    }
 }

@@ -119,7 +119,7 @@ fn put_in_place(indexes: &[IndexFile], output: &Path, joined: Complete) -> Resul
         let mut replaced = indexes.iter().filter(|index| index.stands_at(&place));
         replaced.try_for_each(IndexFile::check_not_replaced)?;
     }
-    commit(vec![joined])
+    commit(joined)
 }
 
 /// Refuses indexes whose hashes are not comparable.
@@ -159,7 +159,7 @@ mod tests {
             (0..hashes).map(|number| ItemHash::new(number << 40, number)).collect();
         blocks.add(&hashes).unwrap();
         let sink = Sink::packed_file(path, Compression::Plain, true).unwrap();
-        commit(vec![blocks.finish(sink).unwrap()]).unwrap();
+        commit(blocks.finish(sink).unwrap()).unwrap();
     }
 
     #[test]

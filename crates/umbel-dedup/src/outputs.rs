@@ -113,7 +113,7 @@ impl PageOutput {
         let write = || {
             let mut sink = self.named.sink()?;
             sink.write(page.as_bytes())?;
-            commit(vec![sink.complete()?])
+            commit(sink.complete()?)
         };
         write().context(self.stands)
     }

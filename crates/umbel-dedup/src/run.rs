@@ -4,7 +4,7 @@ use super::bad::BadRecords;
 use super::by_size;
 use super::chunk_facts::{ChunkFacts, FactTotals};
 use super::chunks::{Chunk, cut};
-use super::commit::commit;
+use super::commit::Commit;
 use super::compare::{self, Suspects};
 use super::context::Job;
 use super::drop_rows::DropRows;
@@ -152,7 +152,7 @@ fn execute(
         written = by_size::write(job, kept, &local.facts, &mut drops, &scratch, &bar)?;
     }
     let reported = reports::write(ReportOutputs { groups, annotations }, drops)?;
-    written.complete.extend(reported.complete.into_iter().chain(index));
+    written.complete.extend(reported.complete);
     written.was_closed |= reported.was_closed;
     check_delivered(spec, written.was_closed)?;
     let mut chunk_facts = local.facts;
@@ -178,19 +178,23 @@ fn execute(
         output_times: written.times,
         scratch_bytes: scratch.bytes(),
     });
-    if let Some(named) = summary_sink {
-        // Renamed last: if it exists, the job is done.
-        let mut sink = named.sink()?;
-        sink.write(summary.json()?.as_bytes())?;
-        written.complete.push(sink.complete()?);
-    }
-    let was_closed =
-        written.was_closed || written.complete.iter().any(|complete| complete.was_closed);
+    // The summary is renamed last: if it exists, the job is done.
+    let summary_written = summary_sink.map(|named| write_summary(&summary, named)).transpose()?;
+    let last: Vec<Complete> = index.into_iter().chain(summary_written).collect();
+    let all = written.complete.iter().chain(&last);
+    let was_closed = written.was_closed || all.into_iter().any(|output| output.was_closed);
     job.references.check_not_replaced()?;
     check_unchanged(job.sources)?;
-    commit(written.complete)?;
+    let goes_on = spec.add_to.is_some();
+    Commit { outputs: written.complete, last, goes_on }.carry_out()?;
     online.map_or(Ok(()), |online| online.add(job, &chunk_facts, &|| Ok(())))?;
     Ok(Done { summary, was_closed, page: page.map(PageOutput::of_job) })
+}
+
+fn write_summary(summary: &Summary, named: Named) -> Result<Complete> {
+    let mut sink = named.sink()?;
+    sink.write(summary.json()?.as_bytes())?;
+    sink.complete()
 }
 
 /// Fails if the reader of the kept records, or of the annotations, has left, and later jobs would drop what it did not

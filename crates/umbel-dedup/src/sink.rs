@@ -148,8 +148,15 @@ pub(crate) enum Kept {
 
 /// What is to be committed.
 pub(super) enum Finished {
-    File(PartialFile, PathBuf),
+    File(FinishedFile),
     Object(PendingObject),
+}
+
+/// A complete file under its temporary name.
+pub(super) struct FinishedFile {
+    pub(super) aside: PartialFile,
+    /// The final name.
+    pub(super) path: PathBuf,
 }
 
 impl Complete {
@@ -170,7 +177,7 @@ impl Complete {
     /// Makes the temporary file or the upload outlive the process, and returns it with its final name, if there is one.
     pub(crate) fn keep(self) -> Option<(Kept, PathBuf)> {
         match self.finished? {
-            Finished::File(aside, path) => Some((Kept::File(aside.keep()), path)),
+            Finished::File(file) => Some((Kept::File(file.aside.keep()), file.path)),
             Finished::Object(object) => {
                 let path = PathBuf::from(object.address().to_string());
                 Some((Kept::Upload(object.keep()?), path))
@@ -339,7 +346,7 @@ impl Sink {
                     file.set_modified(time)?;
                 }
                 file.sync_all()?;
-                Ok(Some(Finished::File(aside, path)))
+                Ok(Some(Finished::File(FinishedFile { aside, path })))
             }
             (Target::Object(upload), _) => {
                 Ok(Some(Finished::Object(upload.complete().map_err(io::Error::other)?)))
@@ -405,7 +412,7 @@ mod tests {
         sink.write_records(b"c", b'\n').unwrap();
         let complete = sink.complete().unwrap();
         assert!(!path.exists());
-        commit(vec![complete]).unwrap();
+        commit(complete).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"a\nb\nc");
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
         assert!(Sink::file(&path, false).err().unwrap().is_usage());
@@ -419,7 +426,7 @@ mod tests {
         let path = directory.path().join("out.gz");
         let mut sink = Sink::file(&path, false).unwrap();
         sink.write(b"hello").unwrap();
-        commit(vec![sink.complete().unwrap()]).unwrap();
+        commit(sink.complete().unwrap()).unwrap();
         let mut text = String::new();
         flate2::read::GzDecoder::new(File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
         assert_eq!(text, "hello");

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `aside` | temporary names of unfinished outputs, and whether their writers still run |
 //! | `partial` | files and directories that are removed on drop and on interrupt |
+//! | `placing` | gives several outputs their names in one step, which an interrupt does not cut |
 //! | `sync` | makes renames, creations and removals durable |
 //! | `likeness` | the permissions and the owner that an output takes over |
 //! | `output_folder` | output folders, opened once and used through their descriptors |
@@ -12,7 +13,7 @@
 //! | `roots` | the folders below which files may be opened on behalf of others |
 //! | `usage` | the error for a call that makes no sense |
 //!
-//! The program installs its own signal handler, which calls [`remove_partial_and_exit`].
+//! The program installs its own signal handler, which calls [`Interrupt::remove_partial_and_exit`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -20,6 +21,7 @@ mod aside;
 mod likeness;
 mod output_folder;
 mod partial;
+mod placing;
 mod roles;
 mod roots;
 mod sync;
@@ -28,9 +30,8 @@ mod usage;
 pub use aside::{STAGING_PREFIX, is_unfinished_output, remove_leftovers};
 pub use likeness::Likeness;
 pub use output_folder::OutputFolder;
-pub use partial::{
-    ANY_NEW_FILE, BegunEmpty, OWNER_ONLY, PartialDirectory, PartialFile, remove_partial_and_exit,
-};
+pub use partial::{ANY_NEW_FILE, BegunEmpty, OWNER_ONLY, PartialDirectory, PartialFile};
+pub use placing::{Interrupt, Placing};
 pub use roles::{
     FileRoles, Inode, OBJECT_SCHEME, PATH_BYTES_MAX, inode_of, is_object_address, place_of,
 };

@@ -22,16 +22,15 @@ pub const ANY_NEW_FILE: u32 = 0o666;
 /// Temporary names that are tried before an error. They are random, so one that is taken is rare.
 const NAMES_TRIED: u32 = 100;
 
-static PARTIAL_FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// Paths of unfinished files.
+pub(crate) type PartialPaths = BTreeSet<PathBuf>;
+
+static PARTIAL_FILES: Mutex<PartialPaths> = Mutex::new(BTreeSet::new());
 
 static PARTIAL_DIRECTORIES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Removes all unfinished files and directories, then ends the process. Another thread that is about to
-/// rename a file into place blocks until the process ends.
-///
-/// `last` runs right before the exit and returns the exit code.
-pub fn remove_partial_and_exit(last: impl FnOnce() -> i32) -> ! {
-    let mut partial = lock();
+/// Removes all unfinished files, whose registry is locked, and directories.
+pub(crate) fn remove_all(partial: &mut PartialPaths) {
     while let Some(path) = partial.pop_first() {
         let _ = std::fs::remove_file(path);
     }
@@ -41,12 +40,10 @@ pub fn remove_partial_and_exit(last: impl FnOnce() -> i32) -> ! {
     while let Some(path) = lock_begun().pop_first() {
         remove_if_empty(&path);
     }
-    let code = last();
-    // The lock is held until the exit, so that no file is renamed into place any more.
-    std::process::exit(code)
 }
 
-fn lock() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
+/// Locks the registry of unfinished files.
+pub(crate) fn lock() -> std::sync::MutexGuard<'static, PartialPaths> {
     PARTIAL_FILES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -260,6 +257,11 @@ impl PartialFile {
         Ok(self)
     }
 
+    /// Its temporary name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Unregisters the file: it stays, however the process ends.
     pub fn keep(self) -> PathBuf {
         lock().remove(&self.path);
@@ -277,8 +279,8 @@ impl PartialFile {
         sync_folder(folder_of(to))
     }
 
-    /// Renames the file into place. A caller that renames many files calls [`sync_folder`] once for each
-    /// folder afterwards.
+    /// Renames the file into place; the caller calls [`sync_folder`] afterwards. Several files that belong together are
+    /// renamed by a [`Placing`](crate::Placing).
     ///
     /// # Errors
     ///

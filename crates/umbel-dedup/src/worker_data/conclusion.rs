@@ -3,7 +3,7 @@
 
 use super::super::bad::BadRecords;
 use super::super::chunk_facts::FactTotals;
-use super::super::commit::commit;
+use super::super::commit::Commit;
 use super::super::destinations::upload_to;
 use super::super::exchange::Outcome;
 use super::super::groups::{GroupFacts, GroupTotals};
@@ -67,7 +67,8 @@ fn write_last(bench: &Bench, path: &Path, text: &str) -> Result<()> {
         }
     };
     sink.write(text.as_bytes())?;
-    commit(vec![sink.complete()?])
+    // The worker's own end follows, which an interrupt may still come before.
+    Commit { outputs: vec![sink.complete()?], goes_on: true, ..Commit::default() }.carry_out()
 }
 
 /// The files of all workers, if the job names records or files.

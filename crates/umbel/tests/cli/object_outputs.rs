@@ -259,6 +259,28 @@ fn an_interrupt_aborts_uploads() {
     assert_eq!(names(&twice.store.below("")), ["none"]);
 }
 
+/// The summary is the last output of the commit: while it is stored, all others have their names.
+#[test]
+fn an_interrupt_within_the_commit_waits_for_all_outputs() {
+    const ARGS: &str = "local -o out/ --duplicates d --save-index i --summary s3://bucket/s -q";
+    let job = || Twice::new(&[("a", lines(1, 50)), ("b", lines(2, 50))]);
+    let twice = job();
+    twice.run(ARGS).kept();
+    let last = twice.store.asked().len() - 1;
+    let twice = job();
+    twice.store.set_fault(last, Fault::Held);
+    let child = twice.store.known_to(twice.sandbox.command(ARGS)).spawn().unwrap();
+    assert_eq!(twice.store.await_hung().1, "s");
+    let placed = ["out/a", "out/b", "d", "i"].map(|name| twice.sandbox.exists(name));
+    send("-INT", child.id());
+    twice.store.release();
+    let ran = twice.sandbox.ended(child.wait_with_output().unwrap());
+    assert_eq!(placed, [true; 4]);
+    assert_eq!(names(&twice.store.below("s")), [""], "exit code {:?}", ran.code);
+    // A signal that the process gets no earlier than after its commit ends it as ever.
+    assert!([Some(0), INTERRUPTED].contains(&ran.code), "{}", ran.stderr);
+}
+
 #[test]
 fn a_store_that_goes_away_ends_the_job() {
     let twice = job();

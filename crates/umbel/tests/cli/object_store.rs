@@ -61,6 +61,8 @@ pub(crate) enum Fault {
     Race(String),
     /// The request is never carried out; its connection stays open until the client is gone.
     Hung,
+    /// The request is carried out when [`ObjectStore::release`] was called.
+    Held,
 }
 
 /// A request that got a response.
@@ -84,6 +86,7 @@ struct State {
     fault: Option<(usize, Fault)>,
     /// Method and key of the request that hangs.
     hung: Option<(String, String)>,
+    is_released: bool,
     faults: Faults,
     asked: Vec<Asked>,
 }
@@ -143,6 +146,12 @@ impl ObjectStore {
         let state = self.state.lock();
         let state = self.state.changed.wait_while(state, |state| state.hung.is_none()).unwrap();
         state.hung.clone().unwrap()
+    }
+
+    /// Lets the request that is held be carried out.
+    pub(crate) fn release(&self) {
+        self.state.lock().is_released = true;
+        self.state.changed.notify_all();
     }
 
     /// All objects whose keys have this prefix, by the rest of the key.
@@ -226,13 +235,19 @@ fn answer(stream: &TcpStream, shared: &Shared) -> Option<()> {
     let length = request.headers.get("content-length").map_or(0, |length| length.parse().unwrap());
     request.body.resize(length, 0);
     reader.read_exact(&mut request.body).ok()?;
-    if fault == Some(Fault::Hung) {
+    if matches!(fault, Some(Fault::Hung | Fault::Held)) {
         let path = decoded(&request.path);
         let key = path[1..].split_once('/').map_or("", |(_, key)| key);
-        shared.lock().hung = Some((request.method, key.to_owned()));
+        shared.lock().hung = Some((request.method.clone(), key.to_owned()));
         shared.changed.notify_all();
+    }
+    if fault == Some(Fault::Hung) {
         let _ = reader.read(&mut [0]);
         return None;
+    }
+    if fault == Some(Fault::Held) {
+        let state = shared.lock();
+        drop(shared.changed.wait_while(state, |state| !state.is_released).unwrap());
     }
     let mut answer = check_signature(&request).unwrap_or_else(|| {
         let mut state = shared.lock();

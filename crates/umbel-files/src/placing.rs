@@ -1,0 +1,118 @@
+//! Gives all outputs of a job their names in one step, which an interrupt does not cut.
+//!
+//! An interrupt that arrives before the step removes all unfinished outputs and ends the process. One that arrives within it
+//! waits for its end, and is then void if the job ends with the step: the job is done, and says so by its own exit code.
+
+use crate::PartialFile;
+use crate::partial::{PartialPaths, lock, remove_all};
+use std::io;
+use std::path::Path;
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Steps that have made the interrupts void that waited for them.
+static SETTLED: AtomicU64 = AtomicU64::new(0);
+
+/// The step in which files get their names. As long as it exists, interrupts wait. Whoever holds it must drop no
+/// [`PartialFile`] before it, because a drop waits, too.
+#[derive(Debug)]
+pub struct Placing {
+    partial: MutexGuard<'static, PartialPaths>,
+}
+
+impl Placing {
+    /// Begins the step; does not return if an interrupt is about to end the process.
+    #[must_use]
+    pub fn begin() -> Self {
+        Self { partial: lock() }
+    }
+
+    /// Renames a file into place, replacing what is there. The caller calls [`sync_folder`](crate::sync_folder) once for
+    /// each folder afterwards.
+    ///
+    /// # Errors
+    ///
+    /// As for `rename`; then the file is removed when it is dropped.
+    pub fn rename(&mut self, aside: &PartialFile, to: &Path) -> io::Result<()> {
+        std::fs::rename(aside.path(), to)?;
+        self.partial.remove(aside.path());
+        Ok(())
+    }
+
+    /// Ends the step as the end of the job, so that interrupts that have waited for it are void.
+    pub fn settle(self) {
+        SETTLED.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// An interrupt, from its arrival on.
+#[derive(Debug)]
+pub struct Interrupt {
+    settled: u64,
+}
+
+impl Interrupt {
+    /// An interrupt that arrives now.
+    #[must_use]
+    pub fn arrived() -> Self {
+        Self { settled: SETTLED.load(Ordering::SeqCst) }
+    }
+
+    /// Removes all unfinished files and directories, then ends the process. Another thread that is about to
+    /// rename a file into place blocks until the process ends. If outputs are being renamed into place, waits for the end of
+    /// that step, and returns if the job ends with it.
+    ///
+    /// `last` runs right before the exit and returns the exit code.
+    pub fn remove_partial_and_exit(self, last: impl FnOnce() -> i32) {
+        let mut partial = lock();
+        if SETTLED.load(Ordering::SeqCst) != self.settled {
+            return;
+        }
+        remove_all(&mut partial);
+        let code = last();
+        // The lock is held until the exit, so that no file is renamed into place any more.
+        std::process::exit(code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OWNER_ONLY;
+
+    /// If the interrupt did not wait, or were not void, the process of this test would end.
+    #[test]
+    fn an_interrupt_within_the_step_finds_all_files_in_place_and_is_void() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["a", "b"].map(|name| folder.path().join(name));
+        let files = paths.each_ref().map(|path| PartialFile::beside(path, OWNER_ONLY).unwrap().0);
+        let mut placing = Placing::begin();
+        let interrupt = Interrupt::arrived();
+        std::thread::scope(|scope| {
+            let interrupted = scope.spawn(|| {
+                interrupt.remove_partial_and_exit(|| panic!("the interrupt ends the process"));
+                paths.each_ref().map(|path| path.exists())
+            });
+            for (file, path) in files.iter().zip(&paths) {
+                placing.rename(file, path).unwrap();
+            }
+            placing.settle();
+            assert_eq!(interrupted.join().unwrap(), [true, true]);
+        });
+        drop(files);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_file_that_is_not_renamed_goes_when_it_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::create_dir(&path).unwrap();
+        let (file, _) = PartialFile::beside(&path, OWNER_ONLY).unwrap();
+        let mut placing = Placing::begin();
+        placing.rename(&file, &path).unwrap_err();
+        drop(placing);
+        drop(file);
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    }
+}
