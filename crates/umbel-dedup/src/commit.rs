@@ -5,8 +5,9 @@
 //! the end of the commit.
 
 use super::object_inputs::{OPENING_THREADS, each_of};
-use super::sink::{Complete, Finished, FinishedFile, Sink};
+use super::sink::{Complete, FileAside, Finished, Sink, existing};
 use crate::error::{Context, Result};
+use std::io::ErrorKind;
 use std::path::Path;
 use umbel_files::{Placing, folder_of, sync_folder};
 use umbel_objects::PendingObject;
@@ -28,7 +29,8 @@ impl Commit {
     ///
     /// # Errors
     ///
-    /// Names the output.
+    /// A [`UsageError`](umbel_files::UsageError) if something else got the name of an output that replaces nothing; any
+    /// error names the output.
     pub(crate) fn carry_out(self) -> Result<()> {
         let (mut files, mut objects) = (Vec::new(), Vec::new());
         for output in finished(self.outputs) {
@@ -38,6 +40,12 @@ impl Commit {
             }
         }
         let last: Vec<Finished> = finished(self.last).collect();
+        let last_files = last.iter().filter_map(|output| match output {
+            Finished::File(file) => Some(file),
+            Finished::Object(_) => None,
+        });
+        // Looked at before anything is changed; the renames themselves replace nothing either.
+        files.iter().chain(last_files).try_for_each(refuse_taken)?;
         let mut done = put(&objects);
         if done.is_ok() {
             // Its own lifetime is shorter than that of the files, which are dropped at the end.
@@ -108,12 +116,28 @@ fn put(objects: &[PendingObject]) -> Result<()> {
     each_of(OPENING_THREADS, objects.len(), put).map(drop)
 }
 
+/// Refuses a file whose name something else has got since the job began, unless it may be replaced.
+fn refuse_taken(file: &FileAside) -> Result<()> {
+    let is_taken = !file.replaces && file.path.symlink_metadata().is_ok();
+    if is_taken { Err(existing(&file.path)) } else { Ok(()) }
+}
+
 /// Renames files into place, and makes their names durable.
-fn place(placing: &mut Placing, files: &[FinishedFile]) -> Result<()> {
+fn place(placing: &mut Placing, files: &[FileAside]) -> Result<()> {
     let mut directories: Vec<&Path> = Vec::new();
-    for FinishedFile { aside, path } in files {
-        let renamed = placing.rename(aside, path);
-        renamed.with_context(|| format!("{}: cannot rename into place", path.display()))?;
+    for FileAside { partial, path, replaces } in files {
+        match if *replaces {
+            placing.rename(partial, path)
+        } else {
+            placing.rename_new(partial, path)
+        } {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && !replaces => {
+                return Err(existing(path));
+            }
+            renamed => {
+                renamed.with_context(|| format!("{}: cannot rename into place", path.display()))?;
+            }
+        }
         let directory = folder_of(path);
         if directories.last() != Some(&directory) {
             directories.push(directory);
@@ -142,6 +166,22 @@ mod tests {
         let mut sink = Sink::file(path, true).unwrap();
         sink.write(b"new").unwrap();
         sink.complete().unwrap()
+    }
+
+    #[test]
+    fn what_others_have_made_meanwhile_is_not_replaced_unless_asked() {
+        for overwrite in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+            let sinks = [&first, &second].map(|path| Sink::file(path, overwrite).unwrap());
+            let outputs = sinks.map(|sink| sink.complete().unwrap()).into();
+            std::fs::write(&second, "theirs").unwrap();
+            let done = Commit { outputs, ..Commit::default() }.carry_out();
+            assert_eq!(done.err().map(|error| error.is_usage()), (!overwrite).then_some(true));
+            assert_eq!(first.exists(), overwrite);
+            let second = std::fs::read_to_string(&second).unwrap();
+            assert_eq!(second, if overwrite { "" } else { "theirs" });
+        }
     }
 
     /// A rename to the name of a folder fails.

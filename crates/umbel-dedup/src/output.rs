@@ -15,7 +15,7 @@ use super::outputs::{Named, output_path};
 use super::paragraphs::PieceCopier;
 use super::progress::Bar;
 use super::row_group_output::write_rows;
-use super::sink::{Complete, Sink};
+use super::sink::{Complete, Sink, is_dangling};
 use super::spec::{JobSpec, OutputTarget};
 use super::turns::{Turns, lock, run_tasks};
 use super::whole_file::open_whole;
@@ -104,8 +104,9 @@ impl OutputFiles for ProcessOutputFiles<'_> {
             return open_sink(self.spec, path, compression);
         }
         let like = self.sources[source].likeness();
+        let replaces = self.spec.overwrite || self.spec.in_place || is_dangling(path);
         if self.spec.in_place && self.sources.len() <= OWN_LOCKS_MAX {
-            return Sink::file_aside(path, compression, like, PartialFile::beside);
+            return Sink::file_aside(path, compression, like, replaces, PartialFile::beside);
         }
         let anchor = self.anchor.get_or_init(|| {
             let common = self.spec.in_place.then(|| common_directory(self.sources)).flatten();
@@ -115,7 +116,7 @@ impl OutputFiles for ProcessOutputFiles<'_> {
         });
         let anchor = anchor.as_ref().map_err(|text| DedupError::Failed(text.clone()))?;
         let create = |path: &Path, mode| PartialFile::of_directory(anchor, path, mode);
-        Sink::file_aside(path, compression, like, create)
+        Sink::file_aside(path, compression, like, replaces, create)
     }
 
     fn add(&self, source: usize, complete: Complete) -> Result<()> {

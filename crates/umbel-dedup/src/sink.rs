@@ -117,8 +117,8 @@ pub(crate) struct Sink {
 enum Aside {
     /// None: standard output and devices are written directly.
     Nowhere,
-    /// A temporary file, and the final name.
-    File(PartialFile, PathBuf),
+    /// A temporary file.
+    File(FileAside),
     /// An upload to a store.
     Store,
 }
@@ -148,15 +148,17 @@ pub(crate) enum Kept {
 
 /// What is to be committed.
 pub(super) enum Finished {
-    File(FinishedFile),
+    File(FileAside),
     Object(PendingObject),
 }
 
-/// A complete file under its temporary name.
-pub(super) struct FinishedFile {
-    pub(super) aside: PartialFile,
+/// A file under its temporary name.
+pub(super) struct FileAside {
+    pub(super) partial: PartialFile,
     /// The final name.
     pub(super) path: PathBuf,
+    /// Whether it may replace a file that has this name by the commit.
+    pub(super) replaces: bool,
 }
 
 impl Complete {
@@ -177,7 +179,7 @@ impl Complete {
     /// Makes the temporary file or the upload outlive the process, and returns it with its final name, if there is one.
     pub(crate) fn keep(self) -> Option<(Kept, PathBuf)> {
         match self.finished? {
-            Finished::File(file) => Some((Kept::File(file.aside.keep()), file.path)),
+            Finished::File(file) => Some((Kept::File(file.partial.keep()), file.path)),
             Finished::Object(object) => {
                 let path = PathBuf::from(object.address().to_string());
                 Some((Kept::Upload(object.keep()?), path))
@@ -229,12 +231,13 @@ impl Sink {
         compression: Compression,
         overwrite: bool,
     ) -> Result<Self> {
+        let replaces = overwrite || is_dangling(path);
         if !overwrite {
             refuse_existing_file(path)?;
         }
         // A file that replaces another has its permissions.
         let like = std::fs::metadata(path).ok().and_then(|metadata| Likeness::of(&metadata));
-        Self::file_aside(path, compression, like, PartialFile::beside)
+        Self::file_aside(path, compression, like, replaces, PartialFile::beside)
     }
 
     /// An object with this name and compression.
@@ -249,7 +252,7 @@ impl Sink {
         Ok(Self::new(name, encoder, Aside::Store))
     }
 
-    /// A file with this final name, which replaces an existing file. `create` creates the temporary file,
+    /// A file with this final name, which at the commit replaces an existing file, or else is refused. `create` creates the temporary file,
     /// with the given permissions, to which it is written. At no time can more users read it than `like`
     /// allows.
     ///
@@ -260,10 +263,11 @@ impl Sink {
         path: &Path,
         compression: Compression,
         like: Option<Likeness>,
+        replaces: bool,
         create: impl FnOnce(&Path, u32) -> io::Result<(PartialFile, File)>,
     ) -> Result<Self> {
         if !is_device(path) {
-            return Self::new_file(path, compression, like, create);
+            return Self::new_file(path, compression, like, replaces, create);
         }
         let name = path.display().to_string();
         let cannot = || format!("{name}: cannot create");
@@ -281,17 +285,19 @@ impl Sink {
         path: &Path,
         compression: Compression,
         like: Option<Likeness>,
+        replaces: bool,
         create: impl FnOnce(&Path, u32) -> io::Result<(PartialFile, File)>,
     ) -> Result<Self> {
         let name = path.display().to_string();
         let cannot = || format!("{name}: cannot create");
         let mode = if like.is_some() { OWNER_ONLY } else { ANY_NEW_FILE };
-        let (aside, file) = create(path, mode).with_context(cannot)?;
+        let (partial, file) = create(path, mode).with_context(cannot)?;
         if let Some(like) = like {
             like.give(&file).with_context(cannot)?;
         }
         let encoder = Encoder::new(Target::File(file), compression).with_context(cannot)?;
-        Ok(Self::new(name, encoder, Aside::File(aside, path.to_owned())))
+        let aside = FileAside { partial, path: path.to_owned(), replaces };
+        Ok(Self::new(name, encoder, Aside::File(aside)))
     }
 
     /// Sets the file's modification time, because its content is that of an input of this time.
@@ -341,12 +347,12 @@ impl Sink {
         }
         let is_direct = matches!(aside, Aside::Nowhere);
         let finish = || match (encoder.finish()?, aside) {
-            (Target::File(file), Aside::File(aside, path)) => {
+            (Target::File(file), Aside::File(aside)) => {
                 if let Some(time) = modified {
                     file.set_modified(time)?;
                 }
                 file.sync_all()?;
-                Ok(Some(Finished::File(FinishedFile { aside, path })))
+                Ok(Some(Finished::File(aside)))
             }
             (Target::Object(upload), _) => {
                 Ok(Some(Finished::Object(upload.complete().map_err(io::Error::other)?)))
@@ -380,12 +386,17 @@ pub(crate) fn is_device(path: &Path) -> bool {
 ///
 /// A [`UsageError`] that names it.
 pub fn refuse_existing_file(path: &Path) -> Result<()> {
-    if path.exists() && !is_device(path) {
-        return Err(
-            UsageError(format!("{} exists: --overwrite replaces it", path.display())).into()
-        );
-    }
-    Ok(())
+    if path.exists() && !is_device(path) { Err(existing(path)) } else { Ok(()) }
+}
+
+/// The error for an output that exists and may not be replaced.
+pub(super) fn existing(path: &Path) -> DedupError {
+    UsageError(format!("{} exists: --overwrite replaces it", path.display())).into()
+}
+
+/// Whether this path is a link to nothing. It counts as no file, so an output replaces it without being asked to.
+pub(crate) fn is_dangling(path: &Path) -> bool {
+    path.is_symlink() && !path.exists()
 }
 
 /// The temporary name of a file: in the same directory, hidden, with the writer in the name.

@@ -39,9 +39,54 @@ impl Placing {
         Ok(())
     }
 
+    /// As [`Placing::rename`], but only if nothing has the new name.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::AlreadyExists`] if something has that name, which stays; otherwise as for `rename`.
+    pub fn rename_new(&mut self, aside: &PartialFile, to: &Path) -> io::Result<()> {
+        rename_new(aside.path(), to)?;
+        self.partial.remove(aside.path());
+        Ok(())
+    }
+
     /// Ends the step as the end of the job, so that interrupts that have waited for it are void.
     pub fn settle(self) {
         SETTLED.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Renames a file to a name that nothing has.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
+
+    /// How kernels and file systems say that they know no such rename.
+    const UNKNOWN: [Errno; 4] = [Errno::INVAL, Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP];
+
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(error) if UNKNOWN.contains(&error) => link_new(from, to),
+        renamed => Ok(renamed?),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    link_new(from, to)
+}
+
+/// The same by a second link, which replaces nothing either; where there are no links, by a look right before the rename.
+fn link_new(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::hard_link(from, to) {
+        Ok(()) => {
+            // A temporary name that cannot be removed is taken for abandoned by the next job, which removes it.
+            let _ = std::fs::remove_file(from);
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        Err(_) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(_) => std::fs::rename(from, to),
     }
 }
 
@@ -101,6 +146,26 @@ mod tests {
         });
         drop(files);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_new_name_is_never_taken_from_others() {
+        let ways: [fn(&Path, &Path) -> io::Result<()>; 2] = [rename_new, link_new];
+        for way in ways {
+            let folder = tempfile::tempdir().unwrap();
+            let at = |name: &str| folder.path().join(name);
+            std::fs::write(at("own"), "own").unwrap();
+            std::fs::write(at("theirs"), "theirs").unwrap();
+            std::os::unix::fs::symlink("nothing", at("link")).unwrap();
+            for taken in ["theirs", "link"] {
+                let error = way(&at("own"), &at(taken)).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+            }
+            way(&at("own"), &at("new")).unwrap();
+            assert_eq!(std::fs::read_to_string(at("new")).unwrap(), "own");
+            assert_eq!(std::fs::read_to_string(at("theirs")).unwrap(), "theirs");
+            assert!(at("link").is_symlink() && !at("own").exists());
+        }
     }
 
     #[test]

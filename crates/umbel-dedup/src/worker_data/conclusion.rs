@@ -63,7 +63,7 @@ fn write_last(bench: &Bench, path: &Path, text: &str) -> Result<()> {
         None => {
             let like = std::fs::metadata(path).ok().and_then(|there| Likeness::of(&there));
             let create = |path: &Path, mode| PartialFile::again(path_aside(path, &writer), mode);
-            Sink::file_aside(path, compression, like, create)?
+            Sink::file_aside(path, compression, like, true, create)?
         }
     };
     sink.write(text.as_bytes())?;

@@ -48,7 +48,7 @@ fn aside(bench: &Bench, path: &Path) -> PathBuf {
     path_aside(path, &format!("umbel-{:016x}-{}", member.job, member.worker))
 }
 
-/// A sink for an output of this worker, whether or not its name exists.
+/// A sink for an output of this worker, whether or not its name exists: that is checked when it is put in place.
 fn sink(
     bench: &Bench,
     path: &Path,
@@ -62,14 +62,14 @@ fn sink(
             let folder = folder_for(bench, path)?;
             let create = |path: &Path, mode| folder.create_again(aside(bench, path), mode);
             if bench.spec.roots.is_none() {
-                return Sink::file_aside(path, compression, like, create);
+                return Sink::file_aside(path, compression, like, true, create);
             }
             // A node does not write to its devices on behalf of others.
             let cannot = || format!("{}: cannot create", path.display());
             if folder.is_occupied(path).with_context(cannot)? {
                 bail!("{}: neither a regular file nor a new one", path.display());
             }
-            Sink::new_file(path, compression, like, create)
+            Sink::new_file(path, compression, like, true, create)
         }
     }
 }

@@ -63,3 +63,35 @@ fn an_input_that_is_replaced_ends_the_job() {
     ran.refused(1, &["a.txt: the file was changed"]);
     assert_eq!(sandbox.read("a.txt"), repeats());
 }
+
+#[test]
+fn an_output_that_others_make_meanwhile_is_refused_and_left_alone() {
+    for (option, file) in
+        [("--output out.txt", "out.txt"), ("--output out/", "out/a.txt"), ("-o k --groups g", "g")]
+    {
+        let sandbox = Sandbox::with(&[("a.txt", repeats())]);
+        let args = format!("a.txt {option} --summary s.json");
+        let ran = run_meanwhile(&sandbox, &args, || sandbox.write(file, "theirs"));
+        ran.refused(2, &[file, "exists: --overwrite replaces it"]);
+        assert_eq!((sandbox.text(file), sandbox.exists("s.json")), ("theirs".into(), false));
+    }
+}
+
+#[test]
+fn an_output_that_others_make_meanwhile_is_replaced_if_asked_for() {
+    let sandbox = Sandbox::with(&[("a.txt", repeats())]);
+    let ran = run_meanwhile(&sandbox, "a.txt --output out.txt --overwrite", || {
+        sandbox.write("out.txt", "theirs");
+    });
+    ran.kept();
+    assert_eq!(sandbox.read("out.txt"), unlike_lines(1, 2000));
+}
+
+/// A dangling link is no file that a job could replace by mistake: it is replaced, as ever.
+#[test]
+fn a_link_to_nothing_is_replaced_by_an_output() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\nx\n")]);
+    std::os::unix::fs::symlink("nothing", sandbox.path("out.txt")).unwrap();
+    sandbox.run("a.txt --output out.txt --quiet").kept();
+    assert!(!sandbox.path("out.txt").is_symlink() && sandbox.text("out.txt") == "x\n");
+}
