@@ -141,7 +141,7 @@ impl<'a> Annotator<'a> {
         let chunk = self.number_of(index);
         let facts = &self.facts[index];
         // The unreadable rest of a file has no line here, but one in the list of bad records.
-        let items = facts.bad.iter().filter(|bad| !bad.cause.loses_rest());
+        let items = facts.bad.records().iter().filter(|bad| !bad.cause.loses_rest());
         let mut bad = items.peekable();
         for item in 0..facts.id_count {
             let (record, _) = facts.record_of(item);

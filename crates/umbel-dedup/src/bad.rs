@@ -110,10 +110,79 @@ impl BadRecord {
     }
 }
 
+/// The bad records of a chunk.
+#[derive(Default, Debug)]
+pub(crate) struct ChunkBad {
+    count: u64,
+    by_cause: BTreeMap<Cow<'static, str>, u64>,
+    records: Vec<BadRecord>,
+}
+
+impl ChunkBad {
+    /// Counts the next one, and stores it unless `stored_max` records are stored.
+    pub(crate) fn add(&mut self, bad: BadRecord, stored_max: usize) {
+        self.count += 1;
+        *self.by_cause.entry(bad.cause.name()).or_default() += 1;
+        if self.records.len() < stored_max {
+            self.records.push(bad);
+        }
+    }
+
+    /// How many there are.
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The stored ones, in input order: the first ones at least.
+    pub(crate) fn records(&self) -> &[BadRecord] {
+        &self.records
+    }
+
+    /// Takes the stored ones.
+    pub(crate) fn take_records(&mut self) -> Vec<BadRecord> {
+        std::mem::take(&mut self.records)
+    }
+}
+
+impl FromIterator<BadRecord> for ChunkBad {
+    fn from_iter<Records: IntoIterator<Item = BadRecord>>(records: Records) -> Self {
+        let mut bad = Self::default();
+        records.into_iter().for_each(|record| bad.add(record, usize::MAX));
+        bad
+    }
+}
+
+/// How many bad records a job has.
+#[derive(Default, Debug)]
+pub(crate) struct BadCounts {
+    by_cause: BTreeMap<Cow<'static, str>, u64>,
+}
+
+impl BadCounts {
+    /// The sums over chunks.
+    pub(crate) fn of<'a>(chunks: impl Iterator<Item = &'a ChunkBad>) -> Self {
+        let mut by_cause = BTreeMap::new();
+        for (cause, count) in chunks.flat_map(|bad| &bad.by_cause) {
+            *by_cause.entry(cause.clone()).or_default() += count;
+        }
+        Self { by_cause }
+    }
+
+    /// How many there are.
+    pub(crate) fn total(&self) -> u64 {
+        self.by_cause.values().sum()
+    }
+
+    /// How many there are of each cause.
+    pub(crate) fn by_cause(&self) -> &BTreeMap<Cow<'static, str>, u64> {
+        &self.by_cause
+    }
+}
+
 /// A bad record as it is listed.
 #[derive(Serialize, Debug)]
-pub(crate) struct BadLine {
-    file: String,
+pub(crate) struct BadLine<'a> {
+    file: &'a str,
     record: u64,
     byte: u64,
     cause: Cow<'static, str>,
@@ -125,49 +194,43 @@ pub(crate) struct BadLine {
     rest: Cow<'static, str>,
 }
 
-/// All bad records of a job, in input order.
-#[derive(Default, Debug)]
-pub(crate) struct BadRecords {
-    lines: Vec<BadLine>,
-    by_cause: BTreeMap<Cow<'static, str>, u64>,
-}
-
-impl BadRecords {
-    /// Lists a bad record.
-    pub(crate) fn add(&mut self, bad: BadRecord, source: &Source, records_before: u64) {
-        let cause = bad.cause.name();
-        *self.by_cause.entry(cause.clone()).or_default() += 1;
-        self.lines.push(BadLine {
-            file: source.name.clone(),
+impl<'a> BadLine<'a> {
+    /// The line of a record of a chunk before which its source has so many records.
+    pub(crate) fn new(bad: BadRecord, source: &'a Source, records_before: u64) -> Self {
+        Self {
+            file: &source.name,
             record: records_before + bad.record + 1,
             byte: bad.content_offset,
-            cause,
+            cause: bad.cause.name(),
             rest_lost: bad.cause.loses_rest(),
             rest: bad.cause.rest(),
             detail: bad.cause.text(),
-        });
+        }
     }
 
-    /// How many there are.
-    pub(crate) fn total(&self) -> u64 {
-        self.lines.len() as u64
-    }
-
-    /// How many there are of each cause.
-    pub(crate) fn by_cause(&self) -> &BTreeMap<Cow<'static, str>, u64> {
-        &self.by_cause
-    }
-
-    /// The list, in input order.
-    pub(crate) fn lines(&self) -> &[BadLine] {
-        &self.lines
-    }
-}
-
-impl BadLine {
     /// One line for people.
     pub(crate) fn text(&self) -> String {
         let Self { file, record, byte, detail, rest, .. } = self;
         format!("{file}: record {record} (byte {byte}): {detail}{rest}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_counted_and_the_first_ones_stored() {
+        let bad = |record| {
+            let error = ItemError::FieldCount { found: 1, expected: 2 };
+            BadRecord { record, content_offset: 0, cause: BadCause::Item(error) }
+        };
+        let mut few = ChunkBad::default();
+        (0..50).for_each(|record| few.add(bad(record), 3));
+        let all: ChunkBad = (0..7).map(bad).collect();
+        let numbers: Vec<u64> = few.records().iter().map(|bad| bad.record).collect();
+        assert_eq!((few.count(), numbers, all.records().len()), (50, vec![0, 1, 2], 7));
+        let counts = BadCounts::of([&few, &all].into_iter());
+        assert_eq!((counts.total(), counts.by_cause()["field_count"]), (57, 57));
     }
 }

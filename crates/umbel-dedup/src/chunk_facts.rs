@@ -1,6 +1,6 @@
 //! What the first reading has found in a chunk.
 
-use super::bad::BadRecord;
+use super::bad::ChunkBad;
 use super::drops::SharedBits;
 use super::record_starts::RecordStarts;
 use umbel_records::ContentDigest;
@@ -53,7 +53,7 @@ pub(crate) struct ChunkFacts {
     /// Repeats that were dropped while they were read.
     pub(crate) early_drops: u64,
     /// Bad records.
-    pub(crate) bad: Vec<BadRecord>,
+    pub(crate) bad: ChunkBad,
 }
 
 impl ChunkFacts {

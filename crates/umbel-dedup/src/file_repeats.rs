@@ -98,7 +98,7 @@ impl FileCounter {
                 records: facts.records,
                 items: facts.items,
                 missing_key: facts.left_out,
-                bad: facts.bad.len() as u64,
+                bad: facts.bad.count(),
                 ..<_>::default()
             };
         }

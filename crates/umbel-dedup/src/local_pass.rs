@@ -9,6 +9,7 @@ use super::context::Job;
 use super::drop_rows::{DropRow, DropRows, DropWriter};
 use super::drops::ChunkBits;
 use super::hash_runs::{Run, RunStore};
+use super::outputs::BAD_LINES_SHOWN;
 use super::progress::Bar;
 use super::record_starts::RecordStarts;
 use super::run_builder::{EarlyDrop, RunBuilder};
@@ -49,6 +50,9 @@ pub(crate) trait ChunkSink {
     /// Called with an early drop: a repeat that was dropped for another record of its chunk.
     fn early_drop(&mut self, row: DropRow) -> Result<()>;
 
+    /// Most bad records of a chunk that are stored, and not only counted; at least one.
+    fn bad_records_max(&self) -> usize;
+
     /// Called when a chunk was read to its end.
     fn end_chunk(&mut self, chunk: u32, facts: &mut ChunkFacts) -> Result<()>;
 
@@ -70,6 +74,10 @@ impl ChunkSink for Stored<'_> {
 
     fn early_drop(&mut self, row: DropRow) -> Result<()> {
         self.report.as_mut().map_or(Ok(()), |report| report.append(row))
+    }
+
+    fn bad_records_max(&self) -> usize {
+        if self.job.spec.lists_bad() { usize::MAX } else { BAD_LINES_SHOWN }
     }
 
     fn end_chunk(&mut self, _: u32, _: &mut ChunkFacts) -> Result<()> {
@@ -112,7 +120,7 @@ pub(crate) fn read_chunks<Sink: ChunkSink>(
         |reader, task| {
             let chunk = todo[task];
             let mut facts_of_chunk = reader.read(chunk, bar)?;
-            let is_too_bad = facts_of_chunk.bad.len() as u64 > job.spec.skip_bad.unwrap_or(0);
+            let is_too_bad = facts_of_chunk.bad.count() > job.spec.skip_bad.unwrap_or(0);
             if !is_too_bad {
                 let number = u32::try_from(chunk).expect("chunk numbers have 24 bits");
                 reader.sink.end_chunk(number, &mut facts_of_chunk)?;
@@ -132,12 +140,12 @@ pub(crate) fn read_chunks<Sink: ChunkSink>(
         },
     );
     let facts = facts.into_inner().expect("threads are done");
-    let bad: usize = facts.iter().map(|facts| facts.bad.len()).sum();
+    let bad: u64 = facts.iter().map(|facts| facts.bad.count()).sum();
     match outcome {
         Err(error) if !matches!(error.innermost(), DedupError::Input(InputError::TooManyBad)) => {
             return Err(error);
         }
-        Ok(()) if bad as u64 <= job.spec.skip_bad.unwrap_or(0) => {}
+        Ok(()) if bad <= job.spec.skip_bad.unwrap_or(0) => {}
         _ => return Err(first_bad(job, facts)),
     }
     let times = *lock(&times);
@@ -148,11 +156,11 @@ pub(crate) fn read_chunks<Sink: ChunkSink>(
 fn first_bad(job: &Job<'_>, facts: Vec<ChunkFacts>) -> DedupError {
     let mut source = 0;
     let mut records_before = 0;
-    for (chunk, facts) in job.chunks.iter().zip(facts) {
+    for (chunk, mut facts) in job.chunks.iter().zip(facts) {
         if chunk.source != source {
             (source, records_before) = (chunk.source, 0);
         }
-        if let Some(bad) = facts.bad.into_iter().next() {
+        if let Some(bad) = facts.bad.take_records().into_iter().next() {
             let lacks_key = bad.cause.name() == MISSING_KEY;
             let text = bad.text(&job.sources[source], records_before);
             let text = match job.spec.skip_bad {
@@ -197,7 +205,8 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
         let ranker = if job.shape.ranks_entries() { job.ranker(source)? } else { None };
         let hasher = job.hasher_of(source);
         let mut content = open_content(source, chunk, job.spec, hasher, ranker)?;
-        let mut found = Findings::default();
+        let bad_records_max = self.sink.bad_records_max();
+        let mut found = Findings { bad_records_max, ..Findings::default() };
         let mut stored_before = 0;
         let mut watch = Stopwatch::start();
         loop {
@@ -220,7 +229,7 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
             let stored = content.stored_bytes_read();
             bar.add(stored - stored_before)?;
             stored_before = stored;
-            if found.facts.bad.len() as u64 > job.spec.skip_bad.unwrap_or(0) {
+            if found.facts.bad.count() > job.spec.skip_bad.unwrap_or(0) {
                 break;
             }
         }
@@ -299,7 +308,7 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
                 self.times.hash += watch.lap();
                 self.take_run(index, watch)?;
             }
-            Ok(found.facts.bad.len() as u64 <= bad_max) // One more than allowed ends the job.
+            Ok(found.facts.bad.count() <= bad_max) // One more than allowed ends the job.
         })
     }
 
@@ -346,6 +355,8 @@ struct Findings {
     dropped: ChunkBits,
     /// Bits of the numbers at which records start, if they have parts.
     starts: ChunkBits,
+    /// Most bad records that are stored.
+    bad_records_max: usize,
 }
 
 impl Findings {
@@ -357,11 +368,12 @@ impl Findings {
 
     /// Adds the next record as a bad one.
     fn add_bad(&mut self, content_offset: u64, cause: BadCause) {
-        self.facts.bad.push(BadRecord { record: self.facts.records, content_offset, cause });
+        let bad = BadRecord { record: self.facts.records, content_offset, cause };
+        self.facts.bad.add(bad, self.bad_records_max);
     }
 
     fn finish(self, digest: ContentDigest, has_parts: bool) -> ChunkFacts {
-        let Self { mut facts, dropped, starts } = self;
+        let Self { mut facts, dropped, starts, .. } = self;
         facts.starts = has_parts.then(|| RecordStarts::new(starts.finish(facts.id_count)));
         facts.digest = Some(digest);
         facts.dropped = dropped.finish(facts.id_count);

@@ -278,7 +278,7 @@ pub(crate) fn chunks_of(job: &Job<'_>, index: usize) -> Range<usize> {
 /// Whether all records of a source are kept.
 fn loses_nothing(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
     let is_whole =
-        |facts: &ChunkFacts| facts.bad.is_empty() && SharedBits::count(&facts.dropped) == 0;
+        |facts: &ChunkFacts| facts.bad.count() == 0 && SharedBits::count(&facts.dropped) == 0;
     facts[chunks_of(job, index)].iter().all(is_whole)
 }
 

@@ -4,7 +4,7 @@
 //! exists, a missing directory, two outputs with one name, an output with the name of an input.
 
 use super::addresses::{is_object, object_at};
-use super::bad::BadRecords;
+use super::bad::BadLine;
 use super::commit::commit;
 use super::destinations::{open_sink, refuse_existing, store_of};
 use super::in_place::common_directory;
@@ -22,8 +22,8 @@ use umbel_records::Compression;
 /// Name of the list of bad records in an output directory.
 pub(crate) const BAD_LIST_NAME: &str = "bad.jsonl";
 
-/// Most bad records that are shown on standard error if no list is written.
-const BAD_LINES_SHOWN: usize = 20;
+/// Most bad records that are shown on standard error if no list is written: about a screen.
+pub(crate) const BAD_LINES_SHOWN: usize = 20;
 
 /// A named output. A device or pipe is opened only when it is written, because opening one may block until it
 /// has a reader.
@@ -334,15 +334,15 @@ pub(crate) fn remove_leftovers_beside(spec: &JobSpec, sources: &[Source]) {
     remove_leftovers(&local.map(folder).collect(), root.as_deref());
 }
 
-/// Writes the list of bad records if it is wanted, or shows some of them.
-pub(crate) fn write_bad(
+/// Writes the list of bad records if it is wanted, or shows some of them. `lines` has all, or those that are shown.
+pub(crate) fn write_bad<'a>(
     spec: &JobSpec,
     observer: &dyn Observer,
     named: Option<Named>,
-    bad: &BadRecords,
+    total: u64,
+    mut lines: impl Iterator<Item = BadLine<'a>>,
 ) -> Result<Option<Complete>> {
-    let lines = bad.lines();
-    if lines.is_empty() {
+    if total == 0 {
         return Ok(None);
     }
     let sink = match (named, &spec.output) {
@@ -351,16 +351,16 @@ pub(crate) fn write_bad(
             open_sink(spec, &root.join(BAD_LIST_NAME), Compression::Plain)?
         }
         (None, _) => {
-            let shown = lines.iter().take(BAD_LINES_SHOWN);
+            let shown = lines.take(BAD_LINES_SHOWN);
             shown.for_each(|line| observer.warn(&format!("left out: {}", line.text())));
-            if lines.len() > BAD_LINES_SHOWN {
-                let more = lines.len() - BAD_LINES_SHOWN;
+            let more = total.saturating_sub(BAD_LINES_SHOWN as u64);
+            if more > 0 {
                 observer.warn(&format!("left out: {more} more; --bad FILE lists them all"));
             }
             return Ok(None);
         }
     };
     let mut list = JsonLines::new(sink);
-    lines.iter().try_for_each(|line| list.add(line))?;
+    lines.try_for_each(|line| list.add(&line))?;
     Ok(Some(list.complete()?))
 }

@@ -1,6 +1,6 @@
 //! Runs a job in one process: the phases in order, the commit last.
 
-use super::bad::BadRecords;
+use super::bad::{BadCounts, BadLine};
 use super::by_size;
 use super::chunk_facts::{ChunkFacts, FactTotals};
 use super::chunks::{Chunk, cut};
@@ -157,8 +157,9 @@ fn execute(
     check_delivered(spec, written.was_closed)?;
     let mut chunk_facts = local.facts;
     let totals = FactTotals::of(&chunk_facts);
-    let bad = take_bad(job, &mut chunk_facts);
-    written.complete.extend(write_bad(spec, job.observer, bad_list, &bad)?);
+    let bad = BadCounts::of(chunk_facts.iter().map(|facts| &facts.bad));
+    let bad_lines = take_bad(job, &mut chunk_facts);
+    written.complete.extend(write_bad(spec, job.observer, bad_list, bad.total(), bad_lines)?);
     phases.push(("output", watch.lap()));
 
     let summary = Summary::new(&Facts {
@@ -264,14 +265,15 @@ fn decide(
     Ok((exchange.outcome, runs))
 }
 
-/// Takes the bad records of all chunks.
-fn take_bad(job: &Job<'_>, facts: &mut [ChunkFacts]) -> BadRecords {
-    let before = records_before(job.chunks, facts);
-    let mut list = BadRecords::default();
-    for ((chunk, facts), before) in job.chunks.iter().zip(facts).zip(before) {
-        for bad in std::mem::take(&mut facts.bad) {
-            list.add(bad, &job.sources[chunk.source], before);
-        }
-    }
-    list
+/// Takes the stored bad records of all chunks, in input order, as lines of a list.
+fn take_bad<'a>(
+    job: &Job<'a>,
+    facts: &'a mut [ChunkFacts],
+) -> impl Iterator<Item = BadLine<'a>> + use<'a> {
+    let (chunks, sources) = (job.chunks, job.sources);
+    let before = records_before(chunks, facts);
+    chunks.iter().zip(facts).zip(before).flat_map(move |((chunk, facts), before)| {
+        let records = facts.bad.take_records().into_iter();
+        records.map(move |bad| BadLine::new(bad, &sources[chunk.source], before))
+    })
 }

@@ -273,6 +273,12 @@ impl JobSpec {
         references.any(|path| inode(path) == Some(saved)).then_some(saved)
     }
 
+    /// Whether an output names all bad records: a list of them, or the annotations.
+    pub(crate) fn lists_bad(&self) -> bool {
+        let has_list = self.bad.is_some() || matches!(self.output, OutputTarget::Directory(_));
+        has_list || self.annotates
+    }
+
     /// The byte that ends a record.
     pub(crate) fn record_end(&self) -> u8 {
         self.format.record_end()

@@ -2,7 +2,7 @@
 //!
 //! Field names are a public interface. Only `job`, `seed`, `plan`, `exchange` and `run` may differ between equal jobs.
 
-use super::bad::BadRecords;
+use super::bad::BadCounts;
 use super::chunk_facts::FactTotals;
 use super::context::Job;
 use super::exchange::Outcome;
@@ -50,7 +50,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) dropped: DroppedItems,
     pub(crate) exchange: &'a Outcome,
     pub(crate) asked: &'a [FilterAnswers],
-    pub(crate) bad: &'a BadRecords,
+    pub(crate) bad: &'a BadCounts,
     /// The sections `groups` and `most_repeated`, if reports were wanted.
     pub(crate) groups: Option<(Value, Value)>,
     /// The sections `files` and `overlap`, if a page was wanted.

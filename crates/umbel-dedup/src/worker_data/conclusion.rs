@@ -1,7 +1,7 @@
 //! The end of a job over many machines, at its coordinator: combines the parts of all workers into the
 //! summary.
 
-use super::super::bad::BadRecords;
+use super::super::bad::BadCounts;
 use super::super::chunk_facts::FactTotals;
 use super::super::commit::Commit;
 use super::super::destinations::upload_to;
@@ -138,7 +138,7 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary>
         exchange: &exchange,
         written: None,
         asked: &asked(parts),
-        bad: &BadRecords::default(),
+        bad: &BadCounts::default(),
         groups: catalogues.as_ref().map(|names| groups(names, parts)).transpose()?,
         files,
         phases: &[],

@@ -132,7 +132,7 @@ fn counts(bench: &Bench) -> Result<Counts> {
         items: totals.items,
         records: totals.records,
         chunk_items_max: facts.iter().map(|facts| facts.id_count).max().unwrap_or(0),
-        bad: facts.iter().map(|facts| facts.bad.len() as u64).sum(),
+        bad: facts.iter().map(|facts| facts.bad.count()).sum(),
         catalogue,
     })
 }
@@ -237,6 +237,11 @@ impl ChunkSink for Gatherer<'_> {
         Ok(())
     }
 
+    /// All, because they are journaled: a restarted process lists them, too.
+    fn bad_records_max(&self) -> usize {
+        usize::MAX
+    }
+
     fn end_chunk(&mut self, chunk: u32, facts: &mut ChunkFacts) -> Result<()> {
         self.write_pairs()?;
         self.complete.append(&mut self.current);
@@ -253,7 +258,7 @@ impl ChunkSink for Gatherer<'_> {
             self.shared.bench.runs.append_blob(&words)
         });
         let bad: Vec<JournaledBadRecord> =
-            std::mem::take(&mut facts.bad).into_iter().map(JournaledBadRecord::of).collect();
+            facts.bad.take_records().into_iter().map(JournaledBadRecord::of).collect();
         facts.bad = bad.iter().cloned().map(JournaledBadRecord::record).collect();
         let digest = facts.digest.unwrap_or_default();
         self.chunks.push(JournaledChunk {

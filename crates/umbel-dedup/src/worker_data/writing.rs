@@ -3,7 +3,7 @@
 //! A temporary name is determined by job and worker, so a restarted process finds what an earlier one has written.
 
 use super::super::addresses::is_object;
-use super::super::bad::BadRecords;
+use super::super::bad::{BadCounts, BadLine};
 use super::super::chunk_facts::{ChunkFacts, FactTotals};
 use super::super::file_state::check_unchanged;
 use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
@@ -277,26 +277,26 @@ fn write_packed(
 
 fn write_bad_list(bench: &Bench, state: &ReadState) -> Result<()> {
     let before = records_before(&bench.chunks, &state.facts);
-    let mut list = BadRecords::default();
-    for ((chunk, facts), before) in bench.chunks.iter().zip(&state.facts).zip(before) {
-        for bad in &facts.bad {
-            list.add(bad.again(), &bench.sources[chunk.source], before);
-        }
-    }
-    if list.total() == 0 {
+    let total = BadCounts::of(state.facts.iter().map(|facts| &facts.bad)).total();
+    if total == 0 {
         return Ok(());
     }
+    let chunks = bench.chunks.iter().zip(&state.facts).zip(before);
+    let lines = chunks.flat_map(|((chunk, facts), before)| {
+        let source = &bench.sources[chunk.source];
+        facts.bad.records().iter().map(move |bad| BadLine::new(bad.again(), source, before))
+    });
     let path = match (&bench.spec.bad, &bench.spec.output) {
         (Some(path), _) => path.clone(),
         (None, OutputTarget::Directory(root)) => root.join(BAD_LIST_NAME),
         (None, _) => {
-            write_bad(&bench.spec, &*bench.observer, None, &list)?;
+            write_bad(&bench.spec, &*bench.observer, None, total, lines)?;
             return Ok(());
         }
     };
     write_one(bench, &path, |sink| {
-        let complete =
-            write_bad(&bench.spec, &*bench.observer, Some(Named::Open(Box::new(sink))), &list)?;
+        let named = Some(Named::Open(Box::new(sink)));
+        let complete = write_bad(&bench.spec, &*bench.observer, named, total, lines)?;
         complete.context("a list of bad records has lines")
     })
 }
@@ -341,15 +341,13 @@ fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
     ];
     let row = |(name, time): (&str, Duration)| (name.to_owned(), seconds(time));
     let totals = FactTotals::of(&state.facts);
-    let mut bad_by_cause = BTreeMap::new();
-    for bad in state.facts.iter().flat_map(|facts| &facts.bad) {
-        *bad_by_cause.entry(bad.cause.name().into_owned()).or_default() += 1;
-    }
+    let bad = BadCounts::of(state.facts.iter().map(|facts| &facts.bad));
+    let bad_by_cause = bad.by_cause().iter().map(|(cause, count)| (cause.to_string(), *count));
     let groups =
         bench.spec.reports_kept().then(|| group_reports::totals(bench, state)).transpose()?;
     Ok(Part {
         inputs: bench.spec.inputs.clone(),
-        bad_by_cause,
+        bad_by_cause: bad_by_cause.collect(),
         exempt: totals.exempt,
         left_out: totals.left_out,
         early_drops: totals.early_drops,

@@ -117,6 +117,19 @@ fn many_bad_records_do_not_flood_standard_error_but_are_counted() {
     assert_eq!(summary["bad"], json!({ "total": 1000, "by_cause": { "invalid_json": 1000 } }));
 }
 
+/// Without a list, what is not shown is only counted.
+#[test]
+fn millions_of_bad_records_take_no_memory() {
+    const RECORDS: usize = 2_000_000;
+    let sandbox = Sandbox::with(&[("a.jsonl", "x\n".repeat(RECORDS))]);
+    let ran = sandbox.run("a.jsonl --key id --skip-bad --memory 64M --summary s.json -q");
+    assert_eq!(ran.ended_with(3), b"");
+    let summary: Value = serde_json::from_slice(&sandbox.read("s.json")).unwrap();
+    assert_eq!(summary["bad"]["total"], RECORDS);
+    let rss = summary["run"]["rss_bytes_max"][0].as_u64().unwrap();
+    assert!(rss < 128 << 20, "{rss}");
+}
+
 #[test]
 fn without_bad_records_nothing_is_listed_and_the_exit_code_is_0() {
     let sandbox = Sandbox::with(&[("a.jsonl", "{\"id\":1}\n{\"id\":1}\n")]);
