@@ -13,21 +13,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
 use umbel_node::config::{Config, host_of};
 use umbel_node::metrics;
 use umbel_ports::{Incoming, Listener};
 
-use self::chain_dumps::ChainDumps;
-use self::dumps::Dumps;
-use self::payloads::PAYLOADS_MAX;
-use self::shared::{Clients, Counts, Shared};
+use self::shared::Shared;
 use super::admission::Budget;
-use super::deadlines::Deadlines;
 use super::limits::{RESP_CONNECTIONS_MAX, STOP_GRACE_MAX};
 
 mod answers;
@@ -119,24 +115,7 @@ pub(crate) async fn serve(
     gateway: RespGateway,
     stop: impl Future<Output = ()>,
 ) {
-    let RespGateway { coordinator, timeout_max, budget, needs_member, default_kind, address } =
-        gateway;
-    let deadlines = Deadlines::new(timeout_max);
-    let (clients, counts, started) = (Clients::default(), Counts::default(), Instant::now());
-    let shared = Arc::new(Shared {
-        coordinator,
-        deadlines,
-        budget,
-        needs_member,
-        default_kind,
-        address,
-        started,
-        clients,
-        counts,
-        dumps: Dumps::default(),
-        chain_dumps: ChainDumps::default(),
-        payloads: Arc::new(Semaphore::new(PAYLOADS_MAX)),
-    });
+    let shared = Arc::new(Shared::new(gateway));
     let (stopping, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     tokio::pin!(stop);

@@ -26,7 +26,7 @@ async fn node_of_chains() -> (TempDir, Node) {
 }
 
 /// The filter of RedisBloom after `BF.RESERVE` with this shape and `BF.ADD` of the numbers below `count`.
-fn theirs(shape: RedisBloomShape, count: u32) -> RedisBloom {
+pub(super) fn theirs(shape: RedisBloomShape, count: u32) -> RedisBloom {
     let mut filter = RedisBloom::with_shape(shape).unwrap();
     for number in 0..count {
         filter.insert(ItemHasher::RedisBloom.hash(number.to_string().as_bytes())).unwrap();
@@ -35,7 +35,7 @@ fn theirs(shape: RedisBloomShape, count: u32) -> RedisBloom {
 }
 
 /// The header, and the arrays in pieces of `piece_bytes` bytes.
-fn pieces_of(filter: &RedisBloom, piece_bytes: usize) -> Vec<(i64, Vec<u8>)> {
+pub(super) fn pieces_of(filter: &RedisBloom, piece_bytes: usize) -> Vec<(i64, Vec<u8>)> {
     let mut pieces = vec![(1, RedisBloomHeader::of(filter).to_bytes())];
     let mut iterator = 1;
     for link in filter.links() {

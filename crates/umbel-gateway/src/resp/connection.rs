@@ -17,7 +17,7 @@ use umbel_resp::{Decoder, ProtocolError, Refusal, Request};
 
 use super::pipeline;
 use super::session::{Executing, Queue, Session};
-use super::shared::{Counts, Shared};
+use super::shared::{Counts, Place, Shared};
 use super::writing::write_answers;
 use crate::admission::{Budget, Holding, NoRoom};
 use crate::limits::{
@@ -32,26 +32,12 @@ pub(super) async fn serve(taken: Incoming, shared: Arc<Shared>, stop: watch::Rec
     if !matches!(identity, PeerIdentity::Unchecked | PeerIdentity::Anonymous) {
         connection.prove();
     }
-    let client = shared.clients.enter(from);
-    let id = client.id;
-    let session = Session::new(Arc::clone(&shared), client, identity).await;
-    let input = Input {
-        connection,
-        decoder: Decoder::new(session.is_known()),
-        rest: Vec::new(),
-        requests: Vec::new(),
-        failed: None,
-        began: None,
-        came: 0,
-        late: None,
-        budget: Arc::clone(&shared.budget),
-        holding: None,
-        queued: 0,
-    };
+    let place = Place::new(&shared, from);
+    let session = Session::new(Arc::clone(&shared), Arc::clone(&place.client), identity).await;
+    let input = Input::new(connection, session.is_known(), &shared.budget);
     let mut served = Served { stream, session, input, out: Vec::new() };
     // An error means that the client is gone: it receives nothing more.
     let _ = served.run(stop).await;
-    shared.clients.leave(id);
 }
 
 struct Served {
@@ -191,6 +177,23 @@ impl Served {
 }
 
 impl Input {
+    /// Of a connection on which nothing has arrived.
+    fn new(connection: Connection, is_known: bool, budget: &Arc<Budget>) -> Self {
+        Self {
+            connection,
+            decoder: Decoder::new(is_known),
+            rest: Vec::new(),
+            requests: Vec::new(),
+            failed: None,
+            began: None,
+            came: 0,
+            late: None,
+            budget: Arc::clone(budget),
+            holding: None,
+            queued: 0,
+        }
+    }
+
     /// Waits for the next commands and decodes them; Some if no more will come.
     async fn read(&mut self, stream: &mut Box<dyn Stream>) -> Option<End> {
         self.decode_rest();
@@ -294,5 +297,68 @@ impl Input {
             late.as_mut().reset(deadline);
         }
         late.as_mut().poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWrite;
+    use umbel_coordinator::Coordinator;
+    use umbel_filter::Kind;
+
+    use super::super::RespGateway;
+    use super::*;
+
+    /// Of a node that belongs to no cluster.
+    fn shared() -> Arc<Shared> {
+        Arc::new(Shared::new(RespGateway {
+            coordinator: Arc::new(Coordinator::without_cluster()),
+            timeout_max: Duration::from_secs(5),
+            budget: Budget::new(1 << 20),
+            needs_member: false,
+            default_kind: Kind::Scalable,
+            address: ("127.0.0.1".to_owned(), 6379),
+        }))
+    }
+
+    /// A stream whose every use is a panic.
+    struct Broken;
+
+    impl AsyncRead for Broken {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            panic!("told to panic")
+        }
+    }
+
+    impl AsyncWrite for Broken {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            panic!("told to panic")
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            panic!("told to panic")
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            panic!("told to panic")
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_whose_task_panics_is_open_no_longer() {
+        let shared = shared();
+        let taken = Incoming::unchecked(Broken, "client".to_owned());
+        let (_stopping, stop) = watch::channel(false);
+        let ended = tokio::spawn(serve(taken, Arc::clone(&shared), stop)).await;
+        assert!(ended.is_err_and(|error| error.is_panic()));
+        assert_eq!((shared.clients.count(), shared.clients.total()), (0, 1));
     }
 }

@@ -88,6 +88,8 @@ struct Writing {
     coming: Coming,
     parts: mpsc::Sender<Result<ImportPart, CallFailure>>,
     import: JoinHandle<Result<(), CallFailure>>,
+    /// The outcome of the import, once it is known: its task tells it only once, and two connections may ask.
+    outcome: Option<Result<(), Refusal>>,
 }
 
 /// The format of the arriving pieces.
@@ -333,7 +335,7 @@ async fn begin_load(
     let import = tokio::spawn(async move {
         coordinator.import(ReceiverStream::new(sent), owner).await.map(drop)
     });
-    let writing = Writing { coming, parts, import };
+    let writing = Writing { coming, parts, import, outcome: None };
     let writing = Arc::new(tokio::sync::Mutex::new(writing));
     written.insert(name.clone(), Arc::clone(&writing));
     Ok(writing)
@@ -349,7 +351,7 @@ impl Writing {
     ) -> Result<bool, Refusal> {
         let Some((parts, is_complete)) = self.coming.take(name, iterator, data)? else {
             // The client sent the piece again.
-            return Ok(false);
+            return self.outcome.clone().map_or(Ok(false), |outcome| outcome.map(|()| true));
         };
         for part in parts {
             if self.parts.send(Ok(part)).await.is_err() {
@@ -366,17 +368,20 @@ impl Writing {
     async fn give_up(&mut self) {
         // The import's only sender is dropped.
         self.parts = mpsc::channel(1).0;
-        if !self.import.is_finished() {
-            let _ = timeout(RESP_BUSY_WAIT_MAX, &mut self.import).await;
-        }
+        let _ = timeout(RESP_BUSY_WAIT_MAX, self.ended()).await;
     }
 
     /// The outcome of the import.
     async fn ended(&mut self) -> Result<(), Refusal> {
-        match (&mut self.import).await {
+        if let Some(outcome) = &self.outcome {
+            return outcome.clone();
+        }
+        let outcome = match (&mut self.import).await {
             Ok(outcome) => outcome.map_err(|failure| refusal(&failure)),
             Err(error) => Err(Refusal::Other(format!("ERR {error}").into())),
-        }
+        };
+        self.outcome = Some(outcome.clone());
+        outcome
     }
 }
 
@@ -447,9 +452,54 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use tokio_stream::StreamExt as _;
+    use umbel_filter::RedisBloomShape;
+
+    use super::super::chain_dumps_test::{pieces_of, theirs};
     use super::super::dumps_test::exported;
     use super::super::resp_test::{Client, node};
     use super::*;
+
+    /// A copy in pieces of RedisBloom's, whose import takes all parts and ends like this; and its pieces.
+    fn loading(ends: Result<(), CallFailure>) -> (Writing, Vec<(i64, Vec<u8>)>) {
+        let pieces = pieces_of(&theirs(RedisBloomShape::for_rate(10, 0.01).unwrap(), 9), 1 << 20);
+        let coming = Coming::Chain(Box::new(DumpReader::new(&pieces[0].1).unwrap()));
+        let (parts, sent) = mpsc::channel(1);
+        let import = tokio::spawn(async move {
+            let is_end =
+                |part: &Result<ImportPart, CallFailure>| matches!(part, Ok(ImportPart::End(_)));
+            let mut sent = ReceiverStream::new(sent);
+            while sent.next().await.is_some_and(|part| !is_end(&part)) {}
+            ends
+        });
+        (Writing { coming, parts, import, outcome: None }, pieces)
+    }
+
+    /// Another connection sends the last piece again, and has waited for the outcome of the first one.
+    #[tokio::test]
+    async fn a_last_piece_that_comes_twice_is_answered_twice() {
+        let name = FilterName::new("k").unwrap();
+        let busy = CallFailure::Overloaded { what: "w".to_owned() };
+        let refused = Err(Refusal::Other("TRYAGAIN w".into()));
+        for (ends, answer) in [(Ok(()), Ok(true)), (Err(busy), refused)] {
+            let (mut writing, pieces) = loading(ends);
+            let (last, first) = pieces.split_last().unwrap();
+            for (iterator, data) in first {
+                assert_eq!(writing.take(&name, *iterator, data).await, Ok(false));
+            }
+            for _ in 0..2 {
+                assert_eq!(writing.take(&name, last.0, &last.1).await, answer);
+            }
+            writing.give_up().await;
+            assert_eq!(writing.take(&name, last.0, &last.1).await, answer);
+        }
+        // Nor does it matter that the copy was given up meanwhile.
+        let (mut writing, pieces) = loading(Err(CallFailure::NotFormed));
+        assert_eq!(writing.take(&name, pieces[0].0, &pieces[0].1).await, Ok(false));
+        writing.give_up().await;
+        let late = writing.take(&name, pieces[1].0, &pieces[1].1).await;
+        assert!(matches!(late, Err(Refusal::Other(_))), "{late:?}");
+    }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_piece_that_is_late_is_asked_for_again() {

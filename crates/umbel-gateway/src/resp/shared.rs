@@ -10,8 +10,10 @@ use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
 use umbel_resp::Protocol;
 
+use super::RespGateway;
 use super::chain_dumps::ChainDumps;
 use super::dumps::Dumps;
+use super::payloads::PAYLOADS_MAX;
 use crate::admission::Budget;
 use crate::deadlines::Deadlines;
 
@@ -35,6 +37,28 @@ pub(super) struct Shared {
     pub(super) payloads: Arc<Semaphore>,
 }
 
+impl Shared {
+    /// Of a listener without connections.
+    pub(super) fn new(gateway: RespGateway) -> Self {
+        let RespGateway { coordinator, timeout_max, budget, needs_member, default_kind, address } =
+            gateway;
+        Self {
+            coordinator,
+            deadlines: Deadlines::new(timeout_max),
+            budget,
+            needs_member,
+            default_kind,
+            address,
+            started: Instant::now(),
+            clients: Clients::default(),
+            counts: Counts::default(),
+            dumps: Dumps::default(),
+            chain_dumps: ChainDumps::default(),
+            payloads: Arc::new(Semaphore::new(PAYLOADS_MAX)),
+        }
+    }
+}
+
 /// Counters that `INFO` shows.
 #[derive(Default)]
 pub(super) struct Counts {
@@ -54,6 +78,27 @@ impl Counts {
 pub(super) struct Clients {
     last: AtomicU64,
     open: Mutex<BTreeMap<u64, Arc<Client>>>,
+}
+
+/// A connection among the open ones. It leaves them however its task ends, also by a panic: its place would be
+/// lost otherwise.
+pub(super) struct Place {
+    shared: Arc<Shared>,
+    /// The connection.
+    pub(super) client: Arc<Client>,
+}
+
+impl Place {
+    /// A place for a connection from this address.
+    pub(super) fn new(shared: &Arc<Shared>, from: String) -> Self {
+        Self { shared: Arc::clone(shared), client: shared.clients.enter(from) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.shared.clients.leave(self.client.id);
+    }
 }
 
 /// One connection as others see it.
@@ -78,7 +123,7 @@ pub(super) struct Details {
 
 impl Clients {
     /// Adds a connection, which counts as open until `leave`.
-    pub(super) fn enter(&self, from: String) -> Arc<Client> {
+    fn enter(&self, from: String) -> Arc<Client> {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let details = Details { user: "default".to_owned(), ..Details::default() };
         let client =
@@ -87,7 +132,7 @@ impl Clients {
         client
     }
 
-    pub(super) fn leave(&self, id: u64) {
+    fn leave(&self, id: u64) {
         self.lock().remove(&id);
     }
 
