@@ -11,8 +11,7 @@ use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
 use umbel_filter::{ItemHash, Kind};
 use umbel_step::planted::{self, Planted};
 
-use self::outcomes::partly;
-pub(super) use self::outcomes::{beside_done, graver};
+pub use self::outcomes::{beside_done, graver, partly};
 pub(super) use self::recut::{cut_before, pieces_of};
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
 use crate::item_batch::ItemBatch;

@@ -21,6 +21,7 @@ use umbel_engine::{FilterId, OwnerId, RequestId, ShardId};
 use umbel_filter::HashRange;
 
 pub use self::callers::CaughtUp;
+pub use self::items::{beside_done, graver, partly};
 pub use self::jobs::NewJob;
 pub use self::levels::{AckLevel, ReadLevel};
 use crate::rates::{Limiter, TakenByPrincipals};

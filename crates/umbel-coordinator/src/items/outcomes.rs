@@ -3,8 +3,9 @@
 use umbel_engine::shard::PartError;
 use umbel_node::failure::CallFailure;
 
-/// Of two errors, the one that tells less about what was changed.
-pub(crate) fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailure {
+/// Of two errors of parts, the one that tells less about what was changed.
+#[must_use]
+pub fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailure {
     match one {
         Some(unknown @ CallFailure::OutcomeUnknown { .. }) => unknown,
         Some(full @ CallFailure::Part(PartError::Full { .. }))
@@ -17,7 +18,8 @@ pub(crate) fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailur
 }
 
 /// The error of one part when others were done: the request as a whole was not "not applied".
-pub(super) fn partly(error: CallFailure) -> CallFailure {
+#[must_use]
+pub fn partly(error: CallFailure) -> CallFailure {
     match error {
         CallFailure::DiskFull { free_bytes, .. } => {
             CallFailure::DiskFull { free_bytes, is_partial: true }
@@ -32,10 +34,8 @@ pub(super) fn partly(error: CallFailure) -> CallFailure {
 
 /// The error of one part when others were done: [`CallFailure::Partly`] if the part is refused for good,
 /// otherwise an unknown outcome with this text, so that the request is sent again.
-pub(crate) fn beside_done(
-    error: CallFailure,
-    text: impl FnOnce(&CallFailure) -> String,
-) -> CallFailure {
+#[must_use]
+pub fn beside_done(error: CallFailure, text: impl FnOnce(&CallFailure) -> String) -> CallFailure {
     match error {
         CallFailure::Part(
             error @ (PartError::RequestReused { .. }

@@ -4,11 +4,12 @@
 //! distinguished from its neighbours.
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
 use umbel_coordinator::item_batch::ItemBatch;
 use umbel_coordinator::sizes::FilterSize;
+use umbel_coordinator::{beside_done, graver, partly};
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
 use umbel_engine::shard::PartError;
 use umbel_filter::Kind;
@@ -129,7 +130,9 @@ async fn insert(session: &Session, command: CuckooInsert<'_>) -> Result<Reply, R
     // Of two equal items the second is not new, so with `is_new_only` items are inserted one after the other.
     for some in batches.chunks(if is_new_only { 1 } else { ITEMS_AT_ONCE }) {
         let each = some.iter().map(|batch| add(session, &name, batch, is_new_only, deadline));
-        added.extend(try_join_all(each).await?);
+        // Each outcome is waited for, so that an error can say whether anything was inserted.
+        let outcomes = join_all(each).await;
+        take_outcomes(&mut added, outcomes).map_err(|failure| refusal(&failure))?;
     }
     if !items.form.is_list() {
         return match added.first() {
@@ -147,6 +150,30 @@ async fn insert(session: &Session, command: CuckooInsert<'_>) -> Result<Reply, R
     Ok(Reply::Array(added.into_iter().map(reply).collect()))
 }
 
+/// Adds the outcomes of some items to those of the items before them. If an item failed and another was inserted,
+/// the failure says so: a client that sends all of them again inserts copies.
+fn take_outcomes(
+    added: &mut Vec<Added>,
+    outcomes: Vec<Result<Added, CallFailure>>,
+) -> Result<(), CallFailure> {
+    let mut failed = None;
+    for outcome in outcomes {
+        match outcome {
+            Ok(outcome) => added.push(outcome),
+            Err(failure) => failed = Some(graver(failed, failure)),
+        }
+    }
+    let is_begun = added.contains(&Added::Yes);
+    failed.map_or(Ok(()), |failure| Err(if is_begun { partly(failure) } else { failure }))
+}
+
+/// The failure of taking back a copy that was inserted a moment ago: it may have stayed.
+fn not_taken_back(failure: CallFailure) -> CallFailure {
+    beside_done(failure, |failure| {
+        format!("a copy of the item was inserted and could not be removed: {failure}")
+    })
+}
+
 /// Inserts one item.
 async fn add(
     session: &Session,
@@ -154,13 +181,12 @@ async fn add(
     batch: &ItemBatch,
     is_new_only: bool,
     deadline: Instant,
-) -> Result<Added, Refusal> {
+) -> Result<Added, CallFailure> {
     let coordinator = &session.shared.coordinator;
     let name = name.as_str();
     if is_new_only {
         let asked = || coordinator.contains(name, batch, None, deadline);
-        let (present, _) =
-            unless_busy(deadline, asked).await.map_err(|failure| refusal(&failure))?;
+        let (present, _) = unless_busy(deadline, asked).await?;
         if present.get(0) {
             return Ok(Added::Present);
         }
@@ -170,11 +196,11 @@ async fn add(
         Ok((new, _)) if is_new_only && !new.get(0) => {
             // Another client was faster: the copy that this call inserted is removed again.
             let removed = coordinator.remove(name, batch, None, deadline).await;
-            removed.map(|_| Added::Present).map_err(|failure| refusal(&failure))
+            removed.map(|_| Added::Present).map_err(not_taken_back)
         }
         Ok(_) => Ok(Added::Yes),
         Err(CallFailure::Part(PartError::Full { .. })) => Ok(Added::Full),
-        Err(failure) => Err(refusal(&failure)),
+        Err(failure) => Err(failure),
     }
 }
 
@@ -300,4 +326,52 @@ async fn info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     ];
     let pair = |(name, value): (&'static str, Reply)| (Reply::Status(name.into()), value);
     Ok(Reply::Map(rows.into_iter().map(pair).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use umbel_engine::{FilterId, RequestId, SessionId};
+
+    use super::*;
+
+    fn no_quorum() -> CallFailure {
+        CallFailure::NoQuorum { what: "shard 2".to_owned(), within: Duration::from_secs(1) }
+    }
+
+    fn is_unknown(outcome: Result<(), CallFailure>) -> bool {
+        matches!(outcome, Err(CallFailure::OutcomeUnknown { .. }))
+    }
+
+    /// Clients send again what was not applied, and would insert a copy of what was.
+    #[test]
+    fn a_failure_beside_an_inserted_item_is_uncertain() {
+        let mut added = Vec::new();
+        let nothing_done = vec![Ok(Added::Full), Err(no_quorum()), Ok(Added::Present)];
+        assert_eq!(take_outcomes(&mut added, nothing_done), Err(no_quorum()));
+        let mut added = Vec::new();
+        assert!(is_unknown(take_outcomes(&mut added, vec![Err(no_quorum()), Ok(Added::Yes)])));
+        // Also if the item was inserted by an earlier round.
+        let mut added = Vec::new();
+        assert_eq!(take_outcomes(&mut added, vec![Ok(Added::Yes), Ok(Added::Full)]), Ok(()));
+        assert_eq!(added, [Added::Yes, Added::Full]);
+        assert!(is_unknown(take_outcomes(&mut added, vec![Err(no_quorum())])));
+        // No failure hides one whose outcome is unknown.
+        let unknown = || CallFailure::OutcomeUnknown { what: "w".to_owned() };
+        let mut added = Vec::new();
+        let failed = take_outcomes(&mut added, vec![Err(unknown()), Err(no_quorum())]);
+        assert_eq!(failed, Err(unknown()));
+    }
+
+    #[test]
+    fn a_copy_that_stays_is_told() {
+        assert!(is_unknown(Err(not_taken_back(no_quorum()))));
+        let id = RequestId { session: SessionId(1), sequence: 1 };
+        let refused = PartError::RequestExpired { id };
+        assert_eq!(not_taken_back(refused.clone().into()), CallFailure::Partly(refused));
+        let filter = FilterId(1);
+        let full = PartError::Full { filter, what: "w".to_owned() };
+        assert!(is_unknown(Err(not_taken_back(full.into()))));
+    }
 }

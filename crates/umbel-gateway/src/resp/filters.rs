@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use umbel_coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
 use umbel_coordinator::item_batch::ItemBatch;
 use umbel_coordinator::sizes::FilterSize;
-use umbel_coordinator::{ClientRequest, ReadLevel};
+use umbel_coordinator::{ClientRequest, ReadLevel, partly};
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb, MetaError};
 use umbel_engine::shard::{Bitmap, SliceShape};
@@ -45,6 +45,12 @@ pub(super) struct Answered {
 impl Answered {
     fn refused(refusal: impl Into<Refusal>) -> Self {
         Self { bits: Vec::new(), refusal: Some(refusal.into()) }
+    }
+
+    /// A batch of an insert failed after others had answered.
+    fn of_failure(bits: Vec<bool>, failure: CallFailure) -> Self {
+        let failure = if bits.is_empty() { failure } else { partly(failure) };
+        Self { bits, refusal: Some(refusal(&failure)) }
     }
 
     /// Writes the answer to the command that has this range of the items.
@@ -152,7 +158,7 @@ pub(super) async fn insert(
     for batch in items.batches() {
         match insert_batch(session, &name, new, &batch, (request, deadline)).await {
             Ok(answers) => bits.extend(answers.iter()),
-            Err(refusal) => return Answered { bits, refusal: Some(refusal) },
+            Err(failure) => return Answered::of_failure(bits, failure),
         }
     }
     Answered { bits, refusal: None }
@@ -184,22 +190,23 @@ async fn insert_batch(
     new: Option<NewBloom>,
     batch: &ItemBatch,
     (request, deadline): (Option<ClientRequest>, Instant),
-) -> Result<Bitmap, Refusal> {
+) -> Result<Bitmap, CallFailure> {
     let coordinator = &session.shared.coordinator;
     let call = || coordinator.insert(name.as_str(), batch, request, None, deadline);
     loop {
         match unless_busy(deadline, call).await {
             Ok((bits, _)) => return Ok(bits),
-            Err(CallFailure::UnknownFilter { .. }) => {
-                let new = new.ok_or(Refusal::NotFound)?;
-                match create(session, name, plan(session, new)).await {
+            Err(missing @ CallFailure::UnknownFilter { .. }) => {
+                let Some(new) = new else { return Err(missing) };
+                match try_create(session, name, plan(session, new)).await {
                     // Another client created it at the same time.
-                    Ok(()) | Err(Refusal::ItemExists) if Instant::now() < deadline => {}
-                    Ok(()) => return Err(Refusal::NotFound),
-                    Err(refusal) => return Err(refusal),
+                    Ok(()) | Err(CallFailure::Meta(MetaError::NameTaken { .. }))
+                        if Instant::now() < deadline => {}
+                    Ok(()) => return Err(missing),
+                    Err(failure) => return Err(failure),
                 }
             }
-            Err(failure) => return Err(refusal(&failure)),
+            Err(failure) => return Err(failure),
         }
     }
 }
@@ -264,12 +271,14 @@ fn plan(session: &Session, new: NewBloom) -> Plan {
 
 /// Creates a filter, if the caller may.
 pub(super) async fn create(session: &Session, name: &FilterName, new: Plan) -> Result<(), Refusal> {
-    let name = session.caller.filter(FilterVerb::Manage, "key", name.as_str().to_owned());
-    let name = name.map_err(|_| Refusal::NoKeyPermission)?;
+    try_create(session, name, new).await.map_err(|failure| refusal(&failure))
+}
+
+async fn try_create(session: &Session, name: &FilterName, new: Plan) -> Result<(), CallFailure> {
+    let name = session.caller.filter(FilterVerb::Manage, "key", name.as_str().to_owned())?;
     let (deadline, owner) =
         (session.shared.deadlines.of_long_command(), session.caller.principal_name());
-    let created = session.shared.coordinator.create(&name, &new, owner, deadline).await;
-    created.map(|_| ()).map_err(|failure| refusal(&failure))
+    session.shared.coordinator.create(&name, &new, owner, deadline).await.map(|_| ())
 }
 
 /// `BF.RESERVE`.
@@ -439,4 +448,29 @@ pub(super) async fn open_session(session: &Session) -> Result<Reply, Refusal> {
     let deadline = session.shared.deadlines.of_command();
     let opened = session.shared.coordinator.open_session(session.caller.owner(), deadline).await;
     Ok(Reply::number(opened.map_err(|failure| refusal(&failure))?.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients send again what begins with `CLUSTERDOWN` or `TRYAGAIN`, and would insert the first batch twice.
+    #[test]
+    fn a_batch_that_fails_behind_another_is_uncertain() {
+        let busy = || CallFailure::Overloaded { what: "w".to_owned() };
+        let text = |bits: &[bool], failure| {
+            let answered = Answered::of_failure(bits.to_vec(), failure);
+            assert_eq!(answered.bits, bits);
+            match Reply::from(answered.refusal.unwrap()) {
+                Reply::Error(text) => text.into_owned(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(text(&[], busy()), "TRYAGAIN w");
+        let uncertain = text(&[false], busy());
+        assert!(uncertain.starts_with("UNCERTAIN some items were inserted"), "{uncertain}");
+        let gone = CallFailure::UnknownFilter { name: "k".to_owned() };
+        assert_eq!(text(&[], gone.clone()), "ERR not found");
+        assert!(text(&[true], gone).starts_with("UNCERTAIN "));
+    }
 }
