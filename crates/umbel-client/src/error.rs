@@ -11,6 +11,9 @@ use umbel_proto::v1::{Applied, ErrorCode, ErrorDetail};
 use crate::change::PendingRequest;
 use crate::limits::{BATCH_ITEMS_MAX, ITEM_BYTES_MAX, SESSIONS_PER_REQUEST_MAX};
 
+/// The target of calls that open a session.
+pub(crate) const OPEN_SESSION: &str = "open session";
+
 /// An item that cannot be sent. Nothing was sent.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
@@ -181,6 +184,11 @@ impl Failure {
         let message = format!("no answer within {} ms", waited.as_millis());
         let origin = Origin::Silence;
         Self { origin, ..Self::local(Code::DeadlineExceeded, message, target, node) }
+    }
+
+    /// The failure of a request that got no id, because other requests, or this one, could open no session in time.
+    pub(crate) fn no_session(waited: Duration) -> Self {
+        Self { applied: Applied::No, ..Self::silence(OPEN_SESSION, "(last called)", waited) }
     }
 
     /// The failure of an answer that does not match the request.

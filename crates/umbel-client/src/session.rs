@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use umbel_proto::v1::{OpenSessionRequest, RequestId};
+use umbel_proto::v1::{Applied, OpenSessionRequest, RequestId};
 
 use crate::caller::{Ask, Caller, Failed, First, Progress, Repeat};
-use crate::limits::SESSION_WINDOW_MAX;
+use crate::error::{Failure, OPEN_SESSION};
+use crate::limits::{ANSWER_GRACE, SESSION_WINDOW_MAX};
 
 /// An open session.
 pub(crate) struct Session {
@@ -74,9 +75,23 @@ pub(crate) struct SessionSlot {
 }
 
 impl Caller {
-    /// Draws an id for a new request. `expired` is an id whose session the cluster does not know any
-    /// more.
+    /// Draws an id for a new request, within the time of one. `expired` is an id whose session the cluster does not
+    /// know any more.
     pub(crate) async fn ticket(&self, expired: Option<&Ticket>) -> Result<Ticket, Failed> {
+        // Requests wait for the one that opens a session, and none may wait for several that fail one after the
+        // other. Whoever asks itself learns from the call why it failed, a little later.
+        let patience = self.options.timeout + ANSWER_GRACE;
+        let drawn = tokio::time::timeout(patience, self.ticket_in_turn(expired)).await;
+        let silence = |_| Failed { failure: Failure::no_session(patience), is_transient: true };
+        let mut drawn = drawn.map_err(silence).flatten();
+        if let Err(failed) = &mut drawn {
+            // A session changes no filter.
+            failed.failure.applied = Applied::No;
+        }
+        drawn
+    }
+
+    async fn ticket_in_turn(&self, expired: Option<&Ticket>) -> Result<Ticket, Failed> {
         let mut current = self.session.current.lock().await;
         if let Some(session) = &*current
             && expired.is_none_or(|ticket| !Arc::ptr_eq(session, &ticket.session))
@@ -84,7 +99,7 @@ impl Caller {
         {
             return Ok(ticket);
         }
-        let ask = Ask { target: "open session", repeat: Repeat::Freely, first: First::InTurn };
+        let ask = Ask { target: OPEN_SESSION, repeat: Repeat::Freely, first: First::InTurn };
         let mut progress = Progress::default();
         let answer = self.call(&ask, &mut progress, |node, _| async move {
             node.filters().open_session(OpenSessionRequest {}).await
@@ -98,7 +113,40 @@ impl Caller {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::JoinSet;
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::{Client, ClientError, ClientOptions, Connecting, Connector};
+
+    /// Makes no connection, and does not say so.
+    struct Deaf;
+
+    impl Connector for Deaf {
+        fn connect(&self, _: &str) -> Connecting {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// Requests that wait for each other's session all end in the time of one.
+    #[tokio::test(start_paused = true)]
+    async fn requests_without_a_session_end_in_their_own_time() {
+        let options = ClientOptions::default();
+        let latest = Instant::now() + options.timeout + 2 * ANSWER_GRACE;
+        let client = Client::connect_through("deaf:1", options, Deaf).unwrap();
+        let mut waiting = JoinSet::new();
+        for _ in 0..5 {
+            let caller = Arc::clone(&client.caller);
+            waiting.spawn(async move { caller.ticket(None).await.map(drop) });
+        }
+        while let Some(ended) = waiting.join_next().await {
+            let Err(failed) = ended.unwrap() else { panic!("there is no session") };
+            let error = failed.into_error(Repeat::Freely);
+            assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
+            assert_eq!(error.failure().map(|failure| failure.applied), Some(Applied::No));
+            assert!(Instant::now() <= latest, "{error}");
+        }
+    }
 
     #[test]
     fn the_lowest_in_flight_is_not_acknowledged() {
