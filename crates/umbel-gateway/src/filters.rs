@@ -320,7 +320,7 @@ impl Filters for FiltersService {
             }
             let now_ms = self.coordinator.seed().wall_ms();
             let expires_ms = after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
-            self.coordinator.expire(&name, expires_ms, deadline).await?;
+            self.coordinator.expire(&name, None, expires_ms, deadline).await?;
             Ok(v1::ExpireResponse { expires_ms })
         })
         .await

@@ -28,7 +28,7 @@ impl Coordinator {
         owner: Option<PrincipalName>,
         deadline: Instant,
     ) -> Result<(), CallFailure> {
-        let expiry = self.expiry(name, deadline).await?.flatten();
+        let expiry = self.expiry(name, deadline).await?.and_then(|(_, expires_ms)| expires_ms);
         let wish = ExportWish { known: None, is_snapshot: true };
         let parts = self.export(name, wish, deadline).await?.into_stream();
         let parts = parts.map(|part| {
@@ -101,7 +101,7 @@ impl Coordinator {
         if expires_at_ms.is_none() {
             return Ok(());
         }
-        let timed = self.expire(name, expires_at_ms, deadline).await;
+        let timed = self.expire(name, None, expires_at_ms, deadline).await;
         if timed.is_err() {
             drop_half(Arc::clone(self), made).await;
         }
@@ -148,7 +148,8 @@ mod tests {
         let (copy, absent) = (name("copy"), name("absent"));
         let expires_at_ms = Some(u64::MAX);
         asked.expire_or_drop((made, &copy), expires_at_ms, deadline()).await.unwrap();
-        assert_eq!(asked.expiry(&copy, deadline()).await.unwrap(), Some(expires_at_ms));
+        let expiry = asked.expiry(&copy, deadline()).await.unwrap();
+        assert_eq!(expiry, Some((made, expires_at_ms)));
         // An expiry is refused for a name that no filter has.
         let refused = asked.expire_or_drop((made, &absent), expires_at_ms, deadline()).await;
         assert!(matches!(refused, Err(CallFailure::UnknownFilter { .. })), "{refused:?}");

@@ -1,6 +1,11 @@
 //! `EXPIRE` and related commands: when filters expire.
 
-use umbel_engine::meta::FilterVerb;
+use tokio::time::Instant;
+use umbel_coordinator::Coordinator;
+use umbel_coordinator::catalogue::Seen;
+use umbel_engine::FilterId;
+use umbel_engine::meta::{FilterName, FilterVerb, MetaError};
+use umbel_node::failure::CallFailure;
 use umbel_resp::{Condition, Expiry, ExpiryCommand, Refusal, Reply, TimeUnit};
 
 use super::answers::refusal;
@@ -26,32 +31,69 @@ pub(super) async fn answer(
         Err(why @ NoFilter::Denied) => return Err(why.into()),
     };
     let now_ms = coordinator.seed().wall_ms();
-    let had = coordinator.expiry(&name, deadline).await.map_err(|error| refusal(&error))?;
-    let Some(had) = had else { return Ok(missing(command)) };
-    let wanted = match command {
-        ExpiryCommand::Ask { unit, is_moment, .. } => {
-            return Ok(Reply::Integer(time_left(had, now_ms, unit, is_moment)));
-        }
-        ExpiryCommand::Persist(_) if had.is_none() => return Ok(Reply::Integer(0)),
-        ExpiryCommand::Persist(_) => None,
-        ExpiryCommand::Set { expiry, condition, .. } => {
-            let at_ms = moment(expiry, now_ms);
-            if !allows(condition, had, at_ms) {
-                return Ok(Reply::Integer(0));
+    loop {
+        let found = coordinator.expiry(&name, deadline).await.map_err(|error| refusal(&error))?;
+        let Some((filter, had)) = found else { return Ok(missing(command)) };
+        let wanted = match command {
+            ExpiryCommand::Ask { unit, is_moment, .. } => {
+                return Ok(Reply::Integer(time_left(had, now_ms, unit, is_moment)));
             }
-            Some(at_ms)
+            ExpiryCommand::Persist(_) if had.is_none() => return Ok(Reply::Integer(0)),
+            ExpiryCommand::Persist(_) => None,
+            ExpiryCommand::Set { expiry, condition, .. } => {
+                let at_ms = moment(expiry, now_ms);
+                if !allows(condition, had, at_ms) {
+                    return Ok(Reply::Integer(0));
+                }
+                Some(at_ms)
+            }
+        };
+        let changed = match wanted {
+            // Dropped before the reply, as in Redis.
+            Some(at_ms) if at_ms <= now_ms => {
+                let deadline = session.shared.deadlines.of_long_command();
+                change(coordinator, (&name, filter), Change::Drop, deadline).await
+            }
+            wanted => change(coordinator, (&name, filter), Change::Expiry(wanted), deadline).await,
+        };
+        match changed {
+            Ok(()) => return Ok(Reply::Integer(1)),
+            Err(error) if is_missing(&error) => return Ok(missing(command)),
+            // Another filter has got the name since: the command is about that one.
+            Err(CallFailure::Changed { .. }) if Instant::now() < deadline => {}
+            Err(error) => return Err(refusal(&error)),
         }
-    };
-    let done = match wanted {
-        // Dropped before the reply, as in Redis.
-        Some(at_ms) if at_ms <= now_ms => {
-            let deadline = session.shared.deadlines.of_long_command();
-            coordinator.drop_filter(&name, None, deadline).await.map(|_| ())
-        }
-        wanted => coordinator.expire(&name, wanted, deadline).await,
-    };
-    done.map_err(|error| refusal(&error))?;
-    Ok(Reply::Integer(1))
+    }
+}
+
+/// What happens to a filter.
+#[derive(Clone, Copy)]
+enum Change {
+    Drop,
+    /// The moment at which it is dropped, if there is one.
+    Expiry(Option<u64>),
+}
+
+/// Changes a filter as it was seen.
+async fn change(
+    coordinator: &Coordinator,
+    (name, filter): (&FilterName, FilterId),
+    change: Change,
+    deadline: Instant,
+) -> Result<(), CallFailure> {
+    let seen = Some(Seen { filter, generation: None });
+    match change {
+        Change::Drop => coordinator.drop_filter(name, seen, deadline).await.map(drop),
+        Change::Expiry(wanted) => coordinator.expire(name, seen, wanted, deadline).await,
+    }
+}
+
+/// Whether a filter was not changed because it is dropped, or is being dropped.
+const fn is_missing(failure: &CallFailure) -> bool {
+    matches!(
+        failure,
+        CallFailure::UnknownFilter { .. } | CallFailure::Meta(MetaError::UnknownFilter { .. })
+    )
 }
 
 const fn missing(command: ExpiryCommand<'_>) -> Reply {
@@ -95,7 +137,33 @@ fn time_left(had: Option<u64>, now_ms: u64, unit: TimeUnit, is_moment: bool) -> 
 
 #[cfg(test)]
 mod tests {
+    use umbel_filter::Kind;
+
+    use super::super::resp_test::node;
     use super::*;
+    use crate::test_node::{create, deadline};
+
+    /// The filter is dropped, or replaced, after the command has looked at it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_filter_is_changed_as_it_was_seen() {
+        let (_folder, node) = node().await;
+        let asked = node.coordinator();
+        let name = FilterName::new("k").unwrap();
+        let seen = create(&asked, "k", Kind::Blocked).await;
+        asked.drop_filter(&name, None, deadline()).await.unwrap();
+        for wanted in [Change::Drop, Change::Expiry(Some(u64::MAX)), Change::Expiry(None)] {
+            let gone = change(&asked, (&name, seen), wanted, deadline()).await;
+            assert!(gone.is_err_and(|failure| is_missing(&failure)), "Redis answers 0");
+        }
+        let newer = create(&asked, "k", Kind::Blocked).await;
+        for wanted in [Change::Drop, Change::Expiry(Some(u64::MAX))] {
+            let changed = change(&asked, (&name, seen), wanted, deadline()).await;
+            assert!(matches!(changed, Err(CallFailure::Changed { .. })), "{changed:?}");
+        }
+        assert_eq!(asked.expiry(&name, deadline()).await.unwrap(), Some((newer, None)));
+        drop(asked);
+        node.shutdown().await;
+    }
 
     #[test]
     fn time_left_is_rounded_like_redis_does() {
