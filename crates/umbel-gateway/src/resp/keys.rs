@@ -1,5 +1,8 @@
 //! Commands about keys, which are names of filters.
 
+use tokio::time::Instant;
+use umbel_coordinator::catalogue::Seen;
+use umbel_coordinator::{Coordinator, beside_done};
 use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterName, FilterState, FilterVerb, MetaState};
 use umbel_filter::Kind;
@@ -141,39 +144,97 @@ async fn scanned(keys: Vec<(FilterId, String)>, scan: &Scan<'_>) -> Reply {
 
 async fn drop_filters(session: &Session, keys: Arguments<'_>) -> Result<Reply, Refusal> {
     let names = named(session, FilterVerb::Manage, keys.iter())?;
-    Ok(Reply::number(drop_each(session, &names).await?))
+    let filters: Vec<_> = names.into_iter().map(|name| (name, None)).collect();
+    let deadline = session.shared.deadlines.of_long_command();
+    let dropped = drop_each(&session.shared.coordinator, &filters, deadline).await;
+    Ok(Reply::number(dropped.map_err(|failure| refusal(&failure))?))
 }
 
 /// Drops the filters of the connection's database, or of all databases, that existed when the command came.
 async fn drop_all(session: &Session, of_all_databases: bool) -> Result<Reply, Refusal> {
-    let names = look(session, |state| {
+    let filters = look(session, |state| {
         let filters = state.filters().filter(|(_, record)| record.state != FilterState::Dropping);
-        let names = filters.map(|(_, record)| record.name.clone());
         let is_meant =
             |name: &FilterName| of_all_databases || session.key_of(name.as_str()).is_some();
-        names.filter(is_meant).collect::<Vec<_>>()
+        let meant = filters.filter(|(_, record)| is_meant(&record.name));
+        let seen = |filter| Some(Seen { filter, generation: None });
+        meant.map(|(id, record)| (record.name.clone(), seen(id))).collect::<Vec<_>>()
     });
-    drop_each(session, &names.await?).await?;
-    Ok(Reply::OK)
+    let deadline = session.shared.deadlines.of_long_command();
+    let dropped = drop_each(&session.shared.coordinator, &filters.await?, deadline).await;
+    dropped.map(|_| Reply::OK).map_err(|failure| refusal(&failure))
 }
 
-/// Drops filters; returns how many of them existed.
-async fn drop_each(session: &Session, names: &[FilterName]) -> Result<u64, Refusal> {
-    let deadline = session.shared.deadlines.of_long_command();
+/// Drops filters, if given only as they were seen; returns how many of them existed.
+async fn drop_each(
+    coordinator: &Coordinator,
+    filters: &[(FilterName, Option<Seen>)],
+    deadline: Instant,
+) -> Result<u64, CallFailure> {
     let mut count = 0;
-    for name in names {
-        match session.shared.coordinator.drop_filter(name, None, deadline).await {
+    for (name, seen) in filters {
+        match coordinator.drop_filter(name, *seen, deadline).await {
             Ok(_) => count += 1,
             Err(CallFailure::UnknownFilter { .. }) => {}
-            Err(failure) => return Err(refusal(&failure)),
+            // What has the name now came after the command.
+            Err(CallFailure::Changed { .. }) if seen.is_some() => {}
+            Err(failure) => return Err(behind_dropped(count, failure)),
         }
     }
     Ok(count)
 }
 
+/// The failure to drop a filter after this many others were dropped: the command as a whole was not "not applied".
+fn behind_dropped(count: u64, failure: CallFailure) -> CallFailure {
+    if count == 0 {
+        return failure;
+    }
+    beside_done(failure, |failure| {
+        format!("{count} filters were dropped, others were not: {failure}")
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::resp_test::node;
     use super::*;
+    use crate::test_node::{create, deadline};
+
+    #[test]
+    fn a_failure_behind_dropped_filters_is_uncertain() {
+        let (what, within) = ("w".to_owned(), Duration::from_secs(1));
+        let failure = CallFailure::NoQuorum { what, within };
+        assert_eq!(behind_dropped(0, failure.clone()), failure);
+        let CallFailure::OutcomeUnknown { what } = behind_dropped(2, failure.clone()) else {
+            panic!("clients would send it again");
+        };
+        assert_eq!(what, format!("2 filters were dropped, others were not: {failure}"));
+    }
+
+    /// Another filter that has got the name since the list was made is not dropped.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn filters_of_a_list_are_dropped_as_they_were_seen() {
+        let (_folder, node) = node().await;
+        let asked = node.coordinator();
+        let mut filters = Vec::new();
+        for name in ["a", "b", "c"] {
+            let filter = create(&asked, name, Kind::Blocked).await;
+            let seen = Some(Seen { filter, generation: None });
+            filters.push((FilterName::new(name).unwrap(), seen));
+        }
+        for gone in ["a", "b"] {
+            let gone = FilterName::new(gone).unwrap();
+            asked.drop_filter(&gone, None, deadline()).await.unwrap();
+        }
+        let newer = create(&asked, "a", Kind::Blocked).await;
+        assert_eq!(drop_each(&asked, &filters, deadline()).await, Ok(1));
+        let left = asked.read_meta(|state| state.filters().map(|(id, _)| id).collect::<Vec<_>>());
+        assert_eq!(left.unwrap(), [newer]);
+        drop(asked);
+        node.shutdown().await;
+    }
 
     async fn scan(cursor: u64, count: u64, pattern: Option<&[u8]>) -> String {
         let keys = [(3, "a"), (5, "ab"), (9, "b")];
