@@ -11,12 +11,13 @@ use umbel_ports::Purpose;
 
 use super::loading::drop_half;
 use super::outgoing::{ExportWish, unknown_change};
-use super::{ExportPart, ImportHead, ImportPart, one_shard};
+use super::{ExportPart, ImportHead, ImportPart, one_shard, step_deadline};
 use crate::Coordinator;
 use umbel_node::failure::CallFailure;
 
 impl Coordinator {
-    /// Creates a copy of a filter, with all shards as they are at one moment, and with the filter's expiry.
+    /// Creates a copy of a filter, with all shards as they are at one moment, and with the filter's expiry; returns
+    /// the copy.
     ///
     /// # Errors
     /// If there is no such filter, the name is taken, there is no room, or the expiry cannot be set: no part of a
@@ -27,7 +28,7 @@ impl Coordinator {
         new_name: &FilterName,
         owner: Option<PrincipalName>,
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    ) -> Result<FilterId, CallFailure> {
         let expiry = self.expiry(name, deadline).await?.and_then(|(_, expires_ms)| expires_ms);
         let wish = ExportWish { known: None, is_snapshot: true };
         let parts = self.export(name, wish, deadline).await?.into_stream();
@@ -44,7 +45,8 @@ impl Coordinator {
             })
         });
         let (made, _) = self.import(Box::pin(parts), owner).await?;
-        self.expire_or_drop((made, new_name), expiry, deadline).await
+        self.expire_or_drop((made, new_name), expiry, deadline).await?;
+        Ok(made)
     }
 
     /// The same in place of a filter that has the name. The copy is made under another name, and the old
@@ -60,8 +62,8 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<(), CallFailure> {
         let beside = self.name_beside()?;
-        self.copy_filter(name, &beside, owner, deadline).await?;
-        self.put_over(&beside, new_name, deadline).await
+        let made = self.copy_filter(name, &beside, owner, deadline).await?;
+        self.put_over((made, &beside), new_name, deadline).await
     }
 
     /// Creates a filter, cut for one shard, from the parts of an import that follow its head, with an
@@ -85,13 +87,12 @@ impl Coordinator {
         let (filter, _) = self.import(stream::iter(parts), owner).await?;
         self.expire_or_drop((filter, &made), expires_at_ms, deadline).await?;
         match replaces {
-            true => self.put_over(&made, name, deadline).await,
+            true => self.put_over((filter, &made), name, deadline).await,
             false => Ok(()),
         }
     }
 
-    /// Sets the expiry of a filter that was just made, if it has one; the filter is dropped if that fails, also
-    /// because the deadline has passed.
+    /// Sets the expiry of a filter that was just made, if it has one; the filter is dropped if that fails.
     async fn expire_or_drop(
         self: &Arc<Self>,
         (made, name): (FilterId, &FilterName),
@@ -101,7 +102,7 @@ impl Coordinator {
         if expires_at_ms.is_none() {
             return Ok(());
         }
-        let timed = self.expire(name, None, expires_at_ms, deadline).await;
+        let timed = self.expire(name, None, expires_at_ms, of_last_step(deadline)).await;
         if timed.is_err() {
             drop_half(Arc::clone(self), made).await;
         }
@@ -114,20 +115,34 @@ impl Coordinator {
         FilterName::new(name).map_err(|error| CallFailure::Invalid { what: error.to_string() })
     }
 
-    /// Renames a filter to its final name, in place of the filter that has it.
+    /// Renames a filter that was just made to its final name, in place of the filter that has it; the filter is
+    /// dropped if that fails.
     async fn put_over(
         self: &Arc<Self>,
-        beside: &FilterName,
+        (made, beside): (FilterId, &FilterName),
         name: &FilterName,
         deadline: Instant,
     ) -> Result<(), CallFailure> {
-        let renamed = self.rename(beside, name, true, deadline).await;
+        let renamed = self.rename(beside, name, true, of_last_step(deadline)).await;
         if renamed.is_err() {
-            // Nobody else knows its name. The caller gets the error of the renaming, whatever this returns.
-            let _ = self.drop_filter(beside, None, deadline).await;
+            self.drop_beside((made, beside)).await;
         }
         renamed.map(drop)
     }
+
+    /// Drops a filter that has not got its final name. One that has got it, although its renaming failed, has
+    /// replaced the filter of the name, and stays.
+    async fn drop_beside(self: &Arc<Self>, (made, beside): (FilterId, &FilterName)) {
+        let still = self.expiry(beside, step_deadline()).await;
+        if still.is_ok_and(|found| found.is_some_and(|(filter, _)| filter == made)) {
+            drop_half(Arc::clone(self), made).await;
+        }
+    }
+}
+
+/// The deadline of a step after a copy: the copy may take longer than its command, and must not be lost for that.
+fn of_last_step(deadline: Instant) -> Instant {
+    deadline.max(step_deadline())
 }
 
 #[cfg(test)]
@@ -154,6 +169,38 @@ mod tests {
         let refused = asked.expire_or_drop((made, &absent), expires_at_ms, deadline()).await;
         assert!(matches!(refused, Err(CallFailure::UnknownFilter { .. })), "{refused:?}");
         assert!(asked.live_filter("copy", deadline()).await.is_err(), "the copy stays");
+        drop(asked);
+        node.shutdown().await;
+    }
+
+    /// A copy may take longer than its command has time.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_copy_that_is_late_gets_its_expiry_and_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let asked = node.coordinator();
+        let name = |name: &str| FilterName::new(name).unwrap();
+        let (beside, taken, other) = (name("copying-1"), name("taken"), name("other"));
+        create(&asked, "taken", Kind::Blocked).await;
+        let made = create(&asked, "copying-1", Kind::Blocked).await;
+        let expires_at_ms = Some(u64::MAX);
+        let late = Instant::now();
+        asked.expire_or_drop((made, &beside), expires_at_ms, late).await.unwrap();
+        asked.put_over((made, &beside), &taken, late).await.unwrap();
+        let expiry = asked.expiry(&taken, deadline()).await.unwrap();
+        assert_eq!(expiry, Some((made, expires_at_ms)));
+        assert_eq!(asked.expiry(&beside, deadline()).await.unwrap(), None);
+
+        // If renaming fails for another reason, nothing of the copy stays, and what has the name does.
+        let made = create(&asked, "copying-1", Kind::Blocked).await;
+        asked.drop_beside((made, &other)).await;
+        asked.drop_beside((FilterId(u64::MAX), &beside)).await;
+        let refused = asked.put_over((made, &other), &taken, deadline()).await;
+        assert!(matches!(refused, Err(CallFailure::UnknownFilter { .. })), "{refused:?}");
+        assert!(asked.live_filter("copying-1", deadline()).await.is_ok());
+        asked.drop_beside((made, &beside)).await;
+        assert!(asked.live_filter("copying-1", deadline()).await.is_err(), "the copy stays");
+        assert!(asked.live_filter("taken", deadline()).await.is_ok());
         drop(asked);
         node.shutdown().await;
     }

@@ -56,7 +56,7 @@ pub(super) async fn copy(
     let coordinator = &session.shared.coordinator;
     let made = match replaces {
         true => coordinator.copy_over(&name, &new_name, owner, deadline).await,
-        false => coordinator.copy_filter(&name, &new_name, owner, deadline).await,
+        false => coordinator.copy_filter(&name, &new_name, owner, deadline).await.map(drop),
     };
     match made {
         Ok(()) => Ok(Reply::Integer(1)),
