@@ -91,6 +91,18 @@ async fn plain_commands_make_chains_with_the_numbers_of_redis_bloom() {
     add(&mut client, "fixed", 0..3).await;
     client.ask("BF.ADD fixed 3", "-ERR non scaling filter is full\r\n").await;
     client.ask("BF.ADD fixed 2", ":0\r\n").await;
+    // In one write, each command still has its own answer.
+    let full = "-ERR non scaling filter is full\r\n";
+    client.send(b"BF.ADD fixed 3\r\nBF.ADD fixed 2\r\nBF.ADD fixed 4\r\n").await;
+    client.expect(&format!("{full}:0\r\n{full}"), "a pipeline").await;
+    client.ask("BF.RESERVE fixed2 0.01 3 NONSCALING", "+OK\r\n").await;
+    client
+        .send(
+            "BF.ADD fixed2 a\r\nBF.ADD fixed2 b\r\nBF.ADD fixed2 a\r\nSADD fixed2 c d\r\n"
+                .as_bytes(),
+        )
+        .await;
+    client.expect(&format!(":1\r\n:1\r\n:0\r\n{full}"), "a pipeline that fills it").await;
     client.ask("BF.INFO fixed EXPANSION", "*1\r\n$-1\r\n").await;
     client.ask("BF.INFO fixed SIZE", "*1\r\n:104\r\n").await;
     node.shutdown().await;

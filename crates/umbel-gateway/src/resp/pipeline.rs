@@ -2,9 +2,16 @@
 //! cluster together.
 //!
 //! The answers are the same as one by one: a batch is applied in its order, and of two equal items the
-//! second is present.
+//! second is present. A batch is refused as a whole if there is no room for one of its items, so commands that
+//! insert into a filter of a kind that is full at some point are sent one by one.
 
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
+use umbel_engine::meta::MetaState;
+use umbel_engine::shard::SliceShape;
+use umbel_filter::Kind;
 use umbel_resp::table::CommandSpec;
 use umbel_resp::{
     Arguments, Command, Insert, Items, NewBloom, Refusal, Reply, Request, RequestName, Transaction,
@@ -12,8 +19,8 @@ use umbel_resp::{
 };
 
 use super::answers::refusal;
-use super::filters::{self, Packed};
-use super::session::{Executing, Queue, Session};
+use super::filters::{self, Answered, Packed};
+use super::session::{Executing, Queue, Session, name_of};
 use super::{chain_debug, cuckoo, dumps, expiry, keys, payloads, server, umbel};
 
 /// Names of commands that browsers send when a page makes them connect to this port. Such connections are
@@ -23,6 +30,10 @@ const BROWSER_WORDS: [&[u8]; 2] = [b"post", b"host:"];
 /// Bytes of items that are joined, beyond those of the first command: what one read brings, and more if a
 /// node is slow.
 const JOINED_BYTES_MAX: usize = 1 << 20;
+
+/// Commands of one connection that go to the cluster one by one and are in flight at once, as the items of
+/// `CF.INSERT` are.
+const COMMANDS_AT_ONCE: usize = 64;
 
 /// Commands that a transaction carries out at once instead of queueing them.
 const RUN_AT_ONCE: [&str; 5] = ["multi", "exec", "discard", "quit", "reset"];
@@ -61,8 +72,21 @@ enum ItemVerb {
 struct Group<'a> {
     key: &'a [u8],
     verb: ItemVerb,
-    /// The items of each command, or why it is refused.
-    members: Vec<Result<Items<'a>, Refusal>>,
+    members: Vec<Member<'a>>,
+}
+
+/// The items of a command, or why it is refused.
+type Member<'a> = Result<Items<'a>, Refusal>;
+
+/// How adjacent commands go to the cluster.
+#[derive(Clone, Copy)]
+enum Manner {
+    /// As one batch.
+    Joined,
+    /// One by one, because the filter may have no room for some of them.
+    Apart,
+    /// This node knows no such filter.
+    Unknown,
 }
 
 /// The items of a command, and what it does with them; None if it is not about items.
@@ -118,31 +142,116 @@ impl<'a> Group<'a> {
         Self { key: items.key, verb, members: vec![charged(session, request, items)] }
     }
 
-    async fn run(self, session: &mut Session, out: &mut Vec<u8>) -> usize {
+    async fn run(self, session: &Session, out: &mut Vec<u8>) -> usize {
+        let mut left = &self.members[..];
+        while !left.is_empty() {
+            let manner = if left.len() > 1 { self.manner(session) } else { Manner::Joined };
+            let count = match manner {
+                Manner::Joined => left.len(),
+                Manner::Apart => distinct_count(left),
+                // The first of them may create the filter.
+                Manner::Unknown if left.len() == self.members.len() => 1,
+                Manner::Unknown => left.len(),
+            };
+            let (some, behind) = left.split_at(count);
+            match manner {
+                Manner::Apart => self.run_apart(session, some, out).await,
+                Manner::Joined | Manner::Unknown => self.run_joined(session, some, out).await,
+            }
+            left = behind;
+        }
+        self.members.len()
+    }
+
+    fn manner(&self, session: &Session) -> Manner {
+        match self.verb {
+            ItemVerb::Contains => Manner::Joined,
+            ItemVerb::Insert(..) => match may_lack_room(session, self.key) {
+                Some(true) => Manner::Apart,
+                Some(false) => Manner::Joined,
+                None => Manner::Unknown,
+            },
+        }
+    }
+
+    /// Carries out commands as one batch.
+    async fn run_joined(&self, session: &Session, some: &[Member<'a>], out: &mut Vec<u8>) {
         let mut packed = Packed::default();
-        for items in self.members.iter().flatten() {
+        for items in some.iter().flatten() {
             items.items.pack(&mut packed.data, &mut packed.lengths);
         }
-        let answered = match self.verb {
-            ItemVerb::Insert(new, request) => {
-                filters::insert(session, self.key, new, packed, request).await
-            }
-            ItemVerb::Contains => filters::contains(session, self.key, packed).await,
-        };
-        let count = self.members.len();
+        let answered = self.ask(session, packed).await;
         let mut at = 0;
-        for member in self.members {
+        for member in some {
             match member {
                 Ok(items) => {
                     let end = at + items.items.len();
                     answered.encode(session, at..end, items.form, out);
                     at = end;
                 }
+                Err(refusal) => session.answer(refusal.clone(), out),
+            }
+        }
+    }
+
+    /// Sends each command alone, all at once: those for which there is room are not refused with the others.
+    async fn run_apart(&self, session: &Session, some: &[Member<'a>], out: &mut Vec<u8>) {
+        let each = some.iter().map(|member| async move {
+            let items = member.as_ref().map_err(Refusal::clone)?;
+            let mut packed = Packed::default();
+            items.items.pack(&mut packed.data, &mut packed.lengths);
+            Ok::<_, Refusal>((items, self.ask(session, packed).await))
+        });
+        for answered in join_all(each).await {
+            match answered {
+                Ok((items, answered)) => {
+                    answered.encode(session, 0..items.items.len(), items.form, out);
+                }
                 Err(refusal) => session.answer(refusal, out),
             }
         }
-        count
     }
+
+    async fn ask(&self, session: &Session, packed: Packed) -> Answered {
+        match self.verb {
+            ItemVerb::Insert(new, request) => {
+                filters::insert(session, self.key, new, packed, request).await
+            }
+            ItemVerb::Contains => filters::contains(session, self.key, packed).await,
+        }
+    }
+}
+
+/// Whether a shard may have no room for some items of a batch, and then refuses others with them; None if this
+/// node knows no such filter. Growing filters count as having room: only at their largest size, or a quota, they
+/// have none.
+fn may_lack_room(session: &Session, key: &[u8]) -> Option<bool> {
+    let name = name_of(session.database, key)?;
+    let look = |state: &MetaState| {
+        let (_, record) = state.filter_by_name(&name)?;
+        Some(match record.settings.shape {
+            SliceShape::RedisBloom { is_fixed, .. } => is_fixed,
+            // Replicated windows are bits.
+            SliceShape::Ring { .. } => false,
+            _ => Kind::from_id(record.settings.kind).is_some_and(Kind::has_fingerprints),
+        })
+    };
+    session.shared.coordinator.read_meta(look).ok().flatten()
+}
+
+/// How many of the first commands may be in flight at once: of two equal items the second is present, so it waits
+/// for the first.
+fn distinct_count(members: &[Member<'_>]) -> usize {
+    let mut seen = BTreeSet::new();
+    let of_others = members.iter().take(COMMANDS_AT_ONCE).take_while(|member| {
+        let Ok(items) = member else { return true };
+        // Equal items of one command are no matter.
+        let own: BTreeSet<&[u8]> = items.items.iter().collect();
+        let is_distinct = own.is_disjoint(&seen);
+        seen.extend(own);
+        is_distinct
+    });
+    of_others.count()
 }
 
 /// Takes the items from the caller's rates, and returns them.

@@ -195,6 +195,47 @@ async fn neighbours_are_answered_as_one_by_one() {
     node.shutdown().await;
 }
 
+/// Commands that insert into filters which may be full go to the cluster one by one.
+#[tokio::test(flavor = "multi_thread")]
+async fn neighbours_of_a_table_are_answered_as_one_by_one() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    client.ask("UMBEL.CREATE w CAPACITY 100000 ERROR 0.000001 WINDOW 86400000", "+OK\r\n").await;
+    client.ask("UMBEL.CREATE q KIND quotient CAPACITY 10000 ERROR 0.000001", "+OK\r\n").await;
+    client.ask("CF.RESERVE c 4", "+OK\r\n").await;
+    for key in ["w", "q"] {
+        let (mut requests, mut expected) = (String::new(), String::new());
+        for item in 0..200 {
+            requests += &format!("BF.ADD {key} {item}\r\nBF.MADD {key} {item} x{item} x{item}\r\n");
+            expected += ":1\r\n*3\r\n:0\r\n:1\r\n:0\r\n";
+            requests += &format!("BF.EXISTS {key} x{item}\r\nSADD {key} x{item} y{item}\r\n");
+            expected += ":1\r\n:1\r\n";
+        }
+        client.send(requests.as_bytes()).await;
+        client.expect(&expected, key).await;
+    }
+    // Two pages of 512 slots: some of these have room, and they are the ones that are present then.
+    let items = 0..2_000;
+    let pipeline = |command: &str| -> String {
+        items.clone().map(|item| format!("{command} c {item}\r\n")).collect()
+    };
+    client.send(pipeline("BF.ADD").as_bytes()).await;
+    let mut added = Vec::new();
+    for item in items.clone() {
+        match &*client.line().await {
+            ":1" | ":0" => added.push(item),
+            other => assert_eq!(other, "-ERR non scaling filter is full"),
+        }
+    }
+    assert!((900..=1024).contains(&added.len()), "{} were added", added.len());
+    client.send(pipeline("BF.EXISTS").as_bytes()).await;
+    for item in items {
+        let answer = client.line().await;
+        assert!(answer == ":1" || !added.contains(&item), "{item} was added");
+    }
+    node.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_named_request_may_come_again() {
     let (_folder, node) = node().await;

@@ -193,12 +193,7 @@ impl Session {
         verb: FilterVerb,
         key: &[u8],
     ) -> Result<FilterName, NoFilter> {
-        let text = std::str::from_utf8(key).ok().filter(|text| !text.is_empty());
-        let text = text.ok_or(NoFilter::NoName)?;
-        let name = match database {
-            0 => text.to_owned(),
-            number => format!("{}{text}", prefix(number)),
-        };
+        let name = name_of(database, key).ok_or(NoFilter::NoName)?;
         self.caller.filter(verb, "key", name).map_err(|failure| match failure {
             CallFailure::Invalid { .. } => NoFilter::NoName,
             _ => NoFilter::Denied,
@@ -322,6 +317,15 @@ pub(super) enum Replies {
     SkipNext,
     /// Not that of this command.
     Skipping,
+}
+
+/// The name of the filter that a key of a database would be; None if no filter can have it.
+pub(super) fn name_of(database: u8, key: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(key).ok().filter(|text| !text.is_empty())?;
+    Some(match database {
+        0 => text.to_owned(),
+        number => format!("{}{text}", prefix(number)),
+    })
 }
 
 /// The prefix of the names of a database's filters.
