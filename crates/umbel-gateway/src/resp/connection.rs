@@ -196,7 +196,12 @@ impl Input {
 
     /// Waits for the next commands and decodes them; Some if no more will come.
     async fn read(&mut self, stream: &mut Box<dyn Stream>) -> Option<End> {
+        // While the commands before it ran, nothing was read: that time is not the client's.
+        (self.began, self.late) = (None, None);
         self.decode_rest();
+        if self.note_arrival().is_err() {
+            return Some(End::NoRoom);
+        }
         while self.requests.is_empty() && self.failed.is_none() {
             let end = std::future::poll_fn(|cx| self.poll_read(stream, cx)).await;
             if end.is_some() {
@@ -302,7 +307,7 @@ impl Input {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWrite;
+    use tokio::io::{AsyncWrite, AsyncWriteExt as _, duplex};
     use umbel_coordinator::Coordinator;
     use umbel_filter::Kind;
 
@@ -360,5 +365,28 @@ mod tests {
         let ended = tokio::spawn(serve(taken, Arc::clone(&shared), stop)).await;
         assert!(ended.is_err_and(|error| error.is_panic()));
         assert_eq!((shared.clients.count(), shared.clients.total()), (0, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_behind_a_slow_command_has_its_own_time() {
+        let (mut client, node) = duplex(RESP_READ_BYTES);
+        let mut stream: Box<dyn Stream> = Box::new(node);
+        let mut input = Input::new(Connection::default(), true, &Budget::new(1 << 20));
+        // A command, and half of the next one.
+        client.write_all(b"PING\r\n*2\r\n$4\r\nECHO\r\n$4\r\nab").await.unwrap();
+        assert!(input.read(&mut stream).await.is_none());
+        assert_eq!(std::mem::take(&mut input.requests).len(), 1);
+        // Carrying out the command takes longer than a request may take to arrive.
+        tokio::time::advance(ARRIVAL_TIMEOUT * 2).await;
+        let behind = Instant::now();
+        let (end, sent) = tokio::join!(input.read(&mut stream), async {
+            tokio::time::advance(ARRIVAL_TIMEOUT / 2).await;
+            client.write_all(b"cd\r\n*2\r\n$4\r\nECHO\r\n").await
+        });
+        assert!(end.is_none() && sent.is_ok());
+        assert_eq!(std::mem::take(&mut input.requests)[0].get(1), Some(&b"abcd"[..]));
+        // What never arrives is given up as before.
+        assert!(matches!(input.read(&mut stream).await, Some(End::Late)));
+        assert!(behind.elapsed() >= ARRIVAL_TIMEOUT * 3 / 2);
     }
 }
