@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -52,8 +53,10 @@ struct Served {
 struct Input {
     connection: Connection,
     decoder: Decoder,
+    /// Whether the client has authenticated, or need not.
+    is_known: bool,
     /// Bytes that arrived but are not decoded: too many commands came before them.
-    rest: Vec<u8>,
+    rest: Bytes,
     /// Commands to carry out.
     requests: Vec<Request>,
     /// The bytes after these commands are no command.
@@ -141,7 +144,7 @@ impl Served {
         if is_known {
             self.input.connection.prove();
         }
-        self.input.decoder.set_known(is_known);
+        self.input.set_known(is_known);
         Ok(())
     }
 
@@ -182,7 +185,8 @@ impl Input {
         Self {
             connection,
             decoder: Decoder::new(is_known),
-            rest: Vec::new(),
+            is_known,
+            rest: Bytes::new(),
             requests: Vec::new(),
             failed: None,
             began: None,
@@ -238,27 +242,41 @@ impl Input {
         }
     }
 
-    /// Decodes bytes that arrived. Commands beyond the limit in flight are left for later.
+    /// Sets whether the client has authenticated, for what is decoded next.
+    const fn set_known(&mut self, is_known: bool) {
+        self.is_known = is_known;
+        self.decoder.set_known(is_known);
+    }
+
+    /// Takes bytes that arrived. Those beyond the commands in flight are left for later.
     fn take(&mut self, bytes: &[u8]) {
+        let left = self.decode(bytes);
+        self.rest = Bytes::copy_from_slice(left);
+    }
+
+    /// Decodes what was left, without copying what is left again: of a stranger's pipeline that is often.
+    fn decode_rest(&mut self) {
+        let rest = std::mem::take(&mut self.rest);
+        let left_bytes = self.decode(&rest).len();
+        self.rest = rest.slice(rest.len() - left_bytes..);
+    }
+
+    /// Decodes commands up to the limit in flight; returns the bytes after them. A stranger's commands come one at
+    /// a time, because the limits of those after its `AUTH` are others.
+    fn decode<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let mut left = bytes;
-        while self.requests.len() < RESP_COMMANDS_IN_FLIGHT_MAX {
+        let most = if self.is_known { RESP_COMMANDS_IN_FLIGHT_MAX } else { 1 };
+        while self.requests.len() < most {
             match self.decoder.decode(&mut left) {
                 Ok(Some(request)) => self.requests.push(request),
                 Ok(None) => break,
                 Err(error) => {
                     self.failed = Some(error);
-                    return;
+                    return &[];
                 }
             }
         }
-        self.rest = left.to_vec();
-    }
-
-    fn decode_rest(&mut self) {
-        if !self.rest.is_empty() {
-            let rest = std::mem::take(&mut self.rest);
-            self.take(&rest);
-        }
+        left
     }
 
     /// Notes whether a request has arrived in part.
@@ -388,5 +406,19 @@ mod tests {
         // What never arrives is given up as before.
         assert!(matches!(input.read(&mut stream).await, Some(End::Late)));
         assert!(behind.elapsed() >= ARRIVAL_TIMEOUT * 3 / 2);
+    }
+
+    /// What is decoded later than it was read counts as arriving, too.
+    #[tokio::test(start_paused = true)]
+    async fn half_a_request_of_a_stranger_is_given_up() {
+        let (mut client, node) = duplex(RESP_READ_BYTES);
+        let mut stream: Box<dyn Stream> = Box::new(node);
+        let mut input = Input::new(Connection::default(), false, &Budget::new(1 << 20));
+        client.write_all(b"PING\r\nPING\r\n*2\r\n$4\r\nECHO\r\n").await.unwrap();
+        for _ in 0..2 {
+            assert!(input.read(&mut stream).await.is_none());
+            assert_eq!(std::mem::take(&mut input.requests).len(), 1);
+        }
+        assert!(matches!(input.read(&mut stream).await, Some(End::Late)));
     }
 }

@@ -112,3 +112,32 @@ async fn rates_count_commands_and_items() {
         .await;
     node.shutdown().await;
 }
+
+/// Commands in the same write as `AUTH` have the limits of the client that it makes known.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_behind_an_authentication_are_those_of_its_principal() {
+    let (_folder, node) = node().await;
+    put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
+    put(&node, "owner", grant("*", &[FilterVerb::Insert, FilterVerb::Manage])).await;
+    let long = "x".repeat(20_000);
+    let many: String = (0..12).map(|item| format!("$4\r\n{item:04}\r\n")).collect();
+    let (add, add_all) = (
+        format!("*3\r\n$6\r\nBF.ADD\r\n$1\r\nk\r\n$20000\r\n{long}\r\n"),
+        format!("*14\r\n$7\r\nBF.MADD\r\n$1\r\nk\r\n{many}"),
+    );
+    for begin in [format!("AUTH owner {SECRET}"), format!("HELLO 2 AUTH owner {SECRET}")] {
+        let mut client = Client::new(&node).await;
+        let what = begin.clone();
+        client.send(format!("{begin}\r\n{add_all}{add}PING\r\n").as_bytes()).await;
+        while client.line().await != "*12" {}
+        for _ in 0..13 {
+            assert!(client.line().await.starts_with(':'), "{what}");
+        }
+        client.expect("+PONG\r\n", &what).await;
+    }
+    let mut stranger = Client::new(&node).await;
+    stranger.send(format!("AUTH owner wrong\r\n{add_all}").as_bytes()).await;
+    let text = stranger.rest().await;
+    assert!(text.ends_with("-ERR Protocol error: unauthenticated multibulk length\r\n"), "{text}");
+    node.shutdown().await;
+}
