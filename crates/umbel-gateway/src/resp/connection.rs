@@ -107,7 +107,7 @@ impl Served {
             }
             self.carry_out().await?;
             if let Some(error) = self.input.failed {
-                let text = Refusal::Other(format!("ERR {error}").into());
+                let text = self.session.no_request(error);
                 self.session.answer(text, &mut self.out);
             }
             self.flush().await?;
@@ -325,7 +325,7 @@ impl Input {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncWrite, AsyncWriteExt as _, duplex};
+    use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex};
     use umbel_coordinator::Coordinator;
     use umbel_filter::Kind;
 
@@ -342,6 +342,18 @@ mod tests {
             default_kind: Kind::Scalable,
             address: ("127.0.0.1".to_owned(), 6379),
         }))
+    }
+
+    /// A client of a connection that is served.
+    fn served(shared: &Arc<Shared>) -> DuplexStream {
+        let (client, node) = duplex(RESP_READ_BYTES);
+        let taken = Incoming::unchecked(node, "client".to_owned());
+        let (shared, (stopping, stop)) = (Arc::clone(shared), watch::channel(false));
+        tokio::spawn(async move {
+            serve(taken, shared, stop).await;
+            drop(stopping);
+        });
+        client
     }
 
     /// A stream whose every use is a panic.
@@ -420,5 +432,20 @@ mod tests {
             assert_eq!(std::mem::take(&mut input.requests).len(), 1);
         }
         assert!(matches!(input.read(&mut stream).await, Some(End::Late)));
+    }
+
+    /// `NOAUTH` would be final, although another node, or this one later, knows the client.
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_knows_no_principals_yet_asks_to_try_again() {
+        let shared = shared();
+        let many_arguments = format!("*20\r\n{}", "$1\r\na\r\n".repeat(20));
+        for sent in ["HELLO 3\r\n", "BF.ADD k a\r\n", &many_arguments] {
+            let mut client = served(&shared);
+            client.write_all(sent.as_bytes()).await.unwrap();
+            client.shutdown().await.unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with("-LOADING this node has not heard"), "{sent}: {answer}");
+        }
     }
 }

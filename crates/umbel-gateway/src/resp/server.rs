@@ -118,9 +118,7 @@ async fn greet(session: &mut Session, hello: Hello<'_>) -> Result<Reply, Refusal
     if let Some(credentials) = hello.credentials {
         session.authenticate(credentials).await?;
     }
-    if !session.is_known() {
-        return Err(Refusal::HelloNoAuth);
-    }
+    session.check_greeting()?;
     if let Some(protocol) = hello.protocol {
         session.protocol = protocol;
     }

@@ -9,7 +9,7 @@ use umbel_node::failure::CallFailure;
 use umbel_node::metrics;
 use umbel_ports::PeerIdentity;
 use umbel_resp::table::CommandSpec;
-use umbel_resp::{Credentials, Protocol, Refusal, Reply, ReplyMode, Request};
+use umbel_resp::{Credentials, Protocol, ProtocolError, Refusal, Reply, ReplyMode, Request};
 
 use super::answers::refusal;
 use super::needs::need_of;
@@ -137,15 +137,38 @@ impl Session {
         name.map_or_else(|| DEFAULT_USER.to_owned(), |name| name.as_str().to_owned())
     }
 
+    /// Refuses every caller while this node does not know who may do what: the client tries again.
+    fn check_known_callers(&self, need: Need) -> Result<(), Refusal> {
+        match self.caller.is_unknown() {
+            true => Err(Refusal::Other(format!("LOADING {}", self.caller.refusal(need)).into())),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses `HELLO` of a caller that has not proved its identity.
+    pub(super) fn check_greeting(&self) -> Result<(), Refusal> {
+        self.check_known_callers(Need::Somebody)?;
+        self.is_known().then_some(()).ok_or(Refusal::HelloNoAuth)
+    }
+
+    /// The answer to bytes that are no request. Those that are too many for a stranger may not be too many for this
+    /// caller, if this node does not know who may do what.
+    pub(super) fn no_request(&self, error: ProtocolError) -> Refusal {
+        let is_of_strangers =
+            matches!(error, ProtocolError::StrangerCount | ProtocolError::StrangerLength);
+        match self.check_known_callers(Need::Somebody) {
+            Err(loading) if is_of_strangers => loading,
+            _ => Refusal::Other(format!("ERR {error}").into()),
+        }
+    }
+
     /// Whether the caller may send a command, whatever filter it is about; returns what the command requires.
     pub(super) fn permit(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
         let need = need_of(spec.name);
         if need == Need::Nothing {
             return Ok(need);
         }
-        if self.caller.is_unknown() {
-            return Err(Refusal::Other(format!("LOADING {}", self.caller.refusal(need)).into()));
-        }
+        self.check_known_callers(need)?;
         if !self.caller.is_somebody() {
             return Err(Refusal::NoAuth);
         }
