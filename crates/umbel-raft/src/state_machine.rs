@@ -13,7 +13,7 @@ use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaState, VersionRange};
 use umbel_engine::shard::{ShardCommand, ShardSnapshot, ShardState, SnapshotLoader};
 use umbel_engine::{FilterId, GroupId, ShardId};
 use umbel_filter::HashRange;
-use umbel_ports::encoding::{ENCODED_BYTES_MAX, decode, encode};
+use umbel_ports::encoding::{decode, encode};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::observer::{Event, Observer, Payload};
 use umbel_storage::types::{
@@ -25,10 +25,12 @@ mod aside;
 mod head;
 mod merges;
 mod nesting;
+mod records;
 mod written;
 
 use head::{Head, meta_at};
 use nesting::{Reading, check_not_nested};
+use records::Records;
 use written::{write_copied, write_shard};
 
 /// A node's replica of a group, shared by the log that changes it and its readers.
@@ -217,7 +219,7 @@ impl Replica {
 
     /// Replaces the state by a snapshot's.
     async fn load(&self, file: &SnapshotFile) -> io::Result<()> {
-        let mut records = Records { file, offset: 0 };
+        let mut records = Records::of(file);
         let head = records.next().await?.ok_or_else(|| invalid("an empty snapshot"))?;
         let state = match decode(&head).map_err(invalid)? {
             Head::Meta(state) => GroupState::Meta(state),
@@ -255,7 +257,7 @@ async fn load_shard(
     shard: ShardId,
     first_range: HashRange,
 ) -> io::Result<ShardState> {
-    let mut records = Records { file, offset: 0 };
+    let mut records = Records::of(file);
     let head = records.next().await?.ok_or_else(|| invalid("an empty snapshot"))?;
     load_slices(decode(&head).map_err(invalid)?, records, shard, first_range).await
 }
@@ -279,36 +281,6 @@ async fn load_slices(
         tokio::task::yield_now().await;
     }
     loader.finish().map_err(invalid)
-}
-
-/// The length-prefixed records of a snapshot's body.
-struct Records<'a> {
-    file: &'a SnapshotFile,
-    offset: u64,
-}
-
-impl Records<'_> {
-    async fn next(&mut self) -> io::Result<Option<Bytes>> {
-        if self.offset == self.file.byte_count() {
-            return Ok(None);
-        }
-        let prefix = self.take(4).await?;
-        let prefix: [u8; 4] = prefix[..].try_into().map_err(|_| invalid("a cut length"))?;
-        let byte_count = u32::from_le_bytes(prefix) as usize;
-        if byte_count > ENCODED_BYTES_MAX + 1024 {
-            return Err(invalid(format!("a record of {byte_count} bytes")));
-        }
-        self.take(byte_count).await.map(Some)
-    }
-
-    async fn take(&mut self, byte_count: usize) -> io::Result<Bytes> {
-        let bytes = self.file.read(self.offset, byte_count).await?;
-        if bytes.len() != byte_count {
-            return Err(invalid("a snapshot that ends within a record"));
-        }
-        self.offset += byte_count as u64;
-        Ok(bytes)
-    }
 }
 
 fn unknown_version(needed: ClusterVersion, versions: VersionRange) -> io::Error {
