@@ -111,3 +111,7 @@ pub(super) const RESP_SCAN_COUNT_MAX: u64 = 10_000;
 
 /// How long a command waits for a filter that is being created, cleared or dropped.
 pub(super) const RESP_BUSY_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Payloads that a node produces, reads or sends at once: each holds up to 16 MiB two or three times. The
+/// connection of a client that does not read its payload is closed.
+pub(super) const RESP_PAYLOADS_MAX: usize = 16;

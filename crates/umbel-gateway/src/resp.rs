@@ -16,14 +16,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use umbel_coordinator::Coordinator;
-use umbel_filter::Kind;
-use umbel_node::config::{Config, host_of};
 use umbel_node::metrics;
 use umbel_ports::{Incoming, Listener};
 
+pub(crate) use self::gateway::RespGateway;
 use self::shared::Shared;
-use super::admission::Budget;
 use super::limits::{RESP_CONNECTIONS_MAX, STOP_GRACE_MAX};
 
 mod answers;
@@ -35,6 +32,7 @@ mod dump_bytes;
 mod dumps;
 mod expiry;
 mod filters;
+mod gateway;
 mod keys;
 mod names;
 mod needs;
@@ -67,46 +65,6 @@ mod umbel_test;
 
 /// Pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// What the listener needs to serve.
-pub(crate) struct RespGateway {
-    pub(crate) coordinator: Arc<Coordinator>,
-    /// The longest timeout that a client's command is granted.
-    pub(crate) timeout_max: Duration,
-    /// Limits the memory that the requests of clients in progress hold.
-    pub(crate) budget: Arc<Budget>,
-    /// Whether a node's certificate must name the node.
-    pub(crate) needs_member: bool,
-    /// The kind of the filters that plain commands create.
-    pub(crate) default_kind: Kind,
-    /// The host and port at which clients reach this listener.
-    pub(crate) address: (String, u16),
-}
-
-impl RespGateway {
-    /// From a node's configuration. Clients reach the listener at the host that the node advertises,
-    /// unless the listener is bound to a particular one.
-    pub(crate) fn new(
-        config: &Config,
-        advertised: &str,
-        listener: &dyn Listener,
-        coordinator: &Arc<Coordinator>,
-        budget: Arc<Budget>,
-    ) -> Self {
-        let local = listener.local_address();
-        let port = local.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
-        let is_certain = |host: &&str| !matches!(*host, "0.0.0.0" | "::");
-        let host = host_of(&local).filter(is_certain).or_else(|| host_of(advertised));
-        Self {
-            coordinator: Arc::clone(coordinator),
-            timeout_max: Duration::from_millis(config.request_timeout_ms_max),
-            budget,
-            needs_member: config.require_node_identity,
-            default_kind: config.default_kind().unwrap_or(Kind::Scalable),
-            address: (host.unwrap_or("127.0.0.1").to_owned(), port),
-        }
-    }
-}
 
 /// Serves until `stop` completes, then accepts no further connections and lets running commands end, for
 /// at most `STOP_GRACE_MAX`.

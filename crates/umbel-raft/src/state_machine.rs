@@ -3,7 +3,6 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use bytes::Bytes;
 use openraft::entry::RaftPayload;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
@@ -30,7 +29,7 @@ mod written;
 
 use head::{Head, meta_at};
 use nesting::{Reading, check_not_nested};
-use records::Records;
+use records::{Records, invalid};
 use written::{write_copied, write_shard};
 
 /// A node's replica of a group, shared by the log that changes it and its readers.
@@ -287,10 +286,6 @@ fn unknown_version(needed: ClusterVersion, versions: VersionRange) -> io::Error 
     io::Error::other(format!(
         "the cluster is at {needed}, and this release runs clusters of {versions}: start a release that runs that"
     ))
-}
-
-fn invalid(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, cause)
 }
 
 /// openraft's view of a [`Replica`].

@@ -18,16 +18,13 @@ use super::answers::refusal;
 use super::chain_dumps;
 use super::expiry::moment;
 use super::session::{NoFilter, Session};
+use crate::limits::RESP_PAYLOADS_MAX;
 use crate::redis_bloom_value::{BloomValueError, PayloadOfFrames, Unwanted, ValuePart, read_value};
 
 /// Largest filter that has a payload, in bytes of its arrays: 16 MiB, which `RESTORE` accepts in one
 /// argument together with the other fields. For a compressed payload the limit applies to what it unpacks
 /// to.
 const PAYLOAD_BYTES_MAX: u64 = 16 << 20;
-
-/// Payloads that a node produces, reads or sends at once: each holds up to 16 MiB two or three times. The
-/// connection of a client that does not read its payload is closed.
-pub(super) const PAYLOADS_MAX: usize = 16;
 
 pub(super) async fn answer(
     session: &mut Session,
@@ -37,7 +34,8 @@ pub(super) async fn answer(
     if session.payload.is_none() {
         let room = Arc::clone(&session.shared.payloads).try_acquire_owned();
         session.payload = Some(room.map_err(|_| {
-            let what = format!("TRYAGAIN {PAYLOADS_MAX} payloads are on their way on this node");
+            let what =
+                format!("TRYAGAIN {RESP_PAYLOADS_MAX} payloads are on their way on this node");
             Refusal::Other(what.into())
         })?);
     }

@@ -114,7 +114,7 @@ async fn payloads_on_their_way_have_a_most() {
     // Larger than what sockets buffer.
     client.ask("UMBEL.CREATE k KIND redisbloom CAPACITY 10000000 ERROR 0.01", "+OK\r\n").await;
     let mut idle = Vec::new();
-    for _ in 0..super::payloads::PAYLOADS_MAX {
+    for _ in 0..crate::limits::RESP_PAYLOADS_MAX {
         let mut client = Client::new(&node).await;
         client.send(b"DUMP k\r\n").await;
         // The payload has been produced, and its first bytes have arrived.

@@ -10,12 +10,12 @@ use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
 use umbel_resp::Protocol;
 
-use super::RespGateway;
 use super::chain_dumps::ChainDumps;
 use super::dumps::Dumps;
-use super::payloads::PAYLOADS_MAX;
+use super::gateway::RespGateway;
 use crate::admission::Budget;
 use crate::deadlines::Deadlines;
+use crate::limits::RESP_PAYLOADS_MAX;
 
 /// What a node shares with all connections.
 pub(super) struct Shared {
@@ -54,7 +54,7 @@ impl Shared {
             counts: Counts::default(),
             dumps: Dumps::default(),
             chain_dumps: ChainDumps::default(),
-            payloads: Arc::new(Semaphore::new(PAYLOADS_MAX)),
+            payloads: Arc::new(Semaphore::new(RESP_PAYLOADS_MAX)),
         }
     }
 }

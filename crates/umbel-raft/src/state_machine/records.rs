@@ -6,8 +6,6 @@ use bytes::Bytes;
 use umbel_ports::encoding::ENCODED_BYTES_MAX;
 use umbel_storage::SnapshotFile;
 
-use super::invalid;
-
 /// The length-prefixed records of a snapshot's body.
 pub(super) struct Records<'a> {
     file: &'a SnapshotFile,
@@ -42,4 +40,9 @@ impl<'a> Records<'a> {
         self.offset += byte_count as u64;
         Ok(bytes)
     }
+}
+
+/// The error for bytes of a snapshot that this node cannot read, and for what contradicts its state.
+pub(super) fn invalid(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, cause)
 }
