@@ -340,7 +340,7 @@ mod tests {
         CallFailure::NoQuorum { what: "shard 2".to_owned(), within: Duration::from_secs(1) }
     }
 
-    fn is_unknown(outcome: Result<(), CallFailure>) -> bool {
+    fn is_unknown(outcome: &Result<(), CallFailure>) -> bool {
         matches!(outcome, Err(CallFailure::OutcomeUnknown { .. }))
     }
 
@@ -351,12 +351,12 @@ mod tests {
         let nothing_done = vec![Ok(Added::Full), Err(no_quorum()), Ok(Added::Present)];
         assert_eq!(take_outcomes(&mut added, nothing_done), Err(no_quorum()));
         let mut added = Vec::new();
-        assert!(is_unknown(take_outcomes(&mut added, vec![Err(no_quorum()), Ok(Added::Yes)])));
+        assert!(is_unknown(&take_outcomes(&mut added, vec![Err(no_quorum()), Ok(Added::Yes)])));
         // Also if the item was inserted by an earlier round.
         let mut added = Vec::new();
         assert_eq!(take_outcomes(&mut added, vec![Ok(Added::Yes), Ok(Added::Full)]), Ok(()));
         assert_eq!(added, [Added::Yes, Added::Full]);
-        assert!(is_unknown(take_outcomes(&mut added, vec![Err(no_quorum())])));
+        assert!(is_unknown(&take_outcomes(&mut added, vec![Err(no_quorum())])));
         // No failure hides one whose outcome is unknown.
         let unknown = || CallFailure::OutcomeUnknown { what: "w".to_owned() };
         let mut added = Vec::new();
@@ -366,12 +366,12 @@ mod tests {
 
     #[test]
     fn a_copy_that_stays_is_told() {
-        assert!(is_unknown(Err(not_taken_back(no_quorum()))));
+        assert!(is_unknown(&Err(not_taken_back(no_quorum()))));
         let id = RequestId { session: SessionId(1), sequence: 1 };
         let refused = PartError::RequestExpired { id };
         assert_eq!(not_taken_back(refused.clone().into()), CallFailure::Partly(refused));
         let filter = FilterId(1);
         let full = PartError::Full { filter, what: "w".to_owned() };
-        assert!(is_unknown(Err(not_taken_back(full.into()))));
+        assert!(is_unknown(&Err(not_taken_back(full.into()))));
     }
 }
