@@ -44,14 +44,19 @@ pub(super) async fn follow(local: Arc<Local>, calls: Arc<LeaderCalls>) {
     let mut followed = None;
     loop {
         applied.borrow_and_update();
-        begun.borrow_and_update();
+        // A shard that was split off on this node can be started under the map that was followed before. Its count
+        // is compared, whichever change ended the wait below: both may have come at once.
+        let begun_count = *begun.borrow_and_update();
         // Most entries open client sessions and do not change the map.
         let epoch =
             local.meta().replica().read_meta(|state| state.is_formed().then(|| state.epoch()));
-        if epoch.is_some() && epoch != followed {
+        if epoch.is_some() && epoch.map(|epoch| (epoch, begun_count)) != followed {
             let kept = local.storage().groups();
             match calls.meta_refresh(Instant::now() + MAP_TIMEOUT).await {
-                Ok(()) => followed = local.follow_shard_map(&kept).await,
+                Ok(()) => {
+                    let epoch = local.follow_shard_map(&kept).await;
+                    followed = epoch.map(|epoch| (epoch, begun_count));
+                }
                 Err(error) => {
                     tracing::info!(%error, "the newest shard map is not known yet");
                     tokio::time::sleep(MAP_PAUSE).await;
@@ -65,8 +70,7 @@ pub(super) async fn follow(local: Arc<Local>, calls: Arc<LeaderCalls>) {
                     return;
                 }
             }
-            // A shard was split off on this node, and can be started.
-            Ok(()) = begun.changed() => followed = None,
+            Ok(()) = begun.changed() => {}
         }
     }
 }
