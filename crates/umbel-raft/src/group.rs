@@ -210,7 +210,8 @@ impl Group {
     /// Why the group stopped, if it did.
     pub fn failure(&self) -> Option<String> {
         let mut metrics = self.raft.metrics();
-        let running = metrics.borrow_watched().running_state.clone();
+        // Seen from here on: an unseen change would hide that the other end of the channel is closed.
+        let running = metrics.borrow_and_update().running_state.clone();
         if let Err(error) = running {
             return Some(error.to_string());
         }
