@@ -393,7 +393,11 @@ impl Cluster {
             let log = node.log();
             let lines: Vec<&str> = log.lines().collect();
             let start = lines.len().saturating_sub(LOG_LINES_SHOWN);
-            format!("--- {}\n{}\n", node.address, lines[start..].join("\n"))
+            // What came of a panic may fill the last lines.
+            let panic = lines.iter().position(|line| line.contains("panicked at")).unwrap_or(start);
+            let panic = &lines[panic.min(start)..start.min(panic + LOG_LINES_SHOWN)];
+            let last = lines[start..].join("\n");
+            format!("--- {}\n{}\n---\n{last}\n", node.address, panic.join("\n"))
         };
         self.nodes.iter().map(last_lines).collect()
     }
