@@ -150,6 +150,8 @@ fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use umbel_raft::Group;
+
     use super::*;
     use crate::Config;
     use crate::testing::{config, free_addresses, start};
@@ -170,7 +172,18 @@ mod tests {
             })
         });
         let nodes = futures_util::future::join_all(starts).await;
-        let shard = nodes.iter().find_map(|node| node.local().shards().into_iter().next()).unwrap();
+        // Nodes start their replicas when they learn of the shard map.
+        let shard = loop {
+            let led = |node: &crate::Node| {
+                let mut shards = node.local().shards().into_iter();
+                let is_ready = |group: &Group| group.is_leader() && !group.view().voters.is_empty();
+                shards.find(|shard| is_ready(shard.group()))
+            };
+            if let Some(shard) = nodes.iter().find_map(led) {
+                break shard;
+            }
+            tokio::task::yield_now().await;
+        };
         let members: Vec<NodeId> = nodes.iter().map(|node| node.local().node()).collect();
         let voters = members.iter().copied().zip(addresses.into_iter().map(NodeAddress)).collect();
         let before = shard.group().view().voters;
