@@ -56,9 +56,14 @@ impl Placing {
     }
 }
 
-/// Renames a file to a name that nothing has.
+/// Renames a file or link to a name that nothing has.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::AlreadyExists`] if something has that name, which stays; otherwise as for `rename`. File systems with
+/// neither such a rename nor links are asked right before the rename, and replace what appears in between.
 #[cfg(any(target_os = "linux", target_os = "macos"))]
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::io::Errno;
 
@@ -71,8 +76,13 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// Renames a file or link to a name that nothing has.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::AlreadyExists`] if something has that name, which stays; otherwise as for `rename`.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     link_new(from, to)
 }
 
@@ -165,6 +175,9 @@ mod tests {
             assert_eq!(std::fs::read_to_string(at("new")).unwrap(), "own");
             assert_eq!(std::fs::read_to_string(at("theirs")).unwrap(), "theirs");
             assert!(at("link").is_symlink() && !at("own").exists());
+            // A link itself gets the name, not what it leads to.
+            way(&at("link"), &at("new link")).unwrap();
+            assert!(at("new link").is_symlink() && !at("link").is_symlink());
         }
     }
 

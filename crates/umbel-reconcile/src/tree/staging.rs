@@ -3,8 +3,6 @@
 use super::{Entry, PERMISSIONS, STAGING_PREFIX, Tree, hash_of, in_the_way};
 use crate::change::Change;
 use crate::error::{Context, Result, bail, ensure};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{File, Permissions, rename};
@@ -12,7 +10,7 @@ use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use umbel_files::{PartialDirectory, sync_folder};
+use umbel_files::{PartialDirectory, rename_new, sync_folder};
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 256 << 10;
@@ -154,7 +152,8 @@ pub(super) fn apply(tree: &Tree, staging: Option<Staging>, change: &Change) -> R
         let made = make(tree, &staging, entry, *left == 0)?;
         let target = tree.root.join(&entry.path);
         let is_added = number < change.added.len();
-        let placed = if is_added { place_new(&made, &target) } else { rename(&made, &target) };
+        // What somebody put there after the set was read would be lost.
+        let placed = if is_added { rename_new(&made, &target) } else { rename(&made, &target) };
         match placed {
             Err(error) if is_added && error.kind() == ErrorKind::AlreadyExists => {
                 let is_same = holds(&target, entry).with_context(|| tree.shown(&entry.path))?;
@@ -216,29 +215,6 @@ fn make(tree: &Tree, staging: &Staging, entry: &Entry, is_last: bool) -> Result<
         })?;
     }
     Ok(made)
-}
-
-/// Renames a file or link to a path where nothing is.
-///
-/// # Errors
-///
-/// `AlreadyExists` if something is there: somebody put it there after the set was read, and it would be lost.
-fn place_new(made: &Path, target: &Path) -> std::io::Result<()> {
-    match renameat_with(CWD, made, CWD, target, RenameFlags::NOREPLACE) {
-        // Not every file system can do it in one step.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => place_checked(made, target),
-        placed => Ok(placed?),
-    }
-}
-
-/// As [`place_new`], for file systems that can only replace: what appears between the check and the rename
-/// is lost.
-fn place_checked(made: &Path, target: &Path) -> std::io::Result<()> {
-    match std::fs::symlink_metadata(target) {
-        Ok(_) => Err(ErrorKind::AlreadyExists.into()),
-        Err(error) if error.kind() == ErrorKind::NotFound => rename(made, target),
-        Err(error) => Err(error),
-    }
 }
 
 /// Whether the file or link at this path is what the entry describes, so that nothing has to be placed.
@@ -353,20 +329,6 @@ mod tests {
         std::fs::write(&path, "the same").unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         assert!(apply_to(&tree, &change).is_err());
-    }
-
-    #[test]
-    fn where_a_rename_always_replaces_the_place_is_checked_first() {
-        let folder = TempDir::new().unwrap();
-        let [made, target] = ["made", "target"].map(|name| folder.path().join(name));
-        std::fs::write(&made, "theirs").unwrap();
-        std::fs::write(&target, "of the user").unwrap();
-        let error = place_checked(&made, &target).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::AlreadyExists);
-        assert_eq!(std::fs::read(&target).unwrap(), b"of the user");
-        std::fs::remove_file(&target).unwrap();
-        place_checked(&made, &target).unwrap();
-        assert_eq!(std::fs::read(&target).unwrap(), b"theirs");
     }
 
     #[test]
