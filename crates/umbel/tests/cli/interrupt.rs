@@ -1,8 +1,8 @@
 //! An interrupt ends a job at once in every phase, and leaves no partial output.
 
+use crate::meanwhile::while_reporting;
 use crate::model::unlike_lines;
 use crate::sandbox::{Ran, Sandbox};
-use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
@@ -38,30 +38,13 @@ fn an_interrupt_ends_a_job_that_reads_standard_input() {
 /// Interrupts a job that writes its report into a named pipe without a reader, after it has written its
 /// other output to a temporary file.
 fn interrupted_while_reporting(sandbox: &Sandbox, args: &str, aside: &str) -> Ran {
-    let pipe = sandbox.path("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let child = sandbox.command(&format!("{args} --duplicates pipe")).spawn().unwrap();
-    let process = child.id();
-    let (output, began, was_aside) = std::thread::scope(|scope| {
-        let ending = scope.spawn(|| {
-            let output = child.wait_with_output().unwrap();
-            // If the job ended without opening the pipe, this lets the other thread open it.
-            drop(OpenOptions::new().read(true).write(true).open(&pipe).unwrap());
-            output
-        });
-        let mut reader = File::open(&pipe).unwrap();
-        let began = reader.read(&mut [0; 1]).unwrap() == 1;
+    let (ran, was_aside) = while_reporting(sandbox, args, false, |process| {
         let was_aside = sandbox.files().iter().any(|name| {
             name.contains(aside) && name.ends_with(".partial") && !sandbox.read(name).is_empty()
         });
-        if began {
-            send("-INT", process);
-        }
-        (ending.join().unwrap(), began, was_aside)
+        send("-INT", process);
+        was_aside
     });
-    std::fs::remove_file(&pipe).unwrap();
-    let ran = sandbox.ended(output);
-    assert!(began, "the job ended first: {}", ran.stderr);
     assert!(was_aside, "no output was written aside");
     ran
 }

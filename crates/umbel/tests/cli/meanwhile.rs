@@ -12,12 +12,19 @@ fn repeats() -> Vec<u8> {
     unlike_lines(1, 2000).repeat(2)
 }
 
-/// Runs a job, and calls `act` after its last reading and before its commit.
-fn run_meanwhile(sandbox: &Sandbox, args: &str, act: impl FnOnce()) -> Ran {
+/// Runs a job, and calls `act` with the process while it writes a report that does not fit in a pipe: after its last
+/// reading, and before its commit. The rest of the report is read if `reads`.
+pub(crate) fn while_reporting<T>(
+    sandbox: &Sandbox,
+    args: &str,
+    reads: bool,
+    act: impl FnOnce(u32) -> T,
+) -> (Ran, T) {
     let pipe = sandbox.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let child = sandbox.command(&format!("{args} --duplicates pipe")).spawn().unwrap();
-    let (output, began) = std::thread::scope(|scope| {
+    let process = child.id();
+    let (output, acted) = std::thread::scope(|scope| {
         let ending = scope.spawn(|| {
             let output = child.wait_with_output().unwrap();
             // If the job ended without opening the pipe, this lets the other thread open it.
@@ -26,14 +33,21 @@ fn run_meanwhile(sandbox: &Sandbox, args: &str, act: impl FnOnce()) -> Ran {
         });
         let mut reader = File::open(&pipe).unwrap();
         let began = reader.read(&mut [0; 1]).unwrap() == 1;
-        act();
-        reader.read_to_end(&mut Vec::new()).unwrap();
-        (ending.join().unwrap(), began)
+        let acted = began.then(|| act(process));
+        if reads {
+            reader.read_to_end(&mut Vec::new()).unwrap();
+        }
+        (ending.join().unwrap(), acted)
     });
     std::fs::remove_file(&pipe).unwrap();
     let ran = sandbox.ended(output);
-    assert!(began, "the job ended first: {}", ran.stderr);
-    ran
+    assert!(acted.is_some(), "the job ended first: {}", ran.stderr);
+    (ran, acted.unwrap())
+}
+
+/// Runs a job, and calls `act` after its last reading and before its commit.
+fn run_meanwhile(sandbox: &Sandbox, args: &str, act: impl FnOnce()) -> Ran {
+    while_reporting(sandbox, args, true, |_| act()).0
 }
 
 fn append(sandbox: &Sandbox, name: &str) {
