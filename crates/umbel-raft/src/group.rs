@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use openraft::RaftMetrics;
 use openraft::errors::{ClientWriteError, RaftError};
+use openraft::type_config::alias::WatchReceiverOf;
 use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
 use umbel_engine::meta::GroupView;
@@ -209,15 +211,7 @@ impl Group {
 
     /// Why the group stopped, if it did.
     pub fn failure(&self) -> Option<String> {
-        let mut metrics = self.raft.metrics();
-        // Seen from here on: an unseen change would hide that the other end of the channel is closed.
-        let running = metrics.borrow_and_update().running_state.clone();
-        if let Err(error) = running {
-            return Some(error.to_string());
-        }
-        // A core that panicked reports no error, but its end of the channel is closed.
-        let is_gone = matches!(metrics.changed().now_or_never(), Some(Err(_)));
-        is_gone.then(|| "its task ended without a word".to_owned())
+        failure_of(self.raft.metrics())
     }
 
     /// The group's leader and members as this node knows them.
@@ -458,21 +452,46 @@ impl Group {
     }
 }
 
+/// Why the group stopped whose metrics these are, if it did.
+fn failure_of(mut metrics: WatchReceiverOf<Types, RaftMetrics<Types>>) -> Option<String> {
+    // Seen from here on: an unseen change would hide that the other end of the channel is closed.
+    let running = metrics.borrow_and_update().running_state.clone();
+    if let Err(error) = running {
+        return Some(error.to_string());
+    }
+    // A core that panicked reports no error, but its end of the channel is closed.
+    let is_gone = matches!(metrics.changed().now_or_never(), Some(Err(_)));
+    is_gone.then(|| "its task ended without a word".to_owned())
+}
+
 /// The leader that a replica knows of. A replica that restarted, or returned with its promises, may
 /// hold a vote that it once won itself; that vote does not make it the leader.
-fn leader_of(metrics: &openraft::RaftMetrics<Types>) -> Option<NodeId> {
+fn leader_of(metrics: &RaftMetrics<Types>) -> Option<NodeId> {
     let leader = metrics.current_leader?;
     (leader != metrics.id || metrics.state.is_leader()).then_some(leader)
 }
 
 #[cfg(test)]
 mod tests {
+    use openraft::type_config::TypeConfigExt;
+    use openraft_rt::WatchSender;
+
     use super::*;
+
+    /// As after a panic. Each check has a receiver of its own, which has not seen the last change.
+    #[tokio::test]
+    async fn a_group_whose_task_has_gone_has_failed() {
+        let (sender, metrics) = Types::watch_channel(RaftMetrics::new_initial(NodeId(1)));
+        sender.send(RaftMetrics::new_initial(NodeId(1))).expect("a receiver is left");
+        assert_eq!(failure_of(metrics.clone()), None);
+        drop(sender);
+        assert!(failure_of(metrics.clone()).is_some());
+    }
 
     /// A replica that returned to a node which led the group before it left.
     #[test]
     fn a_vote_that_was_won_once_does_not_lead() {
-        let mut metrics = openraft::RaftMetrics::<Types>::new_initial(NodeId(1));
+        let mut metrics = RaftMetrics::<Types>::new_initial(NodeId(1));
         metrics.current_leader = Some(NodeId(1));
         assert_eq!(leader_of(&metrics), None);
         metrics.state = openraft::ServerState::Leader;
