@@ -12,7 +12,7 @@ use umbel_ports::Rare;
 use umbel_raft::Group;
 use umbel_storage::WalHealth;
 
-use crate::calls::ShardRequest;
+use crate::calls::{ShardAnswer, ShardRequest};
 use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 
@@ -170,8 +170,14 @@ async fn drop_orphans(local: &Local) {
         for filter in orphans {
             let drop = ShardRequest::Command(ShardCommand::DropSlice(filter));
             // Without a majority it would wait as long as this node leads, and the other shards with it.
-            let answer = tokio::time::timeout(ORPHANS_INTERVAL, shard.serve(drop)).await;
-            tracing::info!(shard = %shard.shard(), %filter, ?answer, "a slice without a filter was dropped");
+            match tokio::time::timeout(ORPHANS_INTERVAL, shard.serve(drop)).await {
+                Ok(ShardAnswer::Done(_)) => {
+                    tracing::info!(shard = %shard.shard(), %filter, "a slice without a filter was dropped");
+                }
+                other => {
+                    tracing::info!(shard = %shard.shard(), %filter, ?other, "a slice without a filter is still there");
+                }
+            }
         }
     }
 }
@@ -197,7 +203,6 @@ mod tests {
     use umbel_engine::shard::SliceSpec;
 
     use super::*;
-    use crate::calls::ShardAnswer;
     use crate::testing::{create_filter, deadline, start_alone};
 
     #[tokio::test(flavor = "multi_thread")]
