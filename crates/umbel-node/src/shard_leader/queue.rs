@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use umbel_engine::GroupId;
 use umbel_engine::shard::{Bitmap, InsertPart, ShardReply};
 use umbel_ports::Rare;
 use umbel_raft::{Group, ProposeError};
@@ -16,6 +17,7 @@ use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_
 
 /// The inserts of a shard that wait, or are on their way to a majority. Bounded in items and in requests.
 pub(super) struct InsertQueue {
+    group: GroupId,
     waiting: mpsc::Sender<Waiting>,
     /// One permit per item that may wait or be on its way.
     room: Arc<Semaphore>,
@@ -26,8 +28,9 @@ impl InsertQueue {
     /// A queue of up to so many items, and the task that proposes them.
     pub(super) fn start(group: Arc<Group>, items_max: usize, writes: Writes) -> Self {
         let (waiting, receiver) = mpsc::channel(PROPOSAL_QUEUE_MAX);
+        let (id, room) = (group.id(), Arc::new(Semaphore::new(items_max)));
         tokio::spawn(propose_together(group, receiver, writes));
-        Self { waiting, room: Arc::new(Semaphore::new(items_max)), room_items: items_max }
+        Self { group: id, waiting, room, room_items: items_max }
     }
 
     /// Takes room for items until the permit is dropped. Whoever proposes them gives it back when the entry is
@@ -47,7 +50,7 @@ impl InsertQueue {
         self.waiting.try_send(Waiting { place, answer }).map_err(|_| self.overloaded())?;
         let answer = answered.await;
         drop(withdrawn);
-        answer.map_err(|_| ShardFailure::Stopped("the queue of inserts stopped".to_owned()))?
+        answer.map_err(|_| ShardFailure::Stopped(format!("{} stopped", self.group)))?
     }
 
     fn overloaded(&self) -> ShardFailure {
@@ -222,7 +225,8 @@ mod tests {
     fn queue(items_max: usize) -> (InsertQueue, mpsc::Receiver<Waiting>) {
         let (waiting, receiver) = mpsc::channel(PROPOSAL_QUEUE_MAX);
         let room = Arc::new(Semaphore::new(items_max));
-        (InsertQueue { waiting, room, room_items: items_max }, receiver)
+        let group = GroupId::META;
+        (InsertQueue { group, waiting, room, room_items: items_max }, receiver)
     }
 
     async fn is_overloaded(queue: &InsertQueue, item_count: u64) -> bool {
