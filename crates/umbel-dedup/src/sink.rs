@@ -252,9 +252,9 @@ impl Sink {
         Ok(Self::new(name, encoder, Aside::Store))
     }
 
-    /// A file with this final name, which at the commit replaces an existing file, or else is refused. `create` creates the temporary file,
-    /// with the given permissions, to which it is written. At no time can more users read it than `like`
-    /// allows.
+    /// A file with this final name. An existing file is replaced at the commit, or else the output is refused.
+    /// `create` creates the temporary file, with the given permissions, to which it is written. At no time can
+    /// more users read it than `like` allows.
     ///
     /// # Errors
     ///
