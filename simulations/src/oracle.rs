@@ -26,6 +26,7 @@ use crate::invariants::{
     snapshots_are_one_moment, windows_forget,
 };
 
+mod answered;
 pub(crate) mod applied;
 pub(crate) mod bits;
 #[cfg(test)]

@@ -1,28 +1,19 @@
 //! What applying an entry of a shard's log must not do. Computed from the slices' descriptions and not
 //! by the code that applied it: an independent check of generations, shapes and keys.
 
-use std::collections::BTreeSet;
-
 use umbel_engine::shard::{
     Bitmap, InsertPart, PartError, RepairPart, RequestStamp, ScrubPart, ShardCommand, ShardReply,
     ShardState, SliceSummary,
 };
-use umbel_engine::{FilterId, Generation, RequestId};
+use umbel_engine::{FilterId, Generation};
+
+use super::answered::AnsweredParts;
 
 /// Inserts and removals with another generation than the slice's change nothing.
 pub(crate) const GENERATION: &str = "generation_is_checked";
 
 /// Filters are merged only if shape, key and generation are as named.
 pub(crate) const SHAPE: &str = "shape_is_checked";
-
-/// A part of a request: its id, and the first and last hash of the range for which it was cut. A shard that
-/// has absorbed another one may answer a request in two parts.
-pub(crate) type AskedPart = (RequestId, (u64, u64));
-
-/// The part of a stamped request.
-pub(crate) fn asked_part(request: Option<RequestStamp>) -> Option<AskedPart> {
-    request.map(|stamp| (stamp.id, stamp.cut))
-}
 
 /// The state of a shard's slices before an entry is applied.
 #[derive(Debug)]
@@ -74,7 +65,7 @@ impl Before {
         &self,
         command: &ShardCommand,
         reply: &ShardReply,
-        answered: &mut BTreeSet<AskedPart>,
+        answered: &mut AnsweredParts,
     ) -> Option<(&'static str, String)> {
         match (command, reply) {
             (ShardCommand::Insert(parts), ShardReply::Inserted(replies)) => {
@@ -85,8 +76,7 @@ impl Before {
                 self.stale_inserts(parts.zip(replies), answered)
             }
             (ShardCommand::Remove(part), ShardReply::Removed(reply)) => {
-                let asked = asked_part(part.request);
-                self.stale(part.filter, part.generation, asked, reply.is_ok(), answered)
+                self.stale(part.filter, part.generation, part.request, reply.is_ok(), answered)
             }
             (
                 ShardCommand::MergeSlices { target, generation, sources, .. },
@@ -99,11 +89,11 @@ impl Before {
     fn stale_inserts<'a>(
         &self,
         parts: impl Iterator<Item = (&'a InsertPart, &'a Result<Bitmap, PartError>)>,
-        answered: &mut BTreeSet<AskedPart>,
+        answered: &mut AnsweredParts,
     ) -> Option<(&'static str, String)> {
         let broken = parts.filter_map(|(part, reply)| {
             let InsertPart { filter, generation, request, .. } = part;
-            self.stale(*filter, *generation, asked_part(*request), reply.is_ok(), answered)
+            self.stale(*filter, *generation, *request, reply.is_ok(), answered)
         });
         // All parts must be checked, because each records its request.
         broken.reduce(|first, _| first)
@@ -113,11 +103,11 @@ impl Before {
         &self,
         filter: FilterId,
         generation: Generation,
-        request: Option<AskedPart>,
+        stamp: Option<RequestStamp>,
         is_done: bool,
-        answered: &mut BTreeSet<AskedPart>,
+        answered: &mut AnsweredParts,
     ) -> Option<(&'static str, String)> {
-        if !is_done || request.is_some_and(|part| !answered.insert(part)) {
+        if !is_done || answered.insert(stamp) {
             return None;
         }
         if self.has(filter, generation) {
@@ -161,12 +151,8 @@ impl Before {
 
 #[cfg(test)]
 mod tests {
-    use umbel_engine::OwnerId;
-    use umbel_engine::SessionId;
-    use umbel_engine::ShardId;
-    use umbel_engine::shard::{
-        Bitmap, HashList, KeyName, RemovePart, RequestStamp, SetOperation, SliceShape, SliceSpec,
-    };
+    use umbel_engine::shard::{HashList, KeyName, RemovePart, SetOperation, SliceShape, SliceSpec};
+    use umbel_engine::{OwnerId, RequestId, SessionId, ShardId};
     use umbel_filter::{HashRange, Kind};
 
     use super::*;
@@ -198,7 +184,7 @@ mod tests {
     fn broken(
         command: &ShardCommand,
         reply: &ShardReply,
-        answered: &mut BTreeSet<AskedPart>,
+        answered: &mut AnsweredParts,
     ) -> Option<&'static str> {
         let found = Before::look(&state(), command).broken_by(command, reply, answered);
         found.map(|(invariant, _)| invariant)
@@ -214,7 +200,7 @@ mod tests {
             hashes: HashList::default(),
             growth_bytes: 0,
         };
-        let answered = &mut BTreeSet::new();
+        let answered = &mut AnsweredParts::default();
         let mut insert = |parts: Vec<InsertPart>| {
             let reply = vec![Ok(Bitmap::zeros(0)); parts.len()];
             broken(&ShardCommand::Insert(parts), &ShardReply::Inserted(reply), answered)
@@ -228,13 +214,13 @@ mod tests {
         let error = PartError::UnknownSlice { filter: FilterId(1), shard: ShardId(0) };
         let refused = ShardReply::Inserted(vec![Err(error)]);
         let stale = ShardCommand::Insert(vec![part(1, None)]);
-        assert_eq!(broken(&stale, &refused, &mut BTreeSet::new()), None);
+        assert_eq!(broken(&stale, &refused, &mut AnsweredParts::default()), None);
 
         let (filter, generation) = (FilterId(1), Generation(3));
         let hashes = HashList::default();
         let remove = RemovePart { filter, generation, request: None, hashes };
         let reply = ShardReply::Removed(Ok(Bitmap::zeros(0)));
-        let found = broken(&ShardCommand::Remove(remove), &reply, &mut BTreeSet::new());
+        let found = broken(&ShardCommand::Remove(remove), &reply, &mut AnsweredParts::default());
         assert_eq!(found, Some(GENERATION));
     }
 
@@ -244,7 +230,7 @@ mod tests {
             let (target, sources) = (FilterId(1), vec![(FilterId(source), Generation(generation))]);
             let (generation, operation) = (Generation(2), SetOperation::Union);
             let command = ShardCommand::MergeSlices { target, generation, sources, operation };
-            broken(&command, &ShardReply::Merged(Ok(0)), &mut BTreeSet::new())
+            broken(&command, &ShardReply::Merged(Ok(0)), &mut AnsweredParts::default())
         };
         assert_eq!(merge(2, 2), None);
         assert_eq!(merge(2, 1), Some(SHAPE));

@@ -14,7 +14,8 @@ use umbel_engine::{FilterId, GroupId, ShardId};
 use umbel_filter::ItemHasher;
 use umbel_node::ports::observer::{EntryId, Payload};
 
-use super::applied::{AskedPart, Before};
+use super::answered::AnsweredParts;
+use super::applied::Before;
 use super::bits::NEVER_US;
 use super::last_items::{self, LastItems};
 use super::misses::{self, Misses};
@@ -50,7 +51,7 @@ pub(crate) struct Reference {
     logs: BTreeMap<GroupId, Log>,
     incarnations: BTreeMap<FilterId, Incarnation>,
     /// Parts of requests that a shard has applied.
-    answered: BTreeMap<GroupId, BTreeSet<AskedPart>>,
+    answered: BTreeMap<GroupId, AnsweredParts>,
     windows: BTreeMap<GroupId, SliceModels<WindowItems>>,
     last_items: BTreeMap<GroupId, SliceModels<LastItems>>,
     misses: BTreeMap<GroupId, SliceModels<Misses>>,
@@ -247,11 +248,11 @@ impl Reference {
         let reply = state.apply_at(seen.entry.index, command);
         let answered = self.answered.entry(group).or_default();
         let windows = self.windows.entry(group).or_default();
-        let forgotten = windows.follow(range, command, &reply, |part| answered.contains(&part));
+        let forgotten = windows.follow(range, command, &reply, answered);
         let last_items = self.last_items.entry(group).or_default();
-        let missed = last_items.follow(range, command, &reply, |part| answered.contains(&part));
+        let missed = last_items.follow(range, command, &reply, answered);
         let misses = self.misses.entry(group).or_default();
-        let too_many = misses.follow(range, command, &reply, |part| answered.contains(&part));
+        let too_many = misses.follow(range, command, &reply, answered);
         let broken = before
             .broken_by(command, &reply, answered)
             .or_else(|| forgotten.map(|what| (windows::NAME, what)))

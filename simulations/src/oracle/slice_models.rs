@@ -1,12 +1,12 @@
 //! Models of the slices of one shard, each computed from the entries of the shard's log alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use umbel_engine::shard::{Bitmap, InsertPart, ShardCommand, ShardReply, SliceSpec};
 use umbel_engine::{FilterId, Generation, GroupId};
 use umbel_filter::HashRange;
 
-use super::applied::{AskedPart, asked_part};
+use super::answered::AnsweredParts;
 
 /// A model of a slice of some kind, independent of how the product stores it.
 pub(crate) trait SliceModel: Clone {
@@ -92,14 +92,13 @@ impl<M: SliceModel> SliceModels<M> {
     }
 
     /// Processes an entry of a shard with this range, and describes what is wrong with its reply, if
-    /// anything. `was_answered` tells whether a request already had its answer: it then gets that
-    /// again.
+    /// anything. `answered` has the parts of the entries before: they get their answers again.
     pub(crate) fn follow(
         &mut self,
         range: HashRange,
         command: &ShardCommand,
         reply: &ShardReply,
-        was_answered: impl FnMut(AskedPart) -> bool,
+        answered: &AnsweredParts,
     ) -> Option<String> {
         match (command, reply) {
             (ShardCommand::CreateSlice(spec), ShardReply::Done(Ok(()))) => {
@@ -135,11 +134,11 @@ impl<M: SliceModel> SliceModels<M> {
                 self.slices.values_mut().for_each(|(_, model)| model.advance(*now_ms));
             }
             (ShardCommand::Insert(parts), ShardReply::Inserted(replies)) => {
-                return self.insert(parts.iter().zip(replies), None, was_answered);
+                return self.insert(parts.iter().zip(replies), None, answered);
             }
             (ShardCommand::InsertTimed { now_ms, inserts }, ShardReply::Inserted(replies)) => {
                 let parts = inserts.iter().map(|insert| &insert.part);
-                return self.insert(parts.zip(replies), Some(*now_ms), was_answered);
+                return self.insert(parts.zip(replies), Some(*now_ms), answered);
             }
             _ => {}
         }
@@ -150,14 +149,16 @@ impl<M: SliceModel> SliceModels<M> {
         &mut self,
         parts: impl Iterator<Item = (&'a InsertPart, &'a Result<Bitmap, E>)>,
         now_ms: Option<u64>,
-        mut was_answered: impl FnMut(AskedPart) -> bool,
+        answered: &AnsweredParts,
     ) -> Option<String> {
-        let (mut wrong, mut here) = (None, BTreeSet::new());
+        let (mut wrong, mut here) = (None, AnsweredParts::default());
         for (part, reply) in parts {
-            let asked = asked_part(part.request);
-            let again = asked.is_some_and(|asked| was_answered(asked) || !here.insert(asked));
-            let Some((_, model)) = self.slices.get_mut(&part.filter) else { continue };
-            let (Ok(reply), false) = (reply, again) else { continue };
+            let (Some((_, model)), Ok(reply)) = (self.slices.get_mut(&part.filter), reply) else {
+                continue;
+            };
+            if answered.has(part.request) || here.insert(part.request) {
+                continue;
+            }
             now_ms.into_iter().for_each(|now_ms| model.advance(now_ms));
             wrong = wrong.or(model.insert(part, reply));
         }
