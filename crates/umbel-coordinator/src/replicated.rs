@@ -128,12 +128,11 @@ impl Coordinator {
         if level == AckLevel::Local {
             return Ok(Bitmap::from_bools(bits));
         }
-        let settled_count = usize::from(copy.is_settled());
-        let mut gathered = Gathered { bits, ones_win: false, count: 1, settled_count };
+        let mut gathered = Gathered::begin(bits, false, (local.node(), copy.is_settled()));
         let enough = |nodes: &Nodes, gathered: &Gathered| match level {
             AckLevel::Local => true,
-            AckLevel::OnePartner => gathered.count >= 2,
-            AckLevel::Majority => gathered.settled_count >= nodes.majority(),
+            AckLevel::OnePartner => gathered.count(&nodes.all) >= 2,
+            AckLevel::Majority => gathered.settled_count(&nodes.all) >= nodes.majority(),
         };
         let list = HashList::from_hashes(&hashes);
         let generation = filter.record.generation;
@@ -141,11 +140,12 @@ impl Coordinator {
         if gather(local, (copy.group(), request), &mut gathered, enough, deadline).await {
             return Ok(Bitmap::from_bools(gathered.bits));
         }
+        let nodes = nodes_of(local).all;
         let what = format!(
             "the items are on {} of {} nodes, fewer than the level asks for, and will come to the \
              others",
-            gathered.count,
-            nodes_of(local).all.len()
+            gathered.count(&nodes),
+            nodes.len()
         );
         Err(CallFailure::OutcomeUnknown { what })
     }
@@ -171,14 +171,14 @@ impl Coordinator {
             return Ok(Bitmap::from_bools(bits));
         }
         let rest: Vec<ItemHash> = absent.iter().map(|&at| hashes[at]).collect();
-        let settled_count = usize::from(copy.is_settled());
-        let mut gathered =
-            Gathered { bits: vec![false; rest.len()], ones_win: true, count: 1, settled_count };
+        let own = (local.node(), copy.is_settled());
+        let mut gathered = Gathered::begin(vec![false; rest.len()], true, own);
         let list = HashList::from_hashes(&rest);
         let generation = filter.record.generation;
         let request = |epoch| CopyRequest::Find { generation, epoch, hashes: list.clone() };
         let enough = |nodes: &Nodes, gathered: &Gathered| {
-            gathered.settled_count >= nodes.majority() || gathered.bits.iter().all(|&bit| bit)
+            gathered.settled_count(&nodes.all) >= nodes.majority()
+                || gathered.bits.iter().all(|&bit| bit)
         };
         let began = Instant::now();
         if !gather(local, (copy.group(), request), &mut gathered, enough, deadline).await {
@@ -298,7 +298,6 @@ async fn gather(
     enough: impl Fn(&Nodes, &Gathered) -> bool,
     deadline: Instant,
 ) -> bool {
-    let mut answered = BTreeSet::from([local.node()]);
     loop {
         let nodes = nodes_of(local);
         if enough(&nodes, gathered) {
@@ -311,20 +310,19 @@ async fn gather(
         let request = &request(nodes.epoch);
         let mut asked: FuturesUnordered<_> = nodes
             .all
-            .difference(&answered)
+            .iter()
+            .filter(|&&node| !gathered.has(node))
             .map(
                 |&node| async move { (node, local.copy_call(node, group, request, timeout).await) },
             )
             .collect();
-        let mut answered_now = Vec::new();
         while let Some((node, answer)) = asked.next().await {
             match answer {
                 Ok(CopyAnswer::Bits { bits, is_settled }) => {
-                    if let Err(why) = gathered.take(&bits, is_settled) {
+                    if let Err(why) = gathered.take(node, &bits, is_settled) {
                         tracing::warn!(%node, why, "a copy's answer is passed over");
                         continue;
                     }
-                    answered_now.push(node);
                     if enough(&nodes, gathered) {
                         return true;
                     }
@@ -336,7 +334,6 @@ async fn gather(
             }
         }
         drop(asked);
-        answered.extend(answered_now);
         let wait = RETRY_WAIT_MAX.min(deadline.saturating_duration_since(Instant::now()));
         tokio::time::sleep(wait).await;
     }

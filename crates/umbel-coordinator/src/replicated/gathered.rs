@@ -1,5 +1,8 @@
 //! Combines the answers of copies about a batch.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use umbel_engine::NodeId;
 use umbel_engine::shard::Bitmap;
 
 /// The answers about a batch so far.
@@ -7,19 +10,48 @@ pub(super) struct Gathered {
     /// One bit for each item.
     pub(super) bits: Vec<bool>,
     /// Whether ones win where answers differ; otherwise zeros do.
-    pub(super) ones_win: bool,
-    pub(super) count: usize,
-    /// Those answers that count towards a majority.
-    pub(super) settled_count: usize,
+    ones_win: bool,
+    /// The nodes that answered, and whether their copies count towards a majority.
+    answered: BTreeMap<NodeId, bool>,
 }
 
 impl Gathered {
-    /// Adds an answer that has a bit for every item. Any other answer tells nothing about some items, and
+    /// The answer of the asking node's own copy.
+    pub(super) fn begin(
+        bits: Vec<bool>,
+        ones_win: bool,
+        (node, is_settled): (NodeId, bool),
+    ) -> Self {
+        Self { bits, ones_win, answered: BTreeMap::from([(node, is_settled)]) }
+    }
+
+    /// Whether a node has answered.
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        self.answered.contains_key(&node)
+    }
+
+    /// How many of these nodes have answered. A node that was removed since its answer no longer counts: nobody
+    /// will ask its copy again, and its items may be on no other.
+    pub(super) fn count(&self, of: &BTreeSet<NodeId>) -> usize {
+        self.answered.keys().filter(|node| of.contains(node)).count()
+    }
+
+    /// How many of these nodes have answered from copies that count towards a majority.
+    pub(super) fn settled_count(&self, of: &BTreeSet<NodeId>) -> usize {
+        self.answered.iter().filter(|(node, is_settled)| **is_settled && of.contains(node)).count()
+    }
+
+    /// Adds a node's answer that has a bit for every item. Any other answer tells nothing about some items, and
     /// must count for none.
     ///
     /// # Errors
     /// What is wrong with the answer; nothing was changed.
-    pub(super) fn take(&mut self, bits: &Bitmap, is_settled: bool) -> Result<(), String> {
+    pub(super) fn take(
+        &mut self,
+        node: NodeId,
+        bits: &Bitmap,
+        is_settled: bool,
+    ) -> Result<(), String> {
         bits.check().map_err(|error| error.to_string())?;
         let (got, expected) = (bits.len() as usize, self.bits.len());
         if got != expected {
@@ -28,8 +60,7 @@ impl Gathered {
         for (ours, theirs) in self.bits.iter_mut().zip(bits.iter()) {
             *ours = if self.ones_win { *ours | theirs } else { *ours & theirs };
         }
-        self.count += 1;
-        self.settled_count += usize::from(is_settled);
+        self.answered.insert(node, is_settled);
         Ok(())
     }
 }
@@ -42,18 +73,36 @@ mod tests {
     use super::*;
 
     fn gathered(ones_win: bool) -> Gathered {
-        let bits = vec![true, false, true];
-        Gathered { bits, ones_win, count: 1, settled_count: 1 }
+        Gathered::begin(vec![true, false, true], ones_win, (NodeId(1), true))
+    }
+
+    fn counts(gathered: &Gathered, nodes: &[u64]) -> (usize, usize) {
+        let nodes = nodes.iter().map(|&node| NodeId(node)).collect();
+        (gathered.count(&nodes), gathered.settled_count(&nodes))
     }
 
     #[test]
     fn answers_are_put_together_item_by_item() {
         for (ones_win, expected) in [(false, [true, false, false]), (true, [true; 3])] {
             let mut gathered = gathered(ones_win);
-            assert_eq!(gathered.take(&Bitmap::from_bools([true, true, false]), false), Ok(()));
-            assert_eq!((&gathered.bits[..], gathered.count), (&expected[..], 2));
-            assert_eq!(gathered.settled_count, 1);
+            let answer = Bitmap::from_bools([true, true, false]);
+            assert_eq!(gathered.take(NodeId(2), &answer, false), Ok(()));
+            assert_eq!(gathered.bits, expected);
+            assert_eq!(counts(&gathered, &[1, 2, 3]), (2, 1));
+            assert_eq!([1, 2, 3].map(|node| gathered.has(NodeId(node))), [true, true, false]);
         }
+    }
+
+    /// Otherwise a majority of the nodes of today would be said to have what fewer of them have.
+    #[test]
+    fn an_answer_of_a_node_that_was_removed_does_not_count() {
+        let mut gathered = gathered(false);
+        for (node, is_settled) in [(2, true), (3, false)] {
+            gathered.take(NodeId(node), &Bitmap::ones(3), is_settled).unwrap();
+        }
+        assert_eq!(counts(&gathered, &[1, 2, 3]), (3, 2));
+        assert_eq!(counts(&gathered, &[1, 3, 4]), (2, 1));
+        assert_eq!(counts(&gathered, &[4, 5]), (0, 0));
     }
 
     /// If it were counted, an item about which no node was asked would be absent on a majority.
@@ -71,8 +120,8 @@ mod tests {
         ] {
             for ones_win in [false, true] {
                 let mut gathered = gathered(ones_win);
-                assert_eq!(gathered.take(&answer, true), Err(expected.to_owned()));
-                assert_eq!((gathered.count, gathered.settled_count), (1, 1));
+                assert_eq!(gathered.take(NodeId(2), &answer, true), Err(expected.to_owned()));
+                assert_eq!(counts(&gathered, &[1, 2]), (1, 1));
                 assert_eq!(gathered.bits, [true, false, true]);
             }
         }
