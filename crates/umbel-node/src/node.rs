@@ -164,6 +164,7 @@ impl Node {
         tasks.spawn(controller::control(Arc::clone(&local), calls));
         tasks.spawn(upkeep::watch(Arc::clone(&local)));
         tasks.spawn(upkeep::care(Arc::clone(&local)));
+        tasks.spawn(upkeep::save_copies(Arc::clone(&local)));
         tasks.spawn(upkeep::tidy_slices(Arc::clone(&local)));
         tasks.spawn(keep_certificate(Arc::clone(&local)));
         tasks.spawn(upkeep::follow_catalogue(Arc::clone(&local)));

@@ -16,7 +16,7 @@ use umbel_ports::{Purpose, Rare, Seed};
 use umbel_raft::Recollection;
 use umbel_replicated_engine::hypercube::{DeltaError, ReplicaOptions, Step};
 use umbel_step::planted::{self, Planted};
-use umbel_storage::Storage;
+use umbel_storage::{LogStore, SnapshotStore, Storage};
 
 use super::asking::LISTED_BYTES_MAX;
 use super::copy::{Copy, CopyState, SliceClock};
@@ -95,6 +95,10 @@ struct Held {
     copy: Arc<Copy>,
     writer: JoinHandle<()>,
     saved_at: Instant,
+    /// The copy's own log and snapshots. They fail once the copy is forgotten, where others would begin files again
+    /// that nobody removes.
+    log: LogStore,
+    snapshots: SnapshotStore,
 }
 
 /// A replicated filter in the catalogue.
@@ -263,8 +267,8 @@ impl Copies {
                 None => self.open(filter, wanted.settings).await?,
             };
             if copy.clear(wanted.generation, self.draw_log_number())? {
+                // It is saved by and by: until then its log says that it was cleared.
                 tracing::info!(%filter, generation = %wanted.generation, "the copy was emptied");
-                self.save(filter).await?;
             }
         }
         self.followed.send_replace(index);
@@ -307,8 +311,9 @@ impl Copies {
         let (place, what) = ((node, filter, group), (settings, clock));
         let copy = Copy::new(place, what, (state, samples), journal);
         let copy = Arc::new(copy);
-        let writer = tokio::spawn(journal::run(Arc::clone(&copy), jobs, log, last));
-        let held = Held { copy: Arc::clone(&copy), writer, saved_at: Instant::now() };
+        let writer = tokio::spawn(journal::run(Arc::clone(&copy), jobs, log.clone(), last));
+        let held =
+            Held { copy: Arc::clone(&copy), writer, saved_at: Instant::now(), log, snapshots };
         self.write().insert(filter, held);
         tracing::info!(%filter, "copy opened");
         // The exchange gives the copy its partners and requests what it lacks.
@@ -388,24 +393,28 @@ impl Copies {
         Ok(())
     }
 
-    /// Saves a copy to a snapshot, and purges the log that the snapshot covers.
+    /// Saves a copy to a snapshot, and purges the log that the snapshot covers. On a full disk it waits for room.
     ///
     /// # Errors
-    /// If the disk fails.
-    async fn save(&self, filter: FilterId) -> Result<(), String> {
-        let Some(copy) = self.get(filter) else { return Ok(()) };
-        self.save_copy(&copy).await
-    }
-
-    async fn save_copy(&self, copy: &Copy) -> Result<(), String> {
-        let (log, snapshots) = (self.storage.log(copy.group), self.storage.snapshots(copy.group));
-        image::save(copy, &log, &snapshots)
-            .await
-            .map_err(|error| format!("{} cannot be saved: {error}", copy.group))?;
-        if let Some(held) = self.write().get_mut(&copy.filter) {
-            held.saved_at = Instant::now();
+    /// If the copy was forgotten, or the disk fails.
+    async fn save(&self, filter: FilterId) -> Result<(), CopyFailure> {
+        let stored =
+            |held: &Held| (Arc::clone(&held.copy), held.log.clone(), held.snapshots.clone());
+        let unknown = CopyFailure::UnknownCopy { filter };
+        let Some((copy, log, snapshots)) = self.read().get(&filter).map(stored) else {
+            return Err(unknown);
+        };
+        let saved = image::save(&copy, &log, &snapshots).await;
+        match (saved, self.write().get_mut(&filter)) {
+            (_, None) => Err(unknown),
+            (Err(error), Some(_)) => {
+                Err(CopyFailure::NotSaved(format!("{} cannot be saved: {error}", copy.group)))
+            }
+            (Ok(()), Some(held)) => {
+                held.saved_at = Instant::now();
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// ORs a filter into this node's copy and returns the number of newly set positions, once the copy
@@ -429,7 +438,7 @@ impl Copies {
         }
         let copy = self.get(filter).ok_or(CopyFailure::UnknownCopy { filter })?;
         let new_bit_count = copy.absorb(generation, (other, newest_slice))?;
-        self.save_copy(&copy).await.map_err(CopyFailure::NotSaved)?;
+        self.save(filter).await?;
         self.begin_sweep();
         Ok(new_bit_count)
     }
@@ -468,8 +477,8 @@ impl Copies {
         (newest_slice, frames)
     }
 
-    /// Saves each copy that has a long log, keeps the oldest segment of the shared log from being
-    /// removed, or has merges that have not been on disk for a long time.
+    /// Saves each copy that was cleared, has a long log, keeps the oldest segment of the shared log from being
+    /// removed, or has merges that have not been on disk for a long time. On a full disk it waits for room.
     pub async fn save_due(&self, log_bytes_max: u64, is_provoked: bool) {
         let is_long = self.storage.wal_bytes() > log_bytes_max;
         let oldest =
@@ -481,15 +490,17 @@ impl Copies {
                 log_bytes > log_bytes_max / 4
                     || oldest.contains(&held.copy.group)
                     || held.copy.is_left_unsaved()
+                    || held.copy.is_cleared_unsaved()
                     || (is_provoked && (log_bytes > 0 || held.copy.is_volatile()))
                     || (held.copy.is_volatile() && held.saved_at.elapsed() > VOLATILE_MAX)
             };
             held.iter().filter(|(_, held)| is_due(held)).map(|(&filter, _)| filter).collect()
         };
         for filter in due {
-            if let Err(error) = self.save(filter).await {
+            match self.save(filter).await {
+                Ok(()) | Err(CopyFailure::UnknownCopy { .. }) => {}
                 // The log still has what the snapshot lacks.
-                tracing::warn!(error, "a copy was not saved");
+                Err(error) => tracing::warn!(%error, "a copy was not saved"),
             }
         }
     }
@@ -522,3 +533,6 @@ impl Copies {
         }
     }
 }
+
+#[cfg(test)]
+mod copies_test;

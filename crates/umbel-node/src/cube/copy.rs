@@ -62,6 +62,8 @@ pub(super) struct CopyState {
     /// Merges that changed something, and how many of them are on this node's disk.
     pub(super) merge_count: u64,
     pub(super) saved_merge_count: u64,
+    /// The generation of the snapshot on this node's disk, or of a copy that is not saved yet.
+    pub(super) saved_generation: Generation,
     /// The merge count when a filter was last absorbed. An absorbed filter is in no log: until it is
     /// saved, a restart would give its number to another change, so it must not be sent to other nodes.
     absorbed_merge_count: u64,
@@ -76,6 +78,7 @@ pub(super) struct CopyState {
 impl CopyState {
     pub(super) fn new(replica: Replica, applied_index: u64, is_settled: bool) -> Self {
         Self {
+            saved_generation: replica.options().generation,
             replica,
             applied_index,
             new_count: 0,
@@ -442,6 +445,12 @@ impl Copy {
     /// Whether something was merged that is not on this node's disk.
     pub(super) fn is_volatile(&self) -> bool {
         self.read().is_volatile()
+    }
+
+    /// Whether the copy was cleared since it was saved.
+    pub(super) fn is_cleared_unsaved(&self) -> bool {
+        let state = self.read();
+        state.generation() > state.saved_generation
     }
 
     /// Number of items that this node has inserted.

@@ -61,7 +61,7 @@ struct Image {
 /// If the disk or the log fails.
 pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore) -> io::Result<()> {
     let _turn = copy.saving.lock().await;
-    let merge_count = AtomicU64::new(0);
+    let (merge_count, generation) = (AtomicU64::new(0), AtomicU64::new(0));
     let copied = || {
         let mut state = copy.write();
         let coverage = state.replica.save();
@@ -74,6 +74,7 @@ pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore)
         };
         let (slices, filter) = (state.replica.slices(), state.replica.filter().clone());
         merge_count.store(state.merge_count, Ordering::Relaxed);
+        generation.store(state.generation().0, Ordering::Relaxed);
         let applied_index = state.applied_index;
         let meta = SnapshotMeta {
             last_log_id: (applied_index > 0).then(|| own_log_id(copy.node, applied_index)),
@@ -83,11 +84,12 @@ pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore)
     };
     let file = snapshots.build(copied, |to, image| Box::pin(write(to, image))).await?;
     let applied_index = file.meta().last_log_id.map_or(0, |id| id.index);
-    let merge_count = merge_count.into_inner();
+    let (merge_count, generation) = (merge_count.into_inner(), generation.into_inner());
     {
         let mut state = copy.write();
         // The copy may have been cleared meanwhile; then nothing is left to be saved.
         state.saved_merge_count = state.saved_merge_count.max(merge_count);
+        state.saved_generation = Generation(generation);
     }
     if applied_index > 0 {
         log.purge_own(copy.node, applied_index).await?;

@@ -117,8 +117,6 @@ pub(super) async fn care(local: Arc<Local>) {
             }
         }
         drop_settled(&local).await;
-        let is_provoked = local.seed().provokes(Rare::SnapshotsOften);
-        local.copies().save_due(local.log_bytes_max(), is_provoked).await;
         let (groups, pinning) = groups_to_snapshot(&local);
         for group in pinning {
             // Entries that it keeps for its followers would keep a whole segment of the shared log.
@@ -131,6 +129,16 @@ pub(super) async fn care(local: Arc<Local>) {
                 group.snapshot().await;
             }
         }
+        tokio::time::sleep(CARE_INTERVAL).await;
+    }
+}
+
+/// Saves the copies of replicated filters that are due; never ends. Apart from [`care`], because it waits while the
+/// disk is full, and only a shorter log makes room.
+pub(super) async fn save_copies(local: Arc<Local>) {
+    loop {
+        let is_provoked = local.seed().provokes(Rare::SnapshotsOften);
+        local.copies().save_due(local.log_bytes_max(), is_provoked).await;
         tokio::time::sleep(CARE_INTERVAL).await;
     }
 }

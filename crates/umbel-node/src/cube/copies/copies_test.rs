@@ -1,0 +1,71 @@
+//! What happens to a copy on disk when it is cleared or dropped.
+
+use std::sync::Arc;
+
+use umbel_engine::meta::{Distribution, MetaCommand};
+use umbel_engine::{FilterId, Generation};
+use umbel_filter::{Insert, ItemHash};
+use umbel_ports::RealSeed;
+
+use super::Copies;
+use crate::cube::CopyFailure;
+use crate::node::Node;
+use crate::testing::{create_filter, deadline, start_alone};
+
+async fn node_and_filter(folder: &tempfile::TempDir) -> (Node, FilterId) {
+    let node = start_alone(folder.path()).await;
+    let id = create_filter(&node, Distribution::Replicated, (10_000, 1e-6)).await;
+    (node, id)
+}
+
+/// Saves what is due, apart from long logs.
+async fn save_due(copies: &Copies) {
+    copies.save_due(u64::MAX, false).await;
+}
+
+#[tokio::test]
+async fn a_copy_that_is_dropped_while_it_is_saved_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (node, id) = node_and_filter(&folder).await;
+    let local = Arc::clone(node.local());
+    let copies = local.copies();
+    let copy = copies.get(id).unwrap();
+    let unknown = CopyFailure::UnknownCopy { filter: id };
+    let mut other = copy.settings.shape.create_copy().unwrap();
+    other.insert(ItemHash::new(1, 2)).unwrap();
+    let turn = copy.saving.lock().await;
+    let absorbing = copies.absorb(id, copy.generation(), (&other, None));
+    let (absorbed, ()) = tokio::join!(absorbing, async {
+        let calls = node.leader_calls(Arc::new(RealSeed));
+        calls.meta_propose(MetaCommand::DropFilter { filter: id }, deadline()).await.unwrap();
+        let mut followed = copies.followed();
+        while local.storage().groups().contains(&copy.group) {
+            followed.changed().await.unwrap();
+        }
+        drop(turn);
+    });
+    assert_eq!(absorbed, Err(unknown.clone()));
+    assert_eq!(copies.save(id).await, Err(unknown));
+    assert!(!local.storage().groups().contains(&copy.group));
+    let stored = local.storage().snapshots(copy.group).latest().await.unwrap();
+    assert!(stored.is_none());
+    drop((copy, local));
+    node.shutdown().await;
+}
+
+/// Nobody waits for the save: the disk may be full.
+#[tokio::test]
+async fn a_copy_that_was_cleared_is_saved_by_and_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let (node, id) = node_and_filter(&folder).await;
+    let local = Arc::clone(node.local());
+    let copy = local.copies().get(id).unwrap();
+    let turn = copy.saving.lock().await;
+    assert!(copy.clear(Generation(5), 9).unwrap());
+    assert!(copy.is_cleared_unsaved());
+    drop(turn);
+    save_due(local.copies()).await;
+    assert!(!copy.is_cleared_unsaved());
+    drop((copy, local));
+    node.shutdown().await;
+}
