@@ -432,8 +432,8 @@ impl Copy {
             empty = state.replica.filter().clone();
         }
         state.replica.clear(generation, log, empty).map_err(|error| error.to_string())?;
-        // Every copy of a new generation starts empty, so this one lacks nothing.
-        (state.new_count, state.is_settled) = (0, true);
+        // A late copy remains one: others may have cleared theirs before this node joined, and taken inserts since.
+        state.new_count = 0;
         state.saved_merge_count = state.merge_count;
         (state.waiting_since, state.carried_since) = (None, None);
         self.samples().clear();

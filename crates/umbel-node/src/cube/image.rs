@@ -204,7 +204,7 @@ async fn replay(
                 let log_number = state.replica.options().log;
                 let cleared = state.replica.clear(generation, log_number, empty);
                 cleared.map_err(|error| error.to_string())?;
-                (state.new_count, state.is_settled) = (0, true);
+                state.new_count = 0;
                 samples.clear();
             }
             if generation == state.generation() && !planted::on(Planted::CopyLogIgnored) {

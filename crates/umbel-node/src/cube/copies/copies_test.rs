@@ -69,3 +69,21 @@ async fn a_copy_that_was_cleared_is_saved_by_and_by() {
     drop((copy, local));
     node.shutdown().await;
 }
+
+/// Others may have taken inserts of the new generation before this node joined.
+#[tokio::test]
+async fn a_late_copy_that_is_cleared_remains_late() {
+    let folder = tempfile::tempdir().unwrap();
+    let (node, id) = node_and_filter(&folder).await;
+    let local = Arc::clone(node.local());
+    let copy = local.copies().get(id).unwrap();
+    // No task of the node comes between.
+    for is_settled in [true, false] {
+        copy.write().is_settled = is_settled;
+        let next = Generation(copy.generation().0 + 1);
+        assert!(copy.clear(next, 9).unwrap());
+        assert_eq!(copy.is_settled(), is_settled);
+    }
+    drop((copy, local));
+    node.shutdown().await;
+}
