@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{SemaphorePermit, mpsc};
 use tokio::time::timeout;
 use tonic::{Status, Streaming};
 use umbel_codec::frames;
@@ -28,12 +28,25 @@ const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
 /// How long the partner may take to read a part.
 const READ_PATIENCE: Duration = Duration::from_secs(15);
 
+/// How long to wait until another whole filter was sent. Shorter than the partner waits for a part: it goes on with
+/// its next question, and asks about this filter again in its next sweep.
+const WHOLE_SEND_PATIENCE: Duration = Duration::from_secs(5);
+
 /// The parts of an answer, sent as they become ready.
 pub(crate) type AnswerParts =
     tokio_stream::wrappers::ReceiverStream<Result<v1::ExchangePart, Status>>;
 
 /// The partner has stopped reading.
 struct Gone;
+
+/// What to send about a copy.
+enum Sent<'p> {
+    Changes(Reply),
+    /// The whole filter, a clone in memory for as long as it is sent.
+    Whole(Reply, AnyFilter, SemaphorePermit<'p>),
+    /// Nothing now, and why.
+    Nothing(&'static str),
+}
 
 /// Reads a partner's questions and passes them to the exchange.
 ///
@@ -116,9 +129,10 @@ impl Sender<'_> {
             return self.refuse(filter.0, 0, message).await;
         };
         let (reply, whole) = match self.reply(&copy, from, asked).await {
-            Ok(Some(reply)) => reply,
-            Ok(None) => {
-                let message = format!("{filter} is on its way to the disk");
+            Ok(Sent::Changes(reply)) => (reply, None),
+            Ok(Sent::Whole(reply, filter, permit)) => (reply, Some((filter, permit))),
+            Ok(Sent::Nothing(why)) => {
+                let message = format!("{filter} {why}");
                 return self.refuse(filter.0, copy.generation().0, message).await;
             }
             Err(error) => {
@@ -142,7 +156,7 @@ impl Sender<'_> {
                 self.frame(&copy, frame).await?;
             }
         }
-        if let Some(filter) = whole {
+        if let Some((filter, _permit)) = whole {
             let key = copy.settings.frame_key();
             for frame in frames(&filter, key, copy.frame_payload_bytes_max()) {
                 frame_count += 1;
@@ -152,21 +166,28 @@ impl Sender<'_> {
         self.send(Part::End(v1::CopyDeltaEnd { frame_count })).await
     }
 
-    /// The reply, with the whole filter if that is to be sent; None if nothing may be sent now.
     async fn reply(
         &self,
         copy: &Copy,
         from: NodeId,
         asked: &CopyQuestion,
-    ) -> Result<Option<(Reply, Option<AnyFilter>)>, DeltaError> {
-        let reply = copy.reply(from, &asked.question, false)?;
-        if reply.as_ref().is_none_or(|(reply, _)| reply.changes.is_some()) {
-            return Ok(reply);
+    ) -> Result<Sent<'_>, DeltaError> {
+        const VOLATILE: Sent<'_> = Sent::Nothing("is on its way to the disk");
+        match copy.reply(from, &asked.question, false)? {
+            Some((reply, _)) if reply.changes.is_some() => return Ok(Sent::Changes(reply)),
+            Some(_) => {}
+            None => return Ok(VOLATILE),
         }
-        // One whole filter at a time, because each is a clone in memory. What must be sent may have
-        // become less by then.
-        let _permit = self.local.copies().whole_sends.acquire().await;
-        copy.reply(from, &asked.question, true)
+        let turn = self.local.copies().whole_sends.acquire();
+        let Ok(Ok(permit)) = timeout(WHOLE_SEND_PATIENCE, turn).await else {
+            return Ok(Sent::Nothing("waits until other filters were sent whole"));
+        };
+        // What must be sent may have become less by now.
+        Ok(match copy.reply(from, &asked.question, true)? {
+            Some((reply, Some(filter))) => Sent::Whole(reply, filter, permit),
+            Some((reply, None)) => Sent::Changes(reply),
+            None => VOLATILE,
+        })
     }
 
     async fn frame(&self, copy: &Copy, frame: Vec<u8>) -> Result<(), Gone> {
@@ -180,5 +201,75 @@ impl Sender<'_> {
 
     async fn refuse(&self, filter: u64, generation: u64, message: String) -> Result<(), Gone> {
         self.send(Part::Refusal(v1::CopyRefusal { filter, generation, message })).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::meta::Distribution;
+    use umbel_filter::{Insert, ItemHash};
+    use umbel_replicated_engine::hypercube::{Replica, ReplicaOptions, VersionVector};
+
+    use super::super::copies::WHOLE_SENDS_MAX;
+    use super::*;
+    use crate::testing::{create_filter, start_alone};
+
+    /// Each is a clone in memory until its last frame was read.
+    #[tokio::test]
+    async fn a_filter_that_is_sent_whole_keeps_its_place_until_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        // Some 400 kB, in two frames.
+        let id = create_filter(&node, Distribution::Replicated, (100_000, 1e-6)).await;
+        let local = Arc::clone(node.local());
+        let copy = local.copies().get(id).unwrap();
+        let mut other = copy.settings.shape.create_copy().unwrap();
+        other.insert(ItemHash::new(1, 2)).unwrap();
+        // It is in no log, so it can only be sent with the whole filter.
+        local.copies().absorb(id, copy.generation(), (&other, None)).await.unwrap();
+
+        let partner = NodeId(99);
+        let options = ReplicaOptions {
+            node: partner,
+            filter: id,
+            generation: copy.generation(),
+            log: 7,
+            key: copy.settings.frame_key(),
+            log_bytes_max: 1 << 10,
+            payload_bytes_max: 1 << 10,
+        };
+        let empty = copy.settings.shape.create_copy().unwrap();
+        let question = Replica::new(options, empty).unwrap().ask(local.node());
+        let asked = Arc::new(CopyQuestion { question, samples: VersionVector::default() });
+        let answer = || {
+            let (parts, read) = mpsc::channel(1);
+            let (local, asked) = (Arc::clone(&local), Arc::clone(&asked));
+            let task = async move { Sender { local: &local, parts }.answer(partner, &asked).await };
+            (tokio::spawn(task), read)
+        };
+        let free = || local.copies().whole_sends.available_permits();
+
+        let (sending, mut read) = answer();
+        let mut next = async || read.recv().await.map(|part| part.unwrap().part.unwrap());
+        assert!(matches!(next().await, Some(Part::Delta(_))));
+        assert!(matches!(next().await, Some(Part::Frame(_))));
+        assert_eq!(free(), WHOLE_SENDS_MAX - 1);
+        assert!(matches!(next().await, Some(Part::Frame(_))));
+        assert!(matches!(next().await, Some(Part::End(v1::CopyDeltaEnd { frame_count: 2 }))));
+        assert!(sending.await.unwrap().is_ok());
+        assert_eq!(free(), WHOLE_SENDS_MAX);
+
+        let all = u32::try_from(WHOLE_SENDS_MAX).unwrap();
+        let others = local.copies().whole_sends.acquire_many(all).await.unwrap();
+        tokio::time::pause();
+        let (sending, mut read) = answer();
+        let part = read.recv().await.unwrap().unwrap().part.unwrap();
+        let Part::Refusal(refusal) = part else { panic!("{part:?}") };
+        assert!(refusal.message.ends_with("waits until other filters were sent whole"));
+        assert!(sending.await.unwrap().is_ok());
+        tokio::time::resume();
+        drop(others);
+        drop((copy, local));
+        node.shutdown().await;
     }
 }

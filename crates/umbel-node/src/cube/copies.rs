@@ -57,8 +57,9 @@ const EVENTS_MAX: usize = 512;
 /// Frames of an export that are encoded ahead of the reader.
 const FRAMES_AHEAD: usize = 2;
 
-/// Whole filters that are sent at once; each is a clone in memory.
-const WHOLE_SENDS_MAX: usize = 1;
+/// Whole filters that are sent at once; each is a clone in memory. Two, so that one partner that reads slowly does not
+/// keep all others waiting.
+pub(super) const WHOLE_SENDS_MAX: usize = 2;
 
 /// All copies of this node.
 pub struct Copies {
