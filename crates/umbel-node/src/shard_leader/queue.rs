@@ -199,12 +199,13 @@ mod tests {
     use std::future::Future;
 
     use futures_util::poll;
+    use umbel_engine::meta::Distribution;
     use umbel_engine::shard::{HashList, RemovePart};
     use umbel_engine::{FilterId, Generation};
     use umbel_filter::ItemHash;
 
     use super::*;
-    use crate::testing::start_alone;
+    use crate::testing::{create_filter, start_alone};
 
     fn hashes(count: u64) -> HashList {
         HashList::from_hashes(&(0..count).map(|n| ItemHash::new(n, n)).collect::<Vec<_>>())
@@ -271,6 +272,8 @@ mod tests {
     async fn a_removal_keeps_its_room_when_its_caller_has_given_up() {
         let folder = tempfile::tempdir().unwrap();
         let node = start_alone(folder.path()).await;
+        // Once a filter can be used, its shards have started.
+        create_filter(&node, Distribution::Partitioned, (10_000, 0.01)).await;
         let shard = node.local().shards().remove(0);
         let free = || shard.queue.room.available_permits();
         let all = free();
