@@ -360,6 +360,7 @@ pub(super) fn of_copy(failure: CopyFailure) -> CallFailure {
         CopyFailure::Stopped(why) | CopyFailure::NotSaved(why) => {
             CallFailure::OutcomeUnknown { what: why }
         }
+        CopyFailure::Full { filter, what } => PartError::Full { filter, what }.into(),
         CopyFailure::Unmergeable(what) => PartError::ShapeMismatch { what }.into(),
         CopyFailure::UnknownCopy { .. }
         | CopyFailure::StaleGeneration { .. }

@@ -133,7 +133,7 @@ pub use shared_slice::{CopiedSlice, SharedSlice};
 pub use slice::{SliceDescription, SliceSummary};
 pub use slice_copy::SliceCopy;
 pub use slice_plan::PlanError;
-pub use slice_shape::{SliceShape, SliceShapeError};
+pub use slice_shape::{SliceShape, SliceShapeError, single_shot_bytes};
 pub use snapshot::{ShardSnapshot, ShardSnapshotHead, SnapshotError, SnapshotLoader};
 pub use state::ShardState;
 pub use sum::PreparedSum;

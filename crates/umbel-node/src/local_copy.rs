@@ -50,6 +50,9 @@ pub enum LocalCopyError {
     /// The filter was dropped, the node stops, or its log failed. Inserts may have been done.
     #[error("{0}")]
     Stopped(String),
+    /// The copy has no room for the items. Nothing was done; use another filter.
+    #[error("{0}")]
+    Full(String),
 }
 
 impl LocalCopy {
@@ -121,6 +124,7 @@ impl LocalCopy {
             CopyFailure::DiskFull { .. } | CopyFailure::Overloaded => {
                 LocalCopyError::Busy(failure.to_string())
             }
+            CopyFailure::Full { .. } => LocalCopyError::Full(failure.to_string()),
             CopyFailure::UnknownCopy { .. }
             | CopyFailure::StaleEpoch { .. }
             | CopyFailure::BadHashes(_)

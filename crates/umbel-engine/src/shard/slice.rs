@@ -17,7 +17,7 @@ use super::slice_growth::{
     check_opening, grown_for, insert_quotient, insert_redis_bloom, insert_scalable, level_items,
     memory_of,
 };
-use super::slice_shape::{SliceShapeError, positions_bytes};
+use super::slice_shape::{SliceShapeError, single_shot_bytes};
 use crate::ids::{FilterId, Generation, ShardId};
 use crate::limits::SLICE_BYTES_MAX;
 use umbel_step::planted::{self, Planted};
@@ -397,7 +397,7 @@ impl Slice {
 /// depends on the number of positions, not on allocated bytes, in which replicas may differ.
 fn room_for(id: FilterId, filter: &StoredSingleShot, more: u64) -> Result<(), PartError> {
     let positions = filter.len().saturating_add(more);
-    let bytes = positions_bytes(filter.single_shot_shape().width(), positions);
+    let bytes = single_shot_bytes(filter, more);
     if bytes > SLICE_BYTES_MAX {
         let what = format!(
             "its slice of {positions} positions takes {bytes} bytes, expected at most \

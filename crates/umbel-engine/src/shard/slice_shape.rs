@@ -453,6 +453,24 @@ pub(super) fn level_bytes(shape: ScalableShape, level: u32) -> Result<u64, Creat
     shape.level(level).map(|(_, blocks)| blocks.memory_bytes())
 }
 
+/// Upper bound of the bytes that a single-shot filter takes with `more` positions than it has. Equal on all
+/// replicas, which allocated bytes need not be.
+///
+/// ```
+/// use umbel_engine::shard::{SliceShape, single_shot_bytes};
+/// use umbel_filter::AnyFilter;
+///
+/// let shape = SliceShape::SingleShot { position_count: 1 << 20 };
+/// let AnyFilter::SingleShot(empty) = shape.create_copy()? else { unreachable!() };
+/// // Every 1,024th position: 10 bits for the gap, and at most 4 more.
+/// assert_eq!(single_shot_bytes(&empty, 1 << 10), (1 << 10) * (10 + 4) / 8);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub fn single_shot_bytes(filter: &StoredSingleShot, more: u64) -> u64 {
+    positions_bytes(filter.single_shot_shape().width(), filter.len().saturating_add(more))
+}
+
 /// Upper bound of the bytes that this many positions of a single-shot slice take, about two bits per
 /// position above the actual size. In integers, so that all replicas agree.
 pub(super) fn positions_bytes(width: u64, position_count: u64) -> u64 {

@@ -21,8 +21,11 @@ use super::failure::CopyFailure;
 use super::journal::Journal;
 use crate::arrivals::Arrivals;
 
+use room::room_for;
+
 mod absorbing;
 mod comparing;
+mod room;
 mod sampling;
 mod slices;
 
@@ -263,7 +266,7 @@ impl Copy {
     /// Inserts items. Once all are on this node's disk, returns for each whether it was new here.
     ///
     /// # Errors
-    /// If the copy has another generation, too many inserts wait, or the log has failed.
+    /// If the copy has another generation or no room, too many inserts wait, or the log has failed.
     pub(crate) async fn insert(
         self: &Arc<Self>,
         generation: Generation,
@@ -277,6 +280,8 @@ impl Copy {
             self.check(&state, generation)?;
             let mut present = Vec::with_capacity(hashes.len());
             state.replica.filter().contains_batch(hashes, &mut present);
+            let new_count = present.iter().filter(|&&is_present| !is_present).count() as u64;
+            room_for(self.filter, state.replica.filter(), new_count)?;
             (present, state.is_volatile() || state.replica.has_partial_bits())
         };
         self.samples().insert(hashes);

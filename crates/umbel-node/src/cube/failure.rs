@@ -53,4 +53,12 @@ pub enum CopyFailure {
     /// the request does no harm.
     #[error("{0}")]
     NotSaved(String),
+    /// The copy has no room for the items. Nothing was inserted; create the filter partitioned, or another one.
+    #[error("{filter} cannot grow: {what}")]
+    Full {
+        /// The filter.
+        filter: FilterId,
+        /// The reason.
+        what: String,
+    },
 }

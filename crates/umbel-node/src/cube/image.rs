@@ -29,8 +29,8 @@ use crate::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
 /// Most bytes of a frame with its header, or of the head; a longer one was not written by a node.
 const PIECE_BYTES_MAX: u32 = 64 << 20;
 
-/// Most memory of a copy that is read. A single-shot copy grows with its items, to at most twice what
-/// is planned.
+/// Most memory of a copy that is read. A single-shot copy grows with its items, on each node up to
+/// [`REPLICATED_BYTES_MAX`]; what others inserted before they were that large is merged on top.
 const COPY_BYTES_MAX: u64 = 2 * REPLICATED_BYTES_MAX;
 
 /// Bytes of a snapshot that are read with one call.

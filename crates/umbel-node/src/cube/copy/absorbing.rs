@@ -5,6 +5,7 @@ use umbel_engine::Generation;
 use umbel_filter::AnyFilter;
 
 use super::Copy;
+use super::room::room_for;
 use crate::cube::CopyFailure;
 
 impl Copy {
@@ -18,6 +19,7 @@ impl Copy {
     ) -> Result<u64, CopyFailure> {
         let mut state = self.write();
         self.check(&state, generation)?;
+        room_for(self.filter, state.replica.filter(), 0)?;
         let absorbed = state.replica.absorb(other, newest_slice);
         let new = absorbed.map_err(|error| CopyFailure::Unmergeable(error.to_string()))?;
         // Counts even if all bits were present: some of them may not be on disk.
