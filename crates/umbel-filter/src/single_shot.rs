@@ -203,6 +203,8 @@ impl Insert for SingleShot {
     }
 }
 
+/// A merge reads what lies between the other filter's first and last position, and moves the positions above, if it
+/// adds any.
 impl Merge for SingleShot {
     const IS_IDEMPOTENT: bool = true;
 
@@ -210,9 +212,13 @@ impl Merge for SingleShot {
         if self.shape != other.shape {
             return Err(ShapeMismatch { ours: self.shape.into(), theirs: other.shape.into() });
         }
-        let len_before = self.positions.len();
-        let mut merged = Vec::with_capacity(len_before + other.positions.len());
-        let mut ours = self.positions.iter().copied().peekable();
+        let (Some(first), Some(last)) = (other.positions.first(), other.positions.last()) else {
+            return Ok(0);
+        };
+        let from = self.positions.partition_point(|position| position < first);
+        let to = self.positions.partition_point(|position| position <= last);
+        let mut merged = Vec::with_capacity(to - from + other.positions.len());
+        let mut ours = self.positions[from..to].iter().copied().peekable();
         for &theirs in &other.positions {
             while let Some(below) = ours.next_if(|&position| position < theirs) {
                 merged.push(below);
@@ -221,7 +227,10 @@ impl Merge for SingleShot {
             merged.push(theirs);
         }
         merged.extend(ours);
-        self.positions = merged;
-        Ok((self.positions.len() - len_before) as u64)
+        let new_count = (merged.len() - (to - from)) as u64;
+        if new_count > 0 {
+            self.positions.splice(from..to, merged);
+        }
+        Ok(new_count)
     }
 }

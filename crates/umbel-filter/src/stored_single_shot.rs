@@ -19,7 +19,8 @@
 //! ```
 //!
 //! *Merge* is the OR of two filters of equal shape: idempotent, commutative, associative and
-//! monotone. Each law has its test.
+//! monotone. Each law has its test. It codes anew what lies between the first and the last position of the other
+//! filter, and leaves the rest of the run as it is, so that a filter that comes in parts costs linear time.
 
 use std::collections::BTreeSet;
 
@@ -34,8 +35,10 @@ use crate::shape::{CreateError, Shape, ShapeError, ShapeMismatch};
 use crate::single_shot::{PositionsError, SingleShot, SortedHashesError};
 use crate::single_shot_shape::SingleShotShape;
 use crate::sizing;
-use run::{Run, RunBuilder};
+use run::{Run, RunBuilder, union};
 
+#[cfg(test)]
+mod parts_test;
 mod run;
 #[cfg(test)]
 mod stored_single_shot_test;
@@ -62,7 +65,12 @@ const INSERT_BATCH_LEN: usize = 256;
 /// the positions lie plays no part. An insert is a query, an insert into the delta, and its share
 /// of folding: rewriting 32 positions, amortised. One insert in many folds the whole filter.
 ///
-/// *Memory.* While it is folded or merged, the old and the new run are there at once.
+/// A merge takes time for the other filter, for what lies between its first and its last position here, and for some
+/// thousand positions around. So parts of a filter, merged in order, take linear time together, if they are not much
+/// smaller than that.
+///
+/// *Memory.* While it is folded or merged, the old and the new run are there at once, or of a merge the parts of both.
+/// After merges of parts the run takes up to a fifth more, until it is folded.
 ///
 /// Two filters are equal if their shapes and positions are, however these are spread over run and
 /// delta.
@@ -89,6 +97,15 @@ pub struct StoredSingleShot {
     run: Run,
     /// Positions that are not in the run.
     delta: BTreeSet<u64>,
+}
+
+/// What a merge would add.
+struct Missing {
+    /// The first and the last position of the other filter.
+    first: u64,
+    last: u64,
+    /// How many of its positions are missing.
+    count: u64,
 }
 
 impl StoredSingleShot {
@@ -221,10 +238,10 @@ impl StoredSingleShot {
         self.len() as f64 / self.shape.width() as f64
     }
 
-    /// Folds the delta into the run now: worth it before many queries, and before the filter is
-    /// kept for long.
+    /// Folds the delta into the run now, and gives back what merges of parts have reserved: worth it before many
+    /// queries, and before the filter is kept for long.
     pub fn seal(&mut self) {
-        if !self.delta.is_empty() {
+        if !self.delta.is_empty() || self.run.is_loose() {
             let run = Run::of(self.shape.width(), self.len(), self.positions());
             *self = Self::with_run(self.shape, run);
         }
@@ -238,6 +255,20 @@ impl StoredSingleShot {
 
     const fn with_run(shape: SingleShotShape, run: Run) -> Self {
         Self { shape, run, delta: BTreeSet::new() }
+    }
+
+    /// What a filter of our shape has and we have not; None if it is empty.
+    fn missing(&self, other: &Self) -> Option<Missing> {
+        let first = other.positions().next()?;
+        let in_delta = self.delta.range(first..).copied();
+        let mut ours = union(self.run.positions_from(first), in_delta).peekable();
+        let mut missing = Missing { first, last: first, count: 0 };
+        for position in other.positions() {
+            while ours.next_if(|&our| our < position).is_some() {}
+            missing.count += u64::from(ours.next_if_eq(&position).is_none());
+            missing.last = position;
+        }
+        Some(missing)
     }
 
     /// Adds a position that is not in the run.
@@ -256,23 +287,6 @@ impl StoredSingleShot {
     fn positions_of(&self, hashes: &[ItemHash]) -> Vec<u64> {
         hashes.iter().map(|hash| self.shape.position(hash.hi())).collect()
     }
-}
-
-/// The positions of either, ascending, each once. Both must strictly increase.
-fn union(
-    ours: impl Iterator<Item = u64>,
-    theirs: impl Iterator<Item = u64>,
-) -> impl Iterator<Item = u64> {
-    let (mut ours, mut theirs) = (ours.peekable(), theirs.peekable());
-    std::iter::from_fn(move || match (ours.peek(), theirs.peek()) {
-        (Some(our), Some(their)) if our > their => theirs.next(),
-        (Some(our), Some(_)) => {
-            theirs.next_if_eq(our);
-            ours.next()
-        }
-        (Some(_), None) => ours.next(),
-        (None, _) => theirs.next(),
-    })
 }
 
 impl From<&SingleShot> for StoredSingleShot {
@@ -348,8 +362,8 @@ impl Insert for StoredSingleShot {
     }
 }
 
-/// In linear time, whatever is in the delta. The union is counted before it is coded, because the
-/// best code depends on its number.
+/// In the time that the type says. The new positions are counted before anything is coded, because the best code
+/// depends on their number, and because often there are none.
 impl Merge for StoredSingleShot {
     const IS_IDEMPOTENT: bool = true;
 
@@ -357,14 +371,26 @@ impl Merge for StoredSingleShot {
         if self.shape != other.shape {
             return Err(ShapeMismatch { ours: self.shape.into(), theirs: other.shape.into() });
         }
-        let both = || union(self.positions(), other.positions());
-        let len = both().count() as u64;
-        let new_count = len - self.len();
-        if new_count > 0 {
-            let run = Run::of(self.shape.width(), len, both());
-            *self = Self::with_run(self.shape, run);
+        let Some(Missing { first, last, count }) = self.missing(other) else { return Ok(0) };
+        if count == 0 {
+            return Ok(0);
         }
-        Ok(new_count)
+        let (width, len) = (self.shape.width(), self.len() + count);
+        let part = self.run.part(first, last);
+        if self.run.is_most(&part) {
+            let run = Run::of(width, len, union(self.positions(), other.positions()));
+            *self = Self::with_run(self.shape, run);
+        } else if self.run.is_outgrown(len) {
+            let run = Run::growing(width, len, union(self.positions(), other.positions()));
+            *self = Self::with_run(self.shape, run);
+        } else {
+            let in_delta: Vec<u64> = self.delta.range(self.run.span(&part)).copied().collect();
+            for position in &in_delta {
+                self.delta.remove(position);
+            }
+            self.run.splice(part, union(in_delta.into_iter(), other.positions()));
+        }
+        Ok(count)
     }
 }
 

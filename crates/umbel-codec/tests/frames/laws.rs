@@ -4,8 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use umbel_codec::{Encoding, FRAME_HEADER_BYTES, FrameMergeError, FrameView, frames};
 use umbel_filter::{
-    AnyFilter, BlockShape, Blocked, Describe, HashRange, Insert, Kind, SingleShot, SingleShotShape,
-    SparseBlocked,
+    AnyFilter, BlockShape, Blocked, Describe, HashRange, Insert, Kind, Merge, SingleShot,
+    SingleShotShape, SparseBlocked, StoredSingleShot,
 };
 
 use crate::filters::{
@@ -198,6 +198,36 @@ fn long_lists_survive_cuts() {
     }
     assert_eq!(frame_count, 6);
     assert_eq!(merged, filter);
+}
+
+/// A frame costs time for its own range: inserts beyond it wait in the delta as before, which takes more memory than the
+/// run into which they are folded when the whole is coded anew.
+#[test]
+fn a_frame_leaves_positions_beyond_its_range_as_they_are() {
+    let shape = SingleShotShape::new(HashRange::WHOLE, 10_000_003).unwrap();
+    let filter = |seed, count| {
+        let mut hashes = items(HashRange::WHOLE, seed, count);
+        hashes.sort_unstable();
+        StoredSingleShot::from_sorted_hashes(shape, &hashes).unwrap()
+    };
+    let (mut ours, theirs) = (filter(5, 100_000), filter(6, 100_000));
+    let frames: Vec<Vec<u8>> = frames(&theirs, KEY, 10_000).map(Result::unwrap).collect();
+    let upper = HashRange::new(1 << 63, 1 << 64).unwrap();
+    ours.insert_batch(&items(upper, 7, 1_000), &mut Vec::new()).unwrap();
+    let mut expected = ours.clone();
+    let (lower_count, mut new_count) = (frames.len() / 2 - 1, 0);
+    for frame in &frames[..lower_count] {
+        new_count += view(frame).merge_into(&mut ours, KEY).unwrap();
+        let mut sealed = ours.clone();
+        sealed.seal();
+        // 1,000 positions of 17 bytes, where a run takes 1 to 2.
+        assert!(ours.memory_bytes() > sealed.memory_bytes() + 14_000);
+    }
+    for frame in &frames[lower_count..] {
+        new_count += view(frame).merge_into(&mut ours, KEY).unwrap();
+    }
+    assert_eq!(expected.merge(&theirs), Ok(new_count));
+    assert_eq!(ours, expected);
 }
 
 /// A cut at any hash leaves every item on its position: with m = 3 also where counting begins behind the first

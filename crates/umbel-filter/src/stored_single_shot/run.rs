@@ -21,7 +21,7 @@
 //! ```
 //!
 //! So a query reads one line of the index and one or two of codes. s is the least that gives a
-//! bucket [`BUCKET_LEN_MIN`] positions on average, which is then below twice as many.
+//! bucket 24 positions on average, which is then below twice as many (`builder`).
 //!
 //! *Uneven groups.* Positions of hashed items are uniform, and without the hash's seed nobody can
 //! choose them. Should they crowd together all the same, a group has a bucket of more than
@@ -29,18 +29,23 @@
 //! *waypoints* instead of ends, in a sorted list: places where reading can start, one at the start
 //! of every bucket that is not empty and one every [`STRETCH_LEN_MAX`] positions inside. Therefore
 //! no query decodes more than [`STRETCH_LEN_MAX`] gaps, whatever the positions are.
+//!
+//! A group says where its codes begin and how long they are, so groups need not follow each other without a gap, and
+//! some can be replaced while the others stay where they are (`splice` draws it).
 
-use umbel_bits::{BitReader, BitWriter, RiceCode};
+use umbel_bits::{BitReader, RiceCode};
 
-use crate::bits::wide::{allocated, prefetch_far};
+use crate::bits::wide::prefetch_far;
 
-/// Least mean number of positions in a bucket; the mean is below twice as many. A bucket's place in
-/// the index costs 512/28 = 18.3 bits, so 0.76 to 0.38 bit a position, and a query decodes half a
-/// bucket.
-const BUCKET_LEN_MIN: u64 = 24;
+#[cfg(test)]
+pub(super) use builder::CODED;
+pub(super) use builder::RunBuilder;
+
+mod builder;
+mod splice;
 
 /// Most gaps that a query decodes. Of uniform positions, a bucket of more than 128 has probability
-/// below 2^-60: 48 are expected at most.
+/// below 2^-60, because 48 are expected at most. In a run that was spliced 72 are, and it is below 2^-28.
 const STRETCH_LEN_MAX: usize = 128;
 
 /// Buckets of a group: as many as fill a cache line.
@@ -52,16 +57,8 @@ const UNEVEN: u64 = 1 << 63;
 /// Zeros behind the codes, so that eight bytes can be read from any of their bits on.
 const PADDING: [u8; 8] = [0; 8];
 
-/// A quotient is less: a bucket spans 2^s < 48·(g + 1) + 2 positions at mean gap g, and
-/// 2^B ≥ max(1, 0.48·g). So no quotient has to be escaped.
-const QUOTIENT_MAX: u64 = 256;
-
 /// Bits that an unaligned word has from any bit offset on.
 const WINDOW_BITS: u32 = 57;
-
-/// Memory to reserve for codes over what uniform positions take on average, so that their vector
-/// need not grow and move. What is too much is given back.
-const RESERVE: f64 = 1.01;
 
 /// Queries of a batch that are in flight at once: enough to hide the latency of memory.
 const BATCH_LEN: usize = 32;
@@ -75,8 +72,38 @@ const LINE_BYTES: usize = 64;
 struct Group {
     /// Bit offset of the first bucket, and the flag [`UNEVEN`].
     start: u64,
-    /// End of each bucket in bits from `start`; means nothing if uneven.
+    /// End of each bucket in bits from `start`. If uneven, the first four are the number of bits of all codes, the
+    /// low part first, and the others mean nothing.
     ends: [u16; GROUP_BUCKETS],
+}
+
+impl Group {
+    /// Bit offset of the first bucket.
+    const fn start(&self) -> u64 {
+        self.start & !UNEVEN
+    }
+
+    const fn is_uneven(&self) -> bool {
+        self.start & UNEVEN != 0
+    }
+
+    /// Bit offset behind the last bucket.
+    fn end(&self) -> u64 {
+        let [first, second, third, fourth, .., last] = self.ends.map(u64::from);
+        let bit_len = match self.is_uneven() {
+            true => first | second << 16 | third << 32 | fourth << 48,
+            false => last,
+        };
+        self.start() + bit_len
+    }
+
+    /// Keeps the number of bits of an uneven group, whose ends cannot tell it.
+    fn set_uneven_len(&mut self, bit_len: u64) {
+        for (part, end) in self.ends.iter_mut().take(4).enumerate() {
+            let [low, high, ..] = (bit_len >> (16 * part)).to_le_bytes();
+            *end = u16::from_le_bytes([low, high]);
+        }
+    }
 }
 
 const GROUP: Group = Group { start: 0, ends: [0; GROUP_BUCKETS] };
@@ -101,17 +128,22 @@ struct Stretch {
     to: u64,
 }
 
-/// Strictly increasing positions, compressed, never changed.
+/// Strictly increasing positions, compressed.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     len: u64,
+    /// The number of positions that code and buckets were chosen for.
+    len_hint: u64,
+    /// Whether code, buckets or memory are not what the positions need, because some were spliced in or are expected.
+    is_loose: bool,
     code: RiceCode,
     /// A position's bucket is the position without so many low bits.
     shift: u32,
-    /// Codes of all buckets, then [`PADDING`].
+    /// Codes of all groups, with gaps between them if some were spliced, then [`PADDING`].
     bytes: Vec<u8>,
-    /// Bits of codes.
+    /// Bits of codes, without gaps.
     bit_len: u64,
+    /// None begins before the end of the one before.
     groups: Vec<Group>,
     /// Only of uneven groups, both numbers increasing.
     waypoints: Vec<Waypoint>,
@@ -170,15 +202,20 @@ impl Run {
 
     /// All positions, ascending, decoded on the way.
     pub(super) fn positions(&self) -> Positions<'_> {
+        self.positions_from_group(0)
+    }
+
+    /// The same from a group on.
+    fn positions_from_group(&self, group: usize) -> Positions<'_> {
+        let base = self.group_base(group);
         Positions {
             run: self,
             quotients: BitReader::new(&self.bytes),
             high_at: 0,
             low_at: 0,
-            end: 0,
             base: 0,
-            bucket: 0,
-            waypoint: 0,
+            bucket: (group * GROUP_BUCKETS) as u64,
+            waypoint: self.waypoints.partition_point(|waypoint| waypoint.base < base),
         }
     }
 
@@ -194,8 +231,8 @@ impl Run {
     fn stretch(&self, position: u64) -> Stretch {
         let (index, place) = self.group_of(position);
         let group = &self.groups[index];
-        if group.start & UNEVEN != 0 {
-            return self.uneven_stretch(index, position);
+        if group.is_uneven() {
+            return self.uneven_stretch(group, position);
         }
         let from = if place == 0 { 0 } else { group.ends[place - 1] };
         Stretch {
@@ -207,22 +244,25 @@ impl Run {
 
     /// The same in an uneven group: from the last waypoint that is not beyond the position.
     #[cold]
-    fn uneven_stretch(&self, group: usize, position: u64) -> Stretch {
+    fn uneven_stretch(&self, group: &Group, position: u64) -> Stretch {
         let after = self.waypoints.partition_point(|waypoint| waypoint.base <= position);
-        let group_end = self.group_start(group + 1);
         match after.checked_sub(1).map(|index| self.waypoints[index]) {
-            Some(waypoint) if waypoint.offset >= self.group_start(group) => {
+            Some(waypoint) if waypoint.offset >= group.start() => {
                 let to = self.waypoints.get(after).map_or(u64::MAX, |next| next.offset);
-                Stretch { base: waypoint.base, from: waypoint.offset, to: to.min(group_end) }
+                Stretch { base: waypoint.base, from: waypoint.offset, to: to.min(group.end()) }
             }
             // The group begins with empty buckets, and the position is in one of them.
             _ => Stretch { base: position, from: 0, to: 0 },
         }
     }
 
-    /// Bit offset of a group, or of the end.
-    fn group_start(&self, index: usize) -> u64 {
-        self.groups.get(index).map_or(self.bit_len, |group| group.start & !UNEVEN)
+    /// The least position of a group, or beyond all positions if there is no such group.
+    fn group_base(&self, index: usize) -> u64 {
+        if index < self.groups.len() {
+            ((index * GROUP_BUCKETS) as u64) << self.shift
+        } else {
+            u64::MAX
+        }
     }
 
     /// The most gaps that one query may decode.
@@ -300,8 +340,6 @@ pub(super) struct Positions<'a> {
     high_at: u64,
     /// Bit offset behind the next low bits: equal to that of the next quotient after the last gap.
     low_at: u64,
-    /// Bit offset behind the stretch.
-    end: u64,
     /// Least position that the next gap may stand for.
     base: u64,
     /// The bucket to read next.
@@ -317,29 +355,31 @@ impl Positions<'_> {
         let bucket = index_of(self.bucket);
         let (index, place) = (bucket / GROUP_BUCKETS, bucket % GROUP_BUCKETS);
         let Some(group) = run.groups.get(index) else { return false };
-        if group.start & UNEVEN == 0 {
+        if !group.is_uneven() {
+            let from = if place == 0 { 0 } else { group.ends[place - 1] };
             self.base = self.bucket << run.shift;
             self.bucket += 1;
-            self.read_up_to(group.start + u64::from(group.ends[place]));
+            let ends = (u64::from(from), u64::from(group.ends[place]));
+            self.read(group.start + ends.0, group.start + ends.1);
             return true;
         }
-        let group_end = run.group_start(index + 1);
+        let group_end = group.end();
         match run.waypoints.get(self.waypoint) {
             Some(waypoint) if waypoint.offset < group_end => {
                 self.waypoint += 1;
                 let next = run.waypoints.get(self.waypoint).map_or(u64::MAX, |next| next.offset);
                 self.base = waypoint.base;
-                self.read_up_to(next.min(group_end));
+                self.read(waypoint.offset, next.min(group_end));
             }
             _ => self.bucket = ((index + 1) * GROUP_BUCKETS) as u64,
         }
         true
     }
 
-    /// Turns to the stretch that begins where the one before ended.
-    fn read_up_to(&mut self, end: u64) {
-        self.quotients = BitReader::at(&self.run.bytes, self.end);
-        (self.high_at, self.low_at, self.end) = (self.end, end, end);
+    /// Turns to a stretch, by its bit offsets.
+    fn read(&mut self, from: u64, to: u64) {
+        self.quotients = BitReader::at(&self.run.bytes, from);
+        (self.high_at, self.low_at) = (from, to);
     }
 }
 
@@ -363,137 +403,21 @@ impl Iterator for Positions<'_> {
     }
 }
 
-/// Makes a run of positions that come one by one.
-#[derive(Debug)]
-pub(super) struct RunBuilder {
-    run: Run,
-    bucket_count: u64,
-    writer: BitWriter,
-    /// The bucket that is being written.
-    bucket: u64,
-    /// Least position that the next gap may stand for.
-    base: u64,
-    /// Low bits of the stretch's gaps.
-    lows: Vec<u64>,
-    /// The group that is being written, and how many of its buckets are.
-    group: Group,
-    place: usize,
-    /// Waypoints before the group.
-    waypoints_before: usize,
-}
-
-impl RunBuilder {
-    /// A builder for positions below `width`, 1 or more. The run is smallest, and fastest to ask,
-    /// if their number is about `len_hint`; memory for so many is reserved.
-    pub(super) fn new(width: u64, len_hint: u64) -> Self {
-        let len_hint = len_hint.clamp(1, width);
-        let mean_gap = (width - len_hint) as f64 / len_hint as f64;
-        let code = RiceCode::for_mean_gap(mean_gap);
-        // The least span 2^s of a bucket with span · len / width ≥ BUCKET_LEN_MIN.
-        let span = (u128::from(BUCKET_LEN_MIN) * u128::from(width)).div_ceil(len_hint.into());
-        let shift = span.next_power_of_two().ilog2().min(63);
-        let bucket_count = ((width - 1) >> shift) + 1;
-        let group_count = bucket_count.div_ceil(GROUP_BUCKETS as u64);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "not negative, and a cast from float saturates"
-        )]
-        let bytes = (code.expected_bits(mean_gap) * RESERVE * len_hint as f64 / 8.0) as usize;
-        let run = Run {
-            len: 0,
-            code,
-            shift,
-            bytes: Vec::new(),
-            bit_len: 0,
-            groups: reserved(index_of(group_count), GROUP),
-            waypoints: Vec::new(),
-        };
-        Self {
-            run,
-            bucket_count,
-            writer: BitWriter::with_buffer(reserved(bytes + PADDING.len(), 0)),
-            bucket: 0,
-            base: 0,
-            lows: Vec::new(),
-            group: GROUP,
-            place: 0,
-            waypoints_before: 0,
+/// The positions of either, ascending, each once. Both must strictly increase.
+pub(super) fn union(
+    ours: impl Iterator<Item = u64>,
+    theirs: impl Iterator<Item = u64>,
+) -> impl Iterator<Item = u64> {
+    let (mut ours, mut theirs) = (ours.peekable(), theirs.peekable());
+    std::iter::from_fn(move || match (ours.peek(), theirs.peek()) {
+        (Some(our), Some(their)) if our > their => theirs.next(),
+        (Some(our), Some(_)) => {
+            theirs.next_if_eq(our);
+            ours.next()
         }
-    }
-
-    /// Adds a position, above all before and below the width.
-    #[inline]
-    pub(super) fn push(&mut self, position: u64) {
-        debug_assert!(position >= self.base, "{position} comes after {}", self.base);
-        while position >> self.run.shift != self.bucket {
-            self.close_bucket();
-        }
-        if self.lows.len() == STRETCH_LEN_MAX {
-            self.close_stretch();
-            self.group.start |= UNEVEN;
-        }
-        if self.lows.is_empty() {
-            let offset = self.writer.bit_len();
-            self.run.waypoints.push(Waypoint { base: self.base, offset });
-        }
-        let gap = position - self.base;
-        let quotient = gap >> self.run.code.low_bits();
-        debug_assert!(quotient < QUOTIENT_MAX, "{quotient} at {position}");
-        self.writer.write_unary(u32::try_from(quotient).expect("at most QUOTIENT_MAX"));
-        self.lows.push(gap);
-        self.base = position + 1;
-        self.run.len += 1;
-    }
-
-    /// The run of what was pushed.
-    pub(super) fn finish(mut self) -> Run {
-        while self.bucket < self.bucket_count || self.place > 0 {
-            self.close_bucket();
-        }
-        self.run.bit_len = self.writer.bit_len();
-        self.run.bytes = self.writer.finish();
-        self.run.bytes.extend(PADDING);
-        self.run.bytes.shrink_to_fit();
-        self.run.groups.shrink_to_fit();
-        self.run.waypoints.shrink_to_fit();
-        self.run
-    }
-
-    /// Writes the low bits behind the quotients, the last first.
-    fn close_stretch(&mut self) {
-        let low_bits = self.run.code.low_bits();
-        self.lows.drain(..).rev().for_each(|gap| self.writer.write_bits(gap, low_bits));
-    }
-
-    fn close_bucket(&mut self) {
-        self.close_stretch();
-        let end = self.writer.bit_len();
-        match u16::try_from(end - (self.group.start & !UNEVEN)) {
-            Ok(end) => self.group.ends[self.place] = end,
-            Err(_) => self.group.start |= UNEVEN,
-        }
-        self.bucket += 1;
-        self.base = self.bucket << self.run.shift;
-        self.place += 1;
-        if self.place == GROUP_BUCKETS {
-            if self.group.start & UNEVEN == 0 {
-                self.run.waypoints.truncate(self.waypoints_before);
-            }
-            self.waypoints_before = self.run.waypoints.len();
-            self.run.groups.push(self.group);
-            self.group.start = end;
-            self.place = 0;
-        }
-    }
-}
-
-/// An empty vector with room for so many values, on huge pages where the system has them: queries
-/// read at random, as in a bit array.
-fn reserved<T: Copy>(count: usize, value: T) -> Vec<T> {
-    let mut vector = allocated(count, || value).unwrap_or_default();
-    vector.clear();
-    vector
+        (Some(_), None) => ours.next(),
+        (None, _) => theirs.next(),
+    })
 }
 
 #[inline]
