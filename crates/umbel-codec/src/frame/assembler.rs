@@ -117,7 +117,12 @@ pub struct FilterAssembler {
 enum Building {
     Array(AnyFilter),
     /// The frames' codes, which become a filter at the end: positions in order cost linear time.
-    SingleShot(SingleShotShape, Vec<Stretch>),
+    SingleShot {
+        shape: SingleShotShape,
+        stretches: Vec<Stretch>,
+        /// Memory of all stretches, which no frame should have to add up.
+        bytes: u64,
+    },
     Scalable {
         shape: ScalableShape,
         level_count: Option<u32>,
@@ -142,7 +147,9 @@ impl FilterAssembler {
                 check_bytes(shape.memory_bytes(), filter_bytes_max)?;
                 Building::Array(empty_array(shape)?)
             }
-            Shape::SingleShot(shape) => Building::SingleShot(shape, Vec::new()),
+            Shape::SingleShot(shape) => {
+                Building::SingleShot { shape, stretches: Vec::new(), bytes: 0 }
+            }
             Shape::Scalable(shape) => {
                 Building::Scalable { shape, level_count: None, levels: Vec::new() }
             }
@@ -171,12 +178,13 @@ impl FilterAssembler {
                 check_border(self.next_start, frame)?;
                 frame.merge_into(filter, self.key)?;
             }
-            Building::SingleShot(shape, stretches) => {
+            Building::SingleShot { shape, stretches, bytes } => {
                 check_border(self.next_start, frame)?;
                 let stretch = frame.stretch_of(*shape)?;
-                let bytes: u64 = stretches.iter().map(Stretch::memory_bytes).sum();
-                check_bytes(bytes + stretch.memory_bytes(), self.filter_bytes_max)?;
+                let bytes_after = *bytes + stretch.memory_bytes();
+                check_bytes(bytes_after, self.filter_bytes_max)?;
                 stretches.push(stretch);
+                *bytes = bytes_after;
             }
             Building::Scalable { shape, level_count, levels } => {
                 let level = frame.level_of(*shape)?;
@@ -219,7 +227,7 @@ impl FilterAssembler {
         }
         Ok(match self.building {
             Building::Array(filter) => filter,
-            Building::SingleShot(shape, stretches) => joined(shape, &stretches).into(),
+            Building::SingleShot { shape, stretches, .. } => joined(shape, &stretches).into(),
             Building::Scalable { shape, levels, .. } => Scalable::from_levels(shape, levels)
                 .map_err(|error| AssembleError::Levels(Box::new(error)))?
                 .into(),
