@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Extension, Path, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::extract::{DefaultBodyLimit, Extension, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get, post};
@@ -137,25 +137,40 @@ impl MajorityContact {
 /// What a path of the console requires of the caller; None if the path is not the console's.
 pub(super) fn need(path: &str) -> Option<Need> {
     let rest = path.strip_prefix("/console")?;
-    if let Some(view) = rest.strip_prefix("/events/") {
-        // A caller that has proved its identity learns that the view does not exist.
-        return Some(View::of(view).map_or(Need::Somebody, View::need));
+    // A caller that has proved its identity learns that the view or action does not exist.
+    if is_stream(path) {
+        return Some(view_of(path).map_or(Need::Somebody, View::need));
     }
-    if let Some(action) = rest.strip_prefix("/actions/") {
-        return Some(Action::of(action).map_or(Need::Somebody, Action::need));
+    if is_action(path) {
+        return Some(action_of(path).map_or(Need::Somebody, Action::need));
     }
     // Assets are the same for everybody and contain nothing of the cluster.
     (rest.is_empty() || rest == "/" || assets::has(path)).then_some(Need::Nothing)
 }
 
+/// Begin the paths of streams and of actions.
+const STREAMS: &str = "/console/events/";
+const ACTIONS: &str = "/console/actions/";
+
 /// Whether a path is that of a stream.
 pub(super) fn is_stream(path: &str) -> bool {
-    path.starts_with("/console/events/")
+    path.starts_with(STREAMS)
 }
 
 /// Whether a path is that of an action.
 pub(super) fn is_action(path: &str) -> bool {
-    path.starts_with("/console/actions/")
+    path.starts_with(ACTIONS)
+}
+
+/// The view of a path. Like [`action_of`], it reads the path as it was sent, for what is required and for what is
+/// done: with `%64rain` decoded in one of the two, everybody might drain a node.
+fn view_of(path: &str) -> Option<View> {
+    View::of(path.strip_prefix(STREAMS)?)
+}
+
+/// The action of a path.
+fn action_of(path: &str) -> Option<Action> {
+    Action::of(path.strip_prefix(ACTIONS)?)
 }
 
 impl Console {
@@ -211,8 +226,8 @@ impl Console {
     ///
     /// # Errors
     /// If there is no such view, the query is invalid, or no place is free.
-    fn watch(self: &Arc<Self>, view: &str, request: &Request) -> Result<Watcher, WatchError> {
-        let view = View::of(view).ok_or(WatchError::UnknownView)?;
+    fn watch(self: &Arc<Self>, request: &Request) -> Result<Watcher, WatchError> {
+        let view = view_of(request.uri().path()).ok_or(WatchError::UnknownView)?;
         let page = query::page(request.uri().query().unwrap_or_default())?;
         let caller = request.extensions().get::<Caller>().ok_or(WatchError::NotGated)?;
         let owner = caller.owner();
@@ -272,12 +287,8 @@ async fn guard(State(console): State<Arc<Console>>, request: Request, next: Next
     response
 }
 
-async fn events(
-    State(console): State<Arc<Console>>,
-    Path(view): Path<String>,
-    request: Request,
-) -> Response {
-    match console.watch(&view, &request) {
+async fn events(State(console): State<Arc<Console>>, request: Request) -> Response {
+    match console.watch(&request) {
         Ok(watcher) => watcher.into_response(),
         Err(error) => error.into_response(),
     }
@@ -285,11 +296,11 @@ async fn events(
 
 async fn act(
     State(console): State<Arc<Console>>,
-    Path(action): Path<String>,
+    uri: Uri,
     Extension(caller): Extension<Caller>,
     body: Bytes,
 ) -> Response {
-    let Some(action) = Action::of(&action) else {
+    let Some(action) = action_of(uri.path()) else {
         return (StatusCode::NOT_FOUND, "there is no such action\n").into_response();
     };
     let mut is_closing = console.is_closing.subscribe();

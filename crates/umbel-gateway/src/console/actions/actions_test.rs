@@ -117,6 +117,11 @@ async fn each_does_what_its_role_may_and_no_more() {
             let (status, text) = ordered(&node, action, who, body).await;
             let expected = if ["", "nobody"].contains(&who) { 401 } else { 403 };
             assert_eq!(status, expected, "{who} {action}: {text}");
+            // The same word for whoever decodes it.
+            let encoded = format!("%{:x}{}", action.as_bytes()[0], &action[1..]);
+            let (status, text) = ordered(&node, &encoded, who, body).await;
+            let expected = if expected == 401 { 401 } else { 404 };
+            assert_eq!(status, expected, "{who} {encoded}: {text}");
         }
     }
     assert_eq!(filter(&node, "crawl.seen"), Some((number, generation)));
