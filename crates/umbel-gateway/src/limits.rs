@@ -103,7 +103,7 @@ pub(super) const RESP_WRITE_BYTES: usize = 64 << 10;
 /// Commands that a transaction may queue: as many as fit its bytes if they are short.
 pub(super) const RESP_TRANSACTION_COMMANDS_MAX: usize = 65_536;
 
-/// Bytes of arguments that a transaction may queue: as many as one request may have.
+/// Bytes of memory that the commands of a transaction may take: as many as the arguments of one request.
 pub(super) const RESP_TRANSACTION_BYTES_MAX: usize = 64 << 20;
 
 /// Names that one `SCAN` examines at most, whatever the client requests.

@@ -40,6 +40,18 @@ impl Request {
         self.data.len()
     }
 
+    /// Bytes of memory that the request takes at least: also empty arguments take some.
+    ///
+    /// ```
+    /// let request: umbel_resp::Request = ["PING", "", ""].iter().collect();
+    /// let of_itself = std::mem::size_of_val(&request);
+    /// assert_eq!(request.held_bytes(), of_itself + 4 + 3 * 4);
+    /// ```
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.data.len() + size_of_val(&self.ends[..])
+    }
+
     /// An argument; None after the last one.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&[u8]> {

@@ -306,7 +306,7 @@ impl Input {
     /// Counts the commands to carry out next, and those that wait for `EXEC`.
     fn hold(&mut self, queue: Option<&Queue>) -> Result<(), NoRoom> {
         self.queued = queue.map_or(0, |queue| queue.byte_count);
-        let of_requests: usize = self.requests.iter().map(Request::byte_count).sum();
+        let of_requests: usize = self.requests.iter().map(Request::held_bytes).sum();
         self.count(of_requests + self.decoder.pending_bytes(), false)
     }
 

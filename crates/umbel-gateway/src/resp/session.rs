@@ -49,6 +49,7 @@ pub(super) struct Session {
 #[derive(Default)]
 pub(super) struct Queue {
     pub(super) requests: Vec<Request>,
+    /// Bytes of memory that they take.
     pub(super) byte_count: usize,
     /// A command could not be queued.
     pub(super) is_broken: bool,
@@ -64,7 +65,7 @@ pub(super) struct Executing {
 impl Queue {
     /// Queues one more command.
     pub(super) fn push(&mut self, request: &Request) -> Result<(), Refusal> {
-        let byte_count = self.byte_count + request.byte_count();
+        let byte_count = self.byte_count + request.held_bytes();
         if self.requests.len() >= RESP_TRANSACTION_COMMANDS_MAX
             || byte_count > RESP_TRANSACTION_BYTES_MAX
         {
@@ -371,4 +372,20 @@ async fn look(
         Some((user, password)) => Credential::of_password(user.as_deref(), password),
     };
     Caller::identify(identity, credential, (coordinator, shared.needs_member))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Their bytes are none, and what tells them apart takes memory.
+    #[test]
+    fn empty_arguments_are_counted() {
+        let most = 1 << 20;
+        let request: Request = std::iter::once("PING").chain((1..most).map(|_| "")).collect();
+        let mut queue = Queue::default();
+        let queued = (0..100).take_while(|_| queue.push(&request).is_ok()).count();
+        assert_eq!(queued, RESP_TRANSACTION_BYTES_MAX / (4 * most) - 1);
+        assert!(queue.byte_count <= RESP_TRANSACTION_BYTES_MAX);
+    }
 }
