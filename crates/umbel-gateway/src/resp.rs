@@ -86,7 +86,7 @@ pub(crate) async fn serve(
             taken = listener.accept() => taken,
         };
         match taken {
-            Ok(taken) if shared.clients.count() >= RESP_CONNECTIONS_MAX => {
+            Ok(taken) if !shared.clients.has_place(RESP_CONNECTIONS_MAX) => {
                 metrics::connection_refused("no_room");
                 tasks.spawn(refuse(taken));
             }

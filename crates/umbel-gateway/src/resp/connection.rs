@@ -33,8 +33,11 @@ pub(super) async fn serve(taken: Incoming, shared: Arc<Shared>, stop: watch::Rec
     if !matches!(identity, PeerIdentity::Unchecked | PeerIdentity::Anonymous) {
         connection.prove();
     }
-    let place = Place::new(&shared, from);
+    let place = Place::new(&shared, from, connection.clone());
     let session = Session::new(Arc::clone(&shared), Arc::clone(&place.client), identity).await;
+    if session.is_known() {
+        shared.clients.keep(place.client.id);
+    }
     let input = Input::new(connection, session.is_known(), &shared.budget);
     let mut served = Served { stream, session, input, out: Vec::new() };
     // An error means that the client is gone: it receives nothing more.
@@ -61,6 +64,8 @@ struct Input {
     requests: Vec<Request>,
     /// The bytes after these commands are no command.
     failed: Option<ProtocolError>,
+    /// Since when the next command is waited for.
+    waiting_since: Instant,
     /// When the incomplete request began to arrive.
     began: Option<Instant>,
     /// Bytes of it that have arrived.
@@ -143,6 +148,9 @@ impl Served {
         let is_known = self.session.is_known();
         if is_known {
             self.input.connection.prove();
+            if !self.input.is_known {
+                self.session.shared.clients.keep(self.session.client.id);
+            }
         }
         self.input.set_known(is_known);
         Ok(())
@@ -189,6 +197,7 @@ impl Input {
             rest: Bytes::new(),
             requests: Vec::new(),
             failed: None,
+            waiting_since: Instant::now(),
             began: None,
             came: 0,
             late: None,
@@ -202,6 +211,7 @@ impl Input {
     async fn read(&mut self, stream: &mut Box<dyn Stream>) -> Option<End> {
         // While the commands before it ran, nothing was read: that time is not the client's.
         (self.began, self.late) = (None, None);
+        self.waiting_since = Instant::now();
         self.decode_rest();
         if self.note_arrival().is_err() {
             return Some(End::NoRoom);
@@ -310,9 +320,14 @@ impl Input {
         self.count(of_requests + self.decoder.pending_bytes(), false)
     }
 
-    /// Ready once an incomplete request has been arriving for too long: it holds memory.
+    /// Ready once an incomplete request has been arriving for too long: it holds memory. And once a stranger has
+    /// sent nothing for as long: it holds a place.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(began) = self.began else { return Poll::Pending };
+        let began = match self.began {
+            Some(began) => began,
+            None if !self.is_known => self.waiting_since,
+            None => return Poll::Pending,
+        };
         let earned = Duration::from_millis(self.came * 1000 / ARRIVAL_BYTES_PER_SECOND_MIN);
         let deadline = began + ARRIVAL_TIMEOUT + earned;
         let late = self.late.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
@@ -432,6 +447,24 @@ mod tests {
             assert_eq!(std::mem::take(&mut input.requests).len(), 1);
         }
         assert!(matches!(input.read(&mut stream).await, Some(End::Late)));
+    }
+
+    /// It holds a place that others need; a client that has authenticated may be silent for as long as it likes.
+    #[tokio::test(start_paused = true)]
+    async fn a_stranger_that_sends_nothing_is_given_up() {
+        let (mut client, node) = duplex(RESP_READ_BYTES);
+        let mut stream: Box<dyn Stream> = Box::new(node);
+        let mut input = Input::new(Connection::default(), false, &Budget::new(1 << 20));
+        let began = Instant::now();
+        assert!(matches!(input.read(&mut stream).await, Some(End::Late)));
+        assert_eq!(began.elapsed(), ARRIVAL_TIMEOUT);
+
+        input.set_known(true);
+        let (end, sent) = tokio::join!(input.read(&mut stream), async {
+            tokio::time::advance(ARRIVAL_TIMEOUT * 100).await;
+            client.write_all(b"PING\r\n").await
+        });
+        assert!(end.is_none() && sent.is_ok());
     }
 
     /// `NOAUTH` would be final, although another node, or this one later, knows the client.

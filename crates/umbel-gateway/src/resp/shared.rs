@@ -1,6 +1,6 @@
 //! What all connections of the Redis protocol share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,6 +8,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
+use umbel_ports::Connection;
 use umbel_resp::Protocol;
 
 use super::chain_dumps::ChainDumps;
@@ -77,7 +78,14 @@ impl Counts {
 #[derive(Default)]
 pub(super) struct Clients {
     last: AtomicU64,
-    open: Mutex<BTreeMap<u64, Arc<Client>>>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    open: BTreeMap<u64, Arc<Client>>,
+    /// Those of them that have not authenticated, where that is needed.
+    strangers: BTreeSet<u64>,
 }
 
 /// A connection among the open ones. It leaves them however its task ends, also by a panic: its place would be
@@ -90,8 +98,8 @@ pub(super) struct Place {
 
 impl Place {
     /// A place for a connection from this address.
-    pub(super) fn new(shared: &Arc<Shared>, from: String) -> Self {
-        Self { shared: Arc::clone(shared), client: shared.clients.enter(from) }
+    pub(super) fn new(shared: &Arc<Shared>, from: String, connection: Connection) -> Self {
+        Self { shared: Arc::clone(shared), client: shared.clients.enter(from, connection) }
     }
 }
 
@@ -106,6 +114,7 @@ pub(super) struct Client {
     pub(super) id: u64,
     /// The client's address.
     pub(super) from: String,
+    connection: Connection,
     since: Instant,
     details: Mutex<Details>,
 }
@@ -122,23 +131,45 @@ pub(super) struct Details {
 }
 
 impl Clients {
-    /// Adds a connection, which counts as open until `leave`.
-    fn enter(&self, from: String) -> Arc<Client> {
+    /// Adds a connection, which counts as open until `leave`, and as a stranger's until `keep`.
+    fn enter(&self, from: String, connection: Connection) -> Arc<Client> {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let details = Details { user: "default".to_owned(), ..Details::default() };
-        let client =
-            Arc::new(Client { id, from, since: Instant::now(), details: Mutex::new(details) });
-        self.lock().insert(id, Arc::clone(&client));
+        let details = Mutex::new(Details { user: "default".to_owned(), ..Details::default() });
+        let client = Arc::new(Client { id, from, connection, since: Instant::now(), details });
+        let mut table = self.lock();
+        table.strangers.insert(id);
+        table.open.insert(id, Arc::clone(&client));
         client
     }
 
     fn leave(&self, id: u64) {
-        self.lock().remove(&id);
+        let mut table = self.lock();
+        table.strangers.remove(&id);
+        table.open.remove(&id);
+    }
+
+    /// Marks a connection as authenticated: it keeps its place also when others need one.
+    pub(super) fn keep(&self, id: u64) {
+        self.lock().strangers.remove(&id);
+    }
+
+    /// Whether one more connection has a place. Where all are taken, the stranger that has been there longest is
+    /// closed for it: otherwise whoever opens as many connections and sends nothing keeps all others out.
+    pub(super) fn has_place(&self, count_max: usize) -> bool {
+        let mut table = self.lock();
+        if table.open.len() < count_max {
+            return true;
+        }
+        let Some(oldest) = table.strangers.pop_first() else { return false };
+        if let Some(client) = table.open.get(&oldest) {
+            client.connection.end();
+        }
+        true
     }
 
     /// The number of open connections.
     pub(super) fn count(&self) -> usize {
-        self.lock().len()
+        self.lock().open.len()
     }
 
     /// The number of connections since the start.
@@ -148,12 +179,12 @@ impl Clients {
 
     /// The open connections, the oldest first.
     pub(super) fn all(&self) -> Vec<Arc<Client>> {
-        self.lock().values().cloned().collect()
+        self.lock().open.values().cloned().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
-        // No holder of the lock panics, and the map is consistent after every call.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // No holder of the lock panics, and the table is consistent after every call.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -186,5 +217,36 @@ impl Client {
             text(&library),
             text(&version),
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_oldest_stranger_gives_way_and_nobody_else() {
+        let clients = Clients::default();
+        let connections = [(); 4].map(|()| Connection::default());
+        let ids = connections.each_ref().map(|connection| {
+            assert!(clients.has_place(4));
+            clients.enter("client".to_owned(), connection.clone()).id
+        });
+        let ended = || {
+            let context = Context::from_waker(Waker::noop());
+            connections.each_ref().map(|connection| connection.poll_ended(&context).is_ready())
+        };
+        clients.keep(ids[0]);
+        clients.leave(ids[2]);
+        assert!(clients.has_place(4));
+        assert_eq!(ended(), [false; 4]);
+        assert!(clients.has_place(3));
+        assert_eq!(ended(), [false, true, false, false]);
+        assert!(clients.has_place(3));
+        assert_eq!(ended(), [false, true, false, true]);
+        // Only one that has authenticated is left, and those that are about to end.
+        assert!(!clients.has_place(3));
     }
 }
