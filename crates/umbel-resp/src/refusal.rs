@@ -271,6 +271,12 @@ pub enum Refusal {
     /// EXEC after a command that could not be queued.
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     ExecAbort,
+    /// `EXEC` itself was refused: the transaction is over, and nothing of it was done. Send it again.
+    #[error("EXECABORT Transaction discarded because of: {why}")]
+    ExecRefused {
+        /// The refusal's text.
+        why: String,
+    },
     /// A transaction with too many or too large commands.
     #[error("ERR transaction too large: at most {commands} commands and {bytes} bytes are queued")]
     TransactionTooLarge {

@@ -264,6 +264,29 @@ fn charged<'a>(
     session.caller.take(amounts).map(|()| items).map_err(|failure| refusal(&failure))
 }
 
+/// What a refused command does to a transaction: it is broken, and if the command was `EXEC`, it is over. A client
+/// whose `EXEC` failed gives the connection to somebody else, whose commands must not be queued.
+fn refused_in_transaction(
+    session: &mut Session,
+    arguments: Arguments<'_>,
+    refusal: Refusal,
+) -> Refusal {
+    let is_exec = arguments.get(0).is_some_and(|name| name.eq_ignore_ascii_case(b"exec"));
+    match &mut session.queue {
+        Some(_) if is_exec => {
+            session.queue = None;
+            let text = refusal.to_string();
+            let why = text.strip_prefix("ERR ").unwrap_or(&text).to_owned();
+            Refusal::ExecRefused { why }
+        }
+        Some(queue) => {
+            queue.is_broken = true;
+            refusal
+        }
+        None => refusal,
+    }
+}
+
 /// Carries out one command, or queues it.
 async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
     let arguments = Arguments::new(request);
@@ -290,9 +313,7 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
     let (spec, is_queued) = match admitted {
         Ok(admitted) => admitted,
         Err(refusal) => {
-            if let Some(queue) = &mut session.queue {
-                queue.is_broken = true;
-            }
+            let refusal = refused_in_transaction(session, arguments, refusal);
             return session.answer(refusal, out);
         }
     };

@@ -72,6 +72,13 @@ async fn principals_do_what_is_granted_to_them() {
     alice.ask("MULTI", "+OK\r\n").await;
     alice.ask("DEL a-seen", &refused("del")).await;
     alice.ask("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n").await;
+    // A refused EXEC ends the transaction: the next command is somebody else's.
+    alice.ask("MULTI", "+OK\r\n").await;
+    alice.ask("PING", "+QUEUED\r\n").await;
+    let refused_exec = "-EXECABORT Transaction discarded because of: wrong number of arguments for \
+                        'exec' command\r\n";
+    alice.ask("EXEC x", refused_exec).await;
+    alice.ask("PING", "+PONG\r\n").await;
 
     let mut owner = Client::new(&node).await;
     owner.ask(&format!("AUTH owner.{SECRET}"), "+OK\r\n").await;
