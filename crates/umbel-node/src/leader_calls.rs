@@ -258,7 +258,7 @@ impl LeaderCalls {
                         None
                     }
                     ShardFailure::Unknown | ShardFailure::Stopped(_) => Some(failure.to_string()),
-                    failure => return Err(refused(shard, failure)),
+                    failure => return Err(tries.refusal(&request, refused(shard, failure))),
                 },
                 Tried::Answer(answer) => {
                     self.note_leader(group, node, Some(node));

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::calls::ShardRequest;
 use crate::failure::CallFailure;
 use crate::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
 
@@ -52,10 +53,57 @@ impl Tries {
         Instant::now() >= self.deadline
     }
 
+    /// The error for a refusal. What refuses before the log does so without knowing of an earlier try whose outcome is
+    /// open: that may still be applied, and the caller must not take it for undone.
+    pub(crate) fn refusal(self, request: &ShardRequest, refusal: CallFailure) -> CallFailure {
+        let is_change = matches!(
+            request,
+            ShardRequest::Insert { .. } | ShardRequest::Remove { .. } | ShardRequest::Command(_)
+        );
+        match (self.open, refusal) {
+            (
+                Some(open),
+                refusal @ (CallFailure::Overloaded { .. } | CallFailure::DiskFull { .. }),
+            ) if is_change => CallFailure::OutcomeUnknown {
+                what: format!("{open}; then it was refused: {refusal}"),
+            },
+            (_, refusal) => refusal,
+        }
+    }
+
     pub(crate) fn failure(self, what: &str) -> CallFailure {
         match self.open {
             Some(what) => CallFailure::OutcomeUnknown { what },
             None => CallFailure::NoQuorum { what: what.to_owned(), within: self.began.elapsed() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::shard::ShardCommand;
+    use umbel_engine::{FilterId, Generation};
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_behind_a_try_that_is_open_is_uncertain() {
+        let tries = |is_open: bool| {
+            let open = is_open.then(|| "shard 3: it did not answer".to_owned());
+            Tries { open, ..Tries::new(Instant::now()) }
+        };
+        let change = ShardRequest::Command(ShardCommand::Advance { now_ms: 1 });
+        let read = ShardRequest::Describe { filter: FilterId(1), generation: Generation(1) };
+        for refusal in [
+            CallFailure::Overloaded { what: "too much waits".to_owned() },
+            CallFailure::DiskFull { free_bytes: 5, is_partial: false },
+        ] {
+            let text = refusal.to_string();
+            let uncertain = tries(true).refusal(&change, refusal.clone());
+            let CallFailure::OutcomeUnknown { what } = &uncertain else { panic!("{uncertain}") };
+            assert_eq!(*what, format!("shard 3: it did not answer; then it was refused: {text}"));
+            assert_eq!(tries(true).refusal(&read, refusal.clone()).to_string(), text);
+            assert_eq!(tries(false).refusal(&change, refusal).to_string(), text);
         }
     }
 }
