@@ -13,6 +13,7 @@ use super::loading::drop_half;
 use super::outgoing::{ExportWish, unknown_change};
 use super::{ExportPart, ImportHead, ImportPart, one_shard, step_deadline};
 use crate::Coordinator;
+use crate::catalogue::Seen;
 use umbel_node::failure::CallFailure;
 
 impl Coordinator {
@@ -102,7 +103,9 @@ impl Coordinator {
         if expires_at_ms.is_none() {
             return Ok(());
         }
-        let timed = self.expire(name, None, expires_at_ms, of_last_step(deadline)).await;
+        // Somebody may have dropped it meanwhile, and made another one of the name.
+        let seen = Some(Seen { filter: made, generation: None });
+        let timed = self.expire(name, seen, expires_at_ms, of_last_step(deadline)).await;
         if timed.is_err() {
             drop_half(Arc::clone(self), made).await;
         }

@@ -138,19 +138,23 @@ impl Loading {
         Ok(())
     }
 
-    /// Loads with `work`, then makes the filter live; drops the filter if either fails.
+    /// Loads with `work`, then makes the filter live. Drops the filter if one of them fails, unless it may be live:
+    /// others may have inserted into it by now.
     pub(super) async fn run(
         mut self,
         work: impl AsyncFnOnce(&mut Self) -> Result<(), CallFailure>,
     ) -> Result<(FilterId, FilterRecord), CallFailure> {
-        let outcome = match work(&mut self).await {
-            Ok(()) => self.activate().await,
-            Err(error) => Err(error),
-        };
-        match outcome {
+        if let Err(error) = work(&mut self).await {
+            return Err(self.give_up(error).await);
+        }
+        match self.activate().await {
             Ok(record) => {
                 self.is_finished = true;
                 Ok((self.filter, record))
+            }
+            Err(error) if may_be_live(&error) => {
+                self.is_finished = true;
+                Err(error)
             }
             Err(error) => Err(self.give_up(error).await),
         }
@@ -275,6 +279,12 @@ impl Drop for Loading {
     }
 }
 
+/// Whether a filter may be live although the call that makes it so failed thus: the command may have been applied, or
+/// will be.
+const fn may_be_live(error: &CallFailure) -> bool {
+    matches!(error, CallFailure::OutcomeUnknown { .. } | CallFailure::NoQuorum { .. })
+}
+
 async fn load_frame(
     coordinator: Arc<Coordinator>,
     shard: ShardId,
@@ -301,4 +311,23 @@ pub(super) async fn drop_half(coordinator: Arc<Coordinator>, filter: FilterId) {
 
 pub(super) fn ended_early() -> CallFailure {
     invalid("the copy ends early: its last part is missing".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use umbel_engine::meta::MetaError;
+
+    use super::*;
+
+    /// What may be live is not dropped: others may have inserted into it.
+    #[test]
+    fn a_filter_may_be_live_unless_its_activation_was_refused() {
+        let what = String::new;
+        assert!(may_be_live(&CallFailure::OutcomeUnknown { what: what() }));
+        assert!(may_be_live(&CallFailure::NoQuorum { what: what(), within: Duration::ZERO }));
+        let refused = MetaError::UnknownFilter { filter: FilterId(1) };
+        assert!(!may_be_live(&CallFailure::Meta(refused)));
+    }
 }
