@@ -363,6 +363,8 @@ impl Coordinator {
         let wanted = record.state.next_generation().unwrap_or(next);
         let look = |state: &MetaState| match state.filter(id) {
             None => Some(Err(MetaError::UnknownFilter { filter: id }.into())),
+            // A rename raises the generation, too: the command may have done nothing.
+            Some(now) if now.name != record.name => Some(Err(rename::meanwhile(record, now))),
             Some(record) => (record.generation >= wanted)
                 .then_some(Ok((record.generation, record.is_replicated()))),
         };
@@ -511,7 +513,7 @@ mod tests {
 
     const PARTITIONED: (Kind, Distribution) = (Kind::Blocked, Distribution::Partitioned);
 
-    fn record() -> FilterRecord {
+    pub(super) fn record() -> FilterRecord {
         let (size, cells) = (FilterSize::Rate(0.01), CellCount::new(2).unwrap());
         let key = HashKey::Xxh3 { seed: 7 };
         FilterRecord {

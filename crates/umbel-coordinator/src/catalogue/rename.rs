@@ -1,10 +1,10 @@
 //! Renames filters.
 
 use tokio::time::Instant;
+use umbel_engine::FilterId;
 use umbel_engine::meta::{
     FilterName, FilterRecord, FilterState, MetaCommand, MetaError, MetaState,
 };
-use umbel_engine::{FilterId, Generation};
 
 use crate::Coordinator;
 use umbel_node::failure::CallFailure;
@@ -35,10 +35,13 @@ impl Coordinator {
             let other =
                 self.read_meta(|state| state.filter_by_name(new.as_str()).map(|(id, _)| id))?;
             let replaced = other.filter(|_| replaces);
-            let (generation, new) = (record.generation, new.clone());
-            let command = MetaCommand::RenameFilter { filter: id, generation, name: new, replaced };
+            let generation = record.generation;
+            let command =
+                MetaCommand::RenameFilter { filter: id, generation, name: new.clone(), replaced };
             match self.meta_propose(command, deadline).await {
-                Ok(_) => return self.wait_renamed((id, &record), (name, replaced), deadline).await,
+                Ok(_) => {
+                    return self.wait_renamed((id, &record), (new, replaced), deadline).await;
+                }
                 // Another filter has taken that name since this node looked.
                 Err(CallFailure::Meta(MetaError::NameTaken { .. }))
                     if replaces && try_count < REPLACE_TRIES_MAX =>
@@ -54,24 +57,17 @@ impl Coordinator {
     async fn wait_renamed(
         &self,
         (id, before): (FilterId, &FilterRecord),
-        (old, replaced): (&FilterName, Option<FilterId>),
+        (new, replaced): (&FilterName, Option<FilterId>),
         deadline: Instant,
     ) -> Result<(FilterId, FilterRecord), CallFailure> {
         let is_gone =
             |state: &MetaState| replaced.is_none_or(|other| state.filter(other).is_none());
-        let is_next =
-            |generation: Generation| generation > before.generation || before.is_replicated();
         let look = |state: &MetaState| match state.filter(id) {
             None => Some(Err(MetaError::UnknownFilter { filter: id }.into())),
-            // The filter was cleared before the command arrived, which therefore did nothing.
-            Some(record) if record.name == *old && record.generation > before.generation => {
-                Some(Err(CallFailure::Changed { name: old.as_str().to_owned() }))
-            }
-            Some(record) => {
-                let is_done = record.name != *old && record.state == FilterState::Live;
-                (is_done && is_next(record.generation) && is_gone(state))
-                    .then(|| Ok((id, record.clone())))
-            }
+            Some(record) => match is_renamed(record, before, new) {
+                Ok(is_done) => (is_done && is_gone(state)).then(|| Ok((id, record.clone()))),
+                Err(failure) => Some(Err(failure)),
+            },
         };
         match self.wait_meta(Self::patience_until(deadline), look).await {
             Err(CallFailure::NoQuorum { within, .. }) => {
@@ -79,5 +75,63 @@ impl Coordinator {
             }
             outcome => outcome?,
         }
+    }
+}
+
+/// Whether a filter has its new name everywhere.
+///
+/// # Errors
+/// If the command did nothing, or may have done nothing, because another one came first.
+fn is_renamed(
+    now: &FilterRecord,
+    before: &FilterRecord,
+    new: &FilterName,
+) -> Result<bool, CallFailure> {
+    let is_next = now.generation > before.generation;
+    if now.name == *new {
+        return Ok(now.state == FilterState::Live && (is_next || before.is_replicated()));
+    }
+    if now.name != before.name {
+        return Err(meanwhile(before, now));
+    }
+    // The filter was cleared before the command arrived, which therefore did nothing.
+    let changed = || CallFailure::Changed { name: before.name.as_str().to_owned() };
+    if is_next { Err(changed()) } else { Ok(false) }
+}
+
+/// The error of a change of a filter that somebody renamed meanwhile: before the change, which then did nothing, or
+/// after it.
+pub(super) fn meanwhile(before: &FilterRecord, now: &FilterRecord) -> CallFailure {
+    let (name, now) = (before.name.as_str(), now.name.as_str());
+    CallFailure::OutcomeUnknown { what: format!("{name:?} was renamed to {now:?} meanwhile") }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::Generation;
+
+    use super::super::tests::record;
+    use super::*;
+
+    #[test]
+    fn a_rename_is_done_when_the_filter_has_the_new_name() {
+        let before = record();
+        let (b, c) = (FilterName::new("b").unwrap(), FilterName::new("c").unwrap());
+        let now = |name: &FilterName, generation, state| FilterRecord {
+            name: name.clone(),
+            generation: Generation(generation),
+            state,
+            ..record()
+        };
+        let text = |now| is_renamed(&now, &before, &b).map_err(|failure| failure.to_string());
+        let changing = FilterState::Renaming { to: Generation(2) };
+        assert_eq!(text(now(&before.name, 1, FilterState::Live)), Ok(false));
+        assert_eq!(text(now(&b, 1, changing)), Ok(false));
+        assert_eq!(text(now(&b, 2, FilterState::Live)), Ok(true));
+        let cleared = CallFailure::Changed { name: "a".to_owned() }.to_string();
+        assert_eq!(text(now(&before.name, 2, FilterState::Live)), Err(cleared));
+        // Another client's rename came first, and there is no filter "b".
+        let other = text(now(&c, 2, FilterState::Live)).unwrap_err();
+        assert!(other.contains(r#""a" was renamed to "c" meanwhile"#), "{other}");
     }
 }
