@@ -10,7 +10,9 @@ use super::state::MetaState;
 use crate::ids::FilterId;
 
 impl MetaState {
-    /// The commands that drop all filters whose time has come; `now_ms` is in milliseconds since 1970.
+    /// The commands that drop all filters whose time has come; `now_ms` is in milliseconds since 1970. While shards
+    /// are merged, only replicated ones: the drop of a partitioned one is refused until that is over, and each
+    /// proposal would be an entry of the log for nothing.
     ///
     /// ```
     /// use umbel_engine::meta::MetaState;
@@ -19,9 +21,11 @@ impl MetaState {
     /// ```
     #[must_use]
     pub fn expired(&self, now_ms: u64) -> Vec<MetaCommand> {
+        let is_merging = self.shard_map().merging().is_some();
         let due = self.filters().filter_map(|(filter, record)| {
             let expires_ms = record.expires_ms.filter(|&at_ms| at_ms <= now_ms)?;
-            let is_there = record.state != FilterState::Dropping;
+            let is_held = is_merging && !record.is_replicated();
+            let is_there = record.state != FilterState::Dropping && !is_held;
             is_there.then_some(MetaCommand::DropExpired { filter, expires_ms })
         });
         due.collect()

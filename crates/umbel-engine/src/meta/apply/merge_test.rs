@@ -395,3 +395,20 @@ fn a_step_waits_for_what_the_controller_does() {
     cluster.apply(&create("f", 1, true));
     assert!(matches!(cluster.state.merge_step(2), Err(MetaError::ShardBusy { .. })));
 }
+
+/// Each proposal would be an entry of the log for nothing, four times a second.
+#[test]
+fn an_expired_filter_waits_for_the_end_of_a_merge_unless_it_is_in_no_shard() {
+    let mut cluster = cluster(3);
+    let cut = live(&mut cluster, &create("cut", 5, false));
+    let copied = live(&mut cluster, &create_replicated("copied", 7, false));
+    for filter in [cut, copied] {
+        cluster.done(&MetaCommand::SetExpiry { filter, expires_ms: Some(1_000) });
+    }
+    let drop = |filter| MetaCommand::DropExpired { filter, expires_ms: 1_000 };
+    assert_eq!(cluster.state.expired(1_000), [drop(cut), drop(copied)]);
+    cluster.done(&merge(2));
+    assert_eq!(cluster.state.expired(1_000), [drop(copied)]);
+    cluster.done(&merged(2, 0));
+    assert_eq!(cluster.state.expired(1_000), [drop(cut), drop(copied)]);
+}
