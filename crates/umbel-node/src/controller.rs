@@ -125,7 +125,7 @@ async fn look(
     let tasks = local.meta().replica().read_meta(|state| {
         forget_finished(progress, state);
         let due = state.expired(local.seed().wall_ms()).into_iter().map(Task::Propose);
-        let tasks = next_tasks(state, views, &local.meta().view(), progress);
+        let tasks = next_tasks(state, views, &local.meta().view(), &alive, progress);
         let spread = next_move(state, &alive).map(Task::Propose);
         let split = next_split(state, &alive).map(Task::Propose);
         // A refused proposal, for example while a move begins, is made again in a later round.

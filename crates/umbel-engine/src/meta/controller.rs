@@ -13,12 +13,17 @@ use super::command::MetaCommand;
 use super::filter_name::FilterName;
 use super::state::MetaState;
 use crate::ids::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
-use crate::placement::{ShardMap, ShardRecord, Zones, choose_replacement};
+
+mod replan;
 
 #[cfg(test)]
 mod controller_test;
 #[cfg(test)]
 mod simulation_test;
+#[cfg(test)]
+mod unreachable_test;
+
+use replan::Places;
 
 /// Most shards whose members change at once. A new replica receives a snapshot of up to gigabytes
 /// from a leader that also serves clients. With two changes, the end of one transfer overlaps the
@@ -162,8 +167,10 @@ pub enum Task {
 /// nothing else may change them. Views are by group and not by shard, because after a merge the next shard
 /// of the same number is another group: the view of the earlier one says nothing about it.
 ///
+/// No shard is planned onto a node that is not in `alive`, the nodes that the leader can reach.
+///
 /// ```
-/// use std::collections::BTreeMap;
+/// use std::collections::{BTreeMap, BTreeSet};
 /// use umbel_engine::meta::{GroupView, MetaCommand, MetaState, Task, next_tasks};
 /// use umbel_engine::{GroupId, NodeId, ShardId};
 ///
@@ -175,22 +182,24 @@ pub enum Task {
 /// let views = BTreeMap::from([(GroupId::of_shard(ShardId(0)), view.clone())]);
 ///
 /// let formed = MetaCommand::ShardFormed { shard: ShardId(0) };
-/// let tasks = next_tasks(&state, &views, &view, &BTreeMap::new());
+/// let alive = BTreeSet::from([node]);
+/// let tasks = next_tasks(&state, &views, &view, &alive, &BTreeMap::new());
 /// assert_eq!(tasks, [Task::Propose(formed.clone())]);
 /// state.apply(2, &formed);
-/// assert_eq!(next_tasks(&state, &views, &view, &BTreeMap::new()), []);
+/// assert_eq!(next_tasks(&state, &views, &view, &alive, &BTreeMap::new()), []);
 /// ```
 #[must_use]
 pub fn next_tasks(
     state: &MetaState,
     views: &BTreeMap<GroupId, GroupView>,
     meta_view: &GroupView,
+    alive: &BTreeSet<NodeId>,
     progress: &SliceProgress,
 ) -> Vec<Task> {
     let mut tasks = Vec::new();
     if state.is_formed() {
         tasks.extend(meta_task(state, meta_view));
-        shard_tasks(state, views, &mut tasks);
+        shard_tasks(state, views, alive, &mut tasks);
         filter_tasks(state, views, progress, &mut tasks);
     }
     tasks
@@ -245,10 +254,10 @@ fn meta_task(state: &MetaState, view: &GroupView) -> Option<Task> {
 pub(super) fn shard_tasks(
     state: &MetaState,
     views: &BTreeMap<GroupId, GroupView>,
+    alive: &BTreeSet<NodeId>,
     tasks: &mut Vec<Task>,
 ) {
-    let available = state.available_nodes();
-    let wanted_count = state.replicas_wanted();
+    let places = Places::new(state, alive);
     // Includes the plans of this call, so that they do not all choose the same node.
     let mut map = state.shard_map().clone();
     let mut misplaced = Vec::new();
@@ -268,13 +277,12 @@ pub(super) fn shard_tasks(
         if paired.contains(&Some(shard)) {
             continue;
         }
-        let wanted = record.wanted();
-        if wanted.len() != wanted_count || wanted.iter().any(|node| !available.contains(node)) {
+        if places.is_misplaced(record) {
             misplaced.push(shard);
             moves += usize::from(record.target.is_some());
             continue;
         }
-        if let Some(change) = change_members(group, view, wanted.to_vec(), Vec::new()) {
+        if let Some(change) = change_members(group, view, record.wanted().to_vec(), Vec::new()) {
             if moves < SHARD_MOVES_MAX {
                 tasks.push(change);
             }
@@ -285,14 +293,14 @@ pub(super) fn shard_tasks(
     }
     for shard in misplaced {
         let Some(record) = map.get(shard) else { continue };
-        // A change that can no longer complete has already been counted.
-        if record.target.is_none() {
-            if moves >= SHARD_MOVES_MAX {
-                continue;
-            }
-            moves += 1;
+        let is_new = record.target.is_none();
+        if is_new && moves >= SHARD_MOVES_MAX {
+            continue;
         }
-        let target = replan(&map, record, &available, state.zones(), wanted_count);
+        // A shard that waits for nodes is not counted: others may move meanwhile.
+        let Some(target) = places.replan(&map, record) else { continue };
+        // A change that can no longer complete has already been counted.
+        moves += usize::from(is_new);
         if let Some(record) = map.get_mut(shard) {
             record.plan(&target);
         }
@@ -316,30 +324,6 @@ fn merge_task(state: &MetaState) -> Option<Task> {
     let map = state.shard_map();
     let (from, shard) = (map.get(map.merging()?)?, map.absorbing()?);
     Some(Task::MergeShard { shard, from: from.shard, era: from.era, since: map.merging_since? })
-}
-
-/// New replicas for a shard that has too few, or has them on unavailable nodes. Keeps nodes where
-/// possible: first those that the shard is being moved to, then its current ones.
-fn replan(
-    map: &ShardMap,
-    record: &ShardRecord,
-    available: &BTreeSet<NodeId>,
-    zones: &Zones,
-    wanted_count: usize,
-) -> Vec<NodeId> {
-    let mut target = Vec::with_capacity(wanted_count);
-    for &node in record.wanted().iter().chain(&record.replicas) {
-        if target.len() < wanted_count && available.contains(&node) && !target.contains(&node) {
-            target.push(node);
-        }
-    }
-    while target.len() < wanted_count {
-        let chosen = choose_replacement(map, available, zones, record.shard, &target);
-        let Some(node) = chosen else { break };
-        target.push(node);
-    }
-    target.sort_unstable();
-    target
 }
 
 fn filter_tasks(

@@ -81,7 +81,7 @@ pub fn moves_under_way(state: &MetaState) -> Vec<ShardMove> {
 }
 
 /// The moves under way, followed by all moves that would come after them, in order, as long as no node
-/// joins or leaves: at most 4,096. Only nodes that are alive get replicas for balance.
+/// joins or leaves: at most 4,096. Only nodes that are alive get replicas.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -146,7 +146,7 @@ fn decisions(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<MetaCommand> {
     };
     let views = state.shard_map().shards.iter().map(view).collect();
     let mut tasks = Vec::new();
-    shard_tasks(state, &views, &mut tasks);
+    shard_tasks(state, &views, alive, &mut tasks);
     let proposed = |task| match task {
         Task::Propose(command) => Some(command),
         _ => None,

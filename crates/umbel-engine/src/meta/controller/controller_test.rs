@@ -4,16 +4,16 @@ use super::*;
 use crate::meta::apply::drawn::{create, form};
 use crate::meta::{ClusterVersion, MetaReply};
 
-fn nodes(numbers: &[u64]) -> Vec<NodeId> {
+pub(super) fn nodes(numbers: &[u64]) -> Vec<NodeId> {
     numbers.iter().copied().map(NodeId).collect()
 }
 
 /// The first group of a shard.
-fn of(shard: ShardId) -> GroupId {
+pub(super) fn of(shard: ShardId) -> GroupId {
     GroupId::of_shard(shard)
 }
 
-fn view(voters: &[u64], learners: &[u64]) -> GroupView {
+pub(super) fn view(voters: &[u64], learners: &[u64]) -> GroupView {
     GroupView {
         leader: Some(NodeId(voters[0])),
         voters: nodes(voters),
@@ -23,16 +23,18 @@ fn view(voters: &[u64], learners: &[u64]) -> GroupView {
 }
 
 /// A formed cluster whose shards have leaders and the members that the shard map wants.
-struct Cluster {
-    state: MetaState,
+pub(super) struct Cluster {
+    pub(super) state: MetaState,
     log_index: u64,
-    views: BTreeMap<GroupId, GroupView>,
-    meta: GroupView,
+    pub(super) views: BTreeMap<GroupId, GroupView>,
+    pub(super) meta: GroupView,
+    /// Members that the leader cannot reach.
+    pub(super) down: BTreeSet<NodeId>,
     progress: SliceProgress,
 }
 
 impl Cluster {
-    fn new(node_count: u64, shard_count: u32, replica_count: u32) -> Self {
+    pub(super) fn new(node_count: u64, shard_count: u32, replica_count: u32) -> Self {
         let mut state = MetaState::new();
         state.apply(2, &form(node_count, shard_count, replica_count));
         let mut views = BTreeMap::new();
@@ -43,20 +45,22 @@ impl Cluster {
             views.insert(of(shard), GroupView { leader, voters, ..GroupView::default() });
         }
         let meta = view(&[1, 2, 3], &(4..=node_count).collect::<Vec<_>>());
-        Self { state, log_index: 9, views, meta, progress: BTreeMap::new() }
+        let (down, progress) = (BTreeSet::new(), BTreeMap::new());
+        Self { state, log_index: 9, views, meta, down, progress }
     }
 
-    fn apply(&mut self, command: &MetaCommand) -> MetaReply {
+    pub(super) fn apply(&mut self, command: &MetaCommand) -> MetaReply {
         self.log_index += 1;
         self.state.apply(self.log_index, command)
     }
 
-    fn tasks(&self) -> Vec<Task> {
-        next_tasks(&self.state, &self.views, &self.meta, &self.progress)
+    pub(super) fn tasks(&self) -> Vec<Task> {
+        let alive = self.state.live_nodes().difference(&self.down).copied().collect();
+        next_tasks(&self.state, &self.views, &self.meta, &alive, &self.progress)
     }
 
     /// Applies the proposed commands, and returns the other tasks.
-    fn propose(&mut self) -> Vec<Task> {
+    pub(super) fn propose(&mut self) -> Vec<Task> {
         let mut rest = vec![];
         for task in self.tasks() {
             match task {
@@ -67,18 +71,20 @@ impl Cluster {
         rest
     }
 
-    fn drain(&mut self, node: u64) {
+    pub(super) fn drain(&mut self, node: u64) {
         self.apply(&MetaCommand::Drain { node: NodeId(node), drain: true });
     }
 }
 
-fn is_plan(task: &Task) -> bool {
+pub(super) fn is_plan(task: &Task) -> bool {
     matches!(task, Task::Propose(MetaCommand::PlanReplicas { .. }))
 }
 
 #[test]
 fn nothing_is_to_be_done_before_there_is_a_cluster() {
-    let tasks = next_tasks(&MetaState::new(), &BTreeMap::new(), &view(&[1], &[]), &BTreeMap::new());
+    let (state, meta) = (MetaState::new(), view(&[1], &[]));
+    let (alive, progress) = (BTreeSet::from([NodeId(1)]), BTreeMap::new());
+    let tasks = next_tasks(&state, &BTreeMap::new(), &meta, &alive, &progress);
     assert_eq!(tasks, []);
 }
 

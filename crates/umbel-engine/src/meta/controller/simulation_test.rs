@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::meta::apply::drawn;
 use crate::meta::{ClusterVersion, FilterName, MergeStep, MetaReply, NodeRecord};
+use crate::placement::ShardRecord;
 
 /// Splits stop at this number, so that runs stay short.
 const SHARDS_MAX: u32 = 10;
@@ -77,15 +78,16 @@ impl World {
     fn tasks(&self) -> Vec<Task> {
         let shards = self.state.shard_map().shards.iter().zip(&self.shards);
         let views = shards.map(|(record, group)| (record.group(), self.view(group))).collect();
-        let tasks = next_tasks(&self.state, &views, &self.view(&self.meta), &self.progress);
+        let alive = self.state.live_nodes().difference(&self.down).copied().collect();
+        let tasks = next_tasks(&self.state, &views, &self.view(&self.meta), &alive, &self.progress);
         self.check_tasks(&tasks);
         tasks
     }
 
-    /// At most one task per group changes members, and few shards are moved at once.
+    /// At most one task per group changes members, few shards are moved at once, and none to a node that
+    /// is down.
     fn check_tasks(&self, tasks: &[Task]) {
-        let mut groups = BTreeSet::new();
-        let mut changes = 0;
+        let (mut groups, mut changes) = (BTreeSet::new(), 0);
         let records = self.state.shard_map().shards.iter();
         let moving = records.filter(|record| record.target.is_some());
         let group_of = |shard: ShardId| self.state.shard(shard).unwrap().group();
@@ -97,7 +99,9 @@ impl World {
                     changes += usize::from(*group != GroupId::META);
                     *group
                 }
-                Task::Propose(MetaCommand::PlanReplicas { shard, .. }) => {
+                Task::Propose(MetaCommand::PlanReplicas { shard, target }) => {
+                    let had = &self.state.shard(*shard).unwrap().replicas;
+                    assert!(target.iter().all(|node| had.contains(node) || self.is_up(*node)));
                     planned.insert(*shard);
                     group_of(*shard)
                 }
@@ -410,8 +414,7 @@ proptest! {
         steps in prop::collection::vec((0_u8..23, any::<u64>()), 0..120),
         dice: u64,
     ) {
-        let mut world = World::new(nodes, shard_count, replica_count);
-        let mut delayed = vec![];
+        let (mut world, mut delayed) = (World::new(nodes, shard_count, replica_count), vec![]);
         for (kind, dice) in steps {
             world.step(kind, dice, &mut delayed);
         }
