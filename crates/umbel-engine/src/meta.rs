@@ -29,6 +29,7 @@ mod sessions;
 mod settings;
 mod since_3;
 mod state;
+mod stranded_jobs;
 mod version;
 
 pub use access::{

@@ -124,7 +124,8 @@ async fn look(
     let alive = nodes.filter(|&node| local.beats().is_alive(node)).collect();
     let tasks = local.meta().replica().read_meta(|state| {
         forget_finished(progress, state);
-        let due = state.expired(local.seed().wall_ms()).into_iter().map(Task::Propose);
+        let due = state.expired(local.seed().wall_ms()).into_iter();
+        let due = due.chain(state.stranded_jobs()).map(Task::Propose);
         let tasks = next_tasks(state, views, &local.meta().view(), &alive, progress);
         let spread = next_move(state, &alive).map(Task::Propose);
         let split = next_split(state, &alive).map(Task::Propose);

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The ledger says what should run, and nodes follow it like the catalogue. A job's progress is known only
-//! to its workers and their disks.
+//! to its workers and their disks. The workers report how a job ended; if the node of one was removed, the
+//! controller ends it ([`MetaState::stranded_jobs`]).
 
 use std::fmt;
 
