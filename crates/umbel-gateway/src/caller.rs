@@ -414,6 +414,24 @@ impl Caller {
         names.map(|(at, name)| self.filter(verb, &format!("{field}[{at}]"), name)).collect()
     }
 
+    /// Checks a rename, beyond the verb that both names need: each verb that the caller has on the new name is
+    /// needed on the old one, because the filter's items get under that name what the caller may do with it.
+    ///
+    /// # Errors
+    /// If the caller would gain a verb on the filter.
+    pub(super) fn check_rename(
+        &self,
+        name: &FilterName,
+        new_name: &FilterName,
+    ) -> Result<(), CallFailure> {
+        for verb in FilterVerb::ALL {
+            if self.has(|rights| rights.may(verb, new_name.as_str())) {
+                self.filter(verb, "name", name.as_str().to_owned())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Which filters a list shows to the caller.
     pub(super) fn visible(&self) -> impl Fn(&str) -> bool + use<> {
         let rights = self.rights_now();

@@ -283,6 +283,7 @@ impl Filters for FiltersService {
             let v1::RenameRequest { name, new_name, replace } = request.into_inner();
             let name = caller.filter(FilterVerb::Manage, "name", name)?;
             let new_name = caller.filter(FilterVerb::Manage, "new_name", new_name)?;
+            caller.check_rename(&name, &new_name)?;
             let (id, record) = self.coordinator.rename(&name, &new_name, replace, deadline).await?;
             let unconfirmed = self.unconfirmed(record.is_replicated(), deadline).await?;
             let filter = Some(convert::summary(id, &record));

@@ -18,6 +18,8 @@ pub(super) async fn rename(
         name => name?,
     };
     let new_name = session.filter(FilterVerb::Manage, new_key)?;
+    let checked = session.caller.check_rename(&name, &new_name);
+    checked.map_err(|_| Refusal::from(NoFilter::Denied))?;
     let deadline = session.shared.deadlines.of_long_command();
     let coordinator = &session.shared.coordinator;
     let is_same = name == new_name;

@@ -1,9 +1,16 @@
-//! Tests of what principals may do over the Redis protocol.
+//! Tests of what principals may do over the Redis protocol, and of a rule that it shares with gRPC.
 
+use std::sync::Arc;
+
+use tonic::{Code, Request};
 use umbel_engine::meta::{
     ClusterVerb, FilterVerb, Grant, MetaCommand, Principal, PrincipalName, Proof, Quota, Rates,
     Rights,
 };
+use umbel_ports::channel::channel_to;
+use umbel_ports::{Net, RealNet};
+use umbel_proto::v1;
+use umbel_proto::v1::filters_client::FiltersClient;
 
 use super::resp_test::{Client, node};
 use crate::test_node::Node;
@@ -95,6 +102,53 @@ async fn principals_do_what_is_granted_to_them() {
     let command = MetaCommand::DropPrincipal { name };
     node.coordinator().meta_propose(command, deadline()).await.unwrap();
     alice.ask("BF.EXISTS a-seen x", "-NOAUTH Authentication required.\r\n").await;
+    node.shutdown().await;
+}
+
+/// Otherwise who may only manage a filter could read it under a name on which it has more rights.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rename_gives_nobody_a_verb_on_a_filter() {
+    use FilterVerb::{Insert, Manage, Read};
+    let (_folder, node) = node().await;
+    put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
+    put(&node, "owner", grant("*", &[Insert, Read, Manage])).await;
+    let grants = [grant("crawl.*", &[Manage]).grants, grant("own.*", &FilterVerb::ALL).grants];
+    put(&node, "mover", Rights { grants: grants.concat(), ..Rights::default() }).await;
+    let mut owner = Client::new(&node).await;
+    owner.ask(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
+    owner.ask("BF.ADD crawl.de x", ":1\r\n").await;
+
+    let mut mover = Client::new(&node).await;
+    mover.ask(&format!("AUTH mover {SECRET}"), "+OK\r\n").await;
+    let no_key = "-NOPERM No permissions to access a key\r\n";
+    mover.ask("RENAME crawl.de own.x", no_key).await;
+    mover.ask("RENAMENX crawl.de own.x", no_key).await;
+    // The answer does not say whether there is such a filter.
+    mover.ask("RENAME crawl.none own.x", no_key).await;
+    mover.ask("RENAME crawl.de crawl.fr", "+OK\r\n").await;
+    // A name on which the caller has fewer verbs gives it none.
+    mover.ask("BF.ADD own.a y", ":1\r\n").await;
+    mover.ask("RENAME own.a crawl.a", "+OK\r\n").await;
+    mover.ask("RENAME crawl.a own.a", no_key).await;
+    // Who has the same verbs on both names renames in both directions.
+    owner.ask("RENAME crawl.fr own.fr", "+OK\r\n").await;
+    owner.ask("RENAME own.fr crawl.fr", "+OK\r\n").await;
+
+    let net: Arc<dyn Net> = Arc::new(RealNet);
+    let mut filters = FiltersClient::new(channel_to(&net, node.address(), None).unwrap());
+    let mut rename = async |name: &str, new_name: &str| {
+        let (name, new_name) = (name.to_owned(), new_name.to_owned());
+        let mut request = Request::new(v1::RenameRequest { name, new_name, replace: false });
+        let token = format!("Bearer mover.{SECRET}").parse().unwrap();
+        request.metadata_mut().insert("authorization", token);
+        filters.rename(request).await.map(drop)
+    };
+    let refused = rename("crawl.fr", "own.x").await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    assert!(refused.message().contains("a grant of read is needed"), "{refused}");
+    rename("crawl.fr", "crawl.de").await.unwrap();
+    owner.ask("BF.EXISTS crawl.de x", ":1\r\n").await;
+    drop(filters);
     node.shutdown().await;
 }
 
