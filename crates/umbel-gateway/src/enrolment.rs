@@ -86,6 +86,17 @@ impl EnrolmentService {
         let key = *blake3::hash(&key).as_bytes();
         let now_ms = self.coordinator.seed().wall_ms();
         let applicant = Applicant { address: address.clone(), nonce, digest, key, now_ms };
+        let node = self.admit(applicant, deadline).await?;
+        tracing::info!(target: "umbel::audit", node = node.0, address, "a node joined by a token");
+        self.sign(signer, &request, node, host)
+    }
+
+    /// Admits a node and returns its number. A repeated request gets the number that the first one got, but only with
+    /// the address of the first one: a certificate is for the host of the address, and one node must not get those of
+    /// others. The catalogue does not compare the addresses, because nodes of older releases, which apply the same
+    /// log, would admit where this one refuses.
+    async fn admit(&self, applicant: Applicant, deadline: Instant) -> Result<NodeId, CallFailure> {
+        let address = applicant.address.clone();
         let command = MetaCommand::AdmitNode(applicant);
         let node = match self.coordinator.meta_propose(command, deadline).await? {
             MetaReply::Node(node) => node,
@@ -93,8 +104,13 @@ impl EnrolmentService {
                 return Err(CallFailure::Storage { what: format!("an enrolment gave {other:?}") });
             }
         };
-        tracing::info!(target: "umbel::audit", node = node.0, address, "a node joined by a token");
-        self.sign(signer, &request, node, host)
+        // This node has applied the command, so it knows the address.
+        let is_recorded =
+            self.coordinator.read_meta(|state| state.node_address(node) == Some(&*address))?;
+        match is_recorded {
+            true => Ok(node),
+            false => Err(MetaError::BadJoinToken { what: OTHER_ADDRESS.to_owned() }.into()),
+        }
     }
 
     fn sign(
@@ -170,6 +186,9 @@ impl EnrolmentService {
 const BAD_TOKEN: &str =
     "the token for joining is unknown or expired: `umbel cluster token --join` draws another one";
 
+const OTHER_ADDRESS: &str = "the node has joined with another address, and gets certificates for that one alone: let it start with that \
+     address, or remove it from the cluster and let it join with another token and an empty data folder";
+
 const NO_SIGNER: &str = "no node that answers has the authority's key: name it to one (tls_ca_key), or make the joining node's \
      certificate by hand (`umbel cluster certs node`) and let it join without a token";
 
@@ -228,5 +247,46 @@ impl Enrolment for EnrolmentService {
             self.renew_now(identity, &request.into_inner().request).await
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::test_node::{Node, deadline, start_alone};
+
+    const DIGEST: [u8; 32] = [7; 32];
+
+    fn service(node: &Node) -> EnrolmentService {
+        EnrolmentService::new(node.coordinator(), Deadlines::new(Duration::from_secs(30)))
+    }
+
+    /// Otherwise it would be certified for the hosts of others until the token expires.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_node_that_has_joined_gets_no_certificate_for_another_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let service = service(&node);
+        let now_ms = service.coordinator.seed().wall_ms();
+        let expires_ms = now_ms + 600_000;
+        let command = MetaCommand::PutJoinToken { digest: DIGEST, expires_ms, now_ms };
+        service.coordinator.meta_propose(command, deadline()).await.unwrap();
+        let applicant = |address: &str| {
+            let address = address.to_owned();
+            Applicant { address, nonce: 5, digest: DIGEST, key: [1; 32], now_ms }
+        };
+        let admitted = service.admit(applicant("127.0.0.1:9"), deadline()).await.unwrap();
+        let again = service.admit(applicant("127.0.0.1:9"), deadline()).await;
+        assert_eq!(again, Ok(admitted), "the answer may have been lost");
+        for other in ["127.0.0.2:9", "127.0.0.1:10"] {
+            let refused = service.admit(applicant(other), deadline()).await;
+            let what = OTHER_ADDRESS.to_owned();
+            let expected = CallFailure::Meta(MetaError::BadJoinToken { what });
+            assert_eq!(refused, Err(expected), "{other}");
+        }
+        drop(service);
+        node.shutdown().await;
     }
 }
