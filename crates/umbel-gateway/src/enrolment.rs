@@ -5,13 +5,15 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tonic::{Request, Response, Status};
-use umbel_coordinator::Coordinator;
+use umbel_coordinator::{CaughtUp, Coordinator};
 use umbel_engine::NodeId;
 use umbel_engine::meta::{
-    Applicant, MetaCommand, MetaError, MetaReply, MetaState, NodeRecord, VersionRange,
+    Applicant, MetaCommand, MetaError, MetaReply, MetaState, NODE_ADDRESS_BYTES_MAX, NodeRecord,
+    VersionRange,
 };
 use umbel_node::config::host_of;
 use umbel_node::failure::CallFailure;
+use umbel_node::metrics;
 use umbel_node::peer::{PEER_PROTOCOL, cluster_bytes};
 use umbel_ports::channel::channel_to;
 use umbel_ports::{NodeIdentity, NodeSigner, PeerIdentity};
@@ -44,14 +46,18 @@ impl EnrolmentService {
             .max_encoding_message_size(ENROLMENT_MESSAGE_BYTES_MAX)
     }
 
-    /// Checks that the token exists, before anything is done for the caller.
-    async fn check_token(&self, digest: &[u8; 32], deadline: Instant) -> Result<(), CallFailure> {
+    /// Checks that the token exists, before anything is done for the caller. The majority is asked as rarely as for
+    /// unknown principals, because anybody can invent tokens.
+    async fn check_token(&self, digest: &[u8; 32]) -> Result<(), CallFailure> {
         let has = |state: &MetaState| state.has_join_token(digest);
         if self.coordinator.read_meta(has)? {
             return Ok(());
         }
         // The token may be newer than this node's catalogue.
-        self.coordinator.meta_refresh(deadline).await?;
+        if self.coordinator.catch_up_for_stranger().await == CaughtUp::NoMajority {
+            // The majority, and therefore another node, may know the token.
+            return Err(CallFailure::NotFormed);
+        }
         match self.coordinator.read_meta(has)? {
             true => Ok(()),
             false => Err(CallFailure::Denied { what: BAD_TOKEN.to_owned() }),
@@ -60,6 +66,7 @@ impl EnrolmentService {
 
     async fn enrol_now(
         &self,
+        caller: &Caller,
         request: v1::EnrolRequest,
         deadline: Instant,
     ) -> Result<v1::EnrolResponse, CallFailure> {
@@ -71,7 +78,8 @@ impl EnrolmentService {
             return Err(CallFailure::Invalid { what });
         }
         let digest = *blake3::hash(request.secret.as_bytes()).as_bytes();
-        self.check_token(&digest, deadline).await?;
+        let checked = self.check_token(&digest).await;
+        checked.inspect_err(|failure| note_denial(caller, &request.address, failure))?;
         let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
         self.coordinator.check_release(versions, deadline).await?;
         let Some(signer) = self.coordinator.net()?.node_signer() else {
@@ -86,7 +94,8 @@ impl EnrolmentService {
         let key = *blake3::hash(&key).as_bytes();
         let now_ms = self.coordinator.seed().wall_ms();
         let applicant = Applicant { address: address.clone(), nonce, digest, key, now_ms };
-        let node = self.admit(applicant, deadline).await?;
+        let admitted = self.admit(applicant, deadline).await;
+        let node = admitted.inspect_err(|failure| note_denial(caller, &address, failure))?;
         tracing::info!(target: "umbel::audit", node = node.0, address, "a node joined by a token");
         self.sign(signer, &request, node, host)
     }
@@ -192,6 +201,19 @@ const OTHER_ADDRESS: &str = "the node has joined with another address, and gets 
 const NO_SIGNER: &str = "no node that answers has the authority's key: name it to one (tls_ca_key), or make the joining node's \
      certificate by hand (`umbel cluster certs node`) and let it join without a token";
 
+/// Counts a refusal for want of a valid token, and writes it to the audit log. Only the node that decides does so, and
+/// none that passes the request on.
+fn note_denial(who: &Caller, address: &str, failure: &CallFailure) {
+    let (CallFailure::Denied { .. } | CallFailure::Meta(MetaError::BadJoinToken { .. })) = failure
+    else {
+        return;
+    };
+    // Nobody has checked the address: it may fill the whole message.
+    let address: String = address.chars().take(NODE_ADDRESS_BYTES_MAX).collect();
+    tracing::warn!(target: "umbel::audit", %who, address, reason = %failure, "an enrolment was denied");
+    metrics::call_denied();
+}
+
 fn invalid(error: &dyn std::fmt::Display) -> CallFailure {
     CallFailure::Invalid { what: error.to_string() }
 }
@@ -222,14 +244,15 @@ impl Enrolment for EnrolmentService {
     ) -> Result<Response<v1::EnrolResponse>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("enrol", async {
-            if *Caller::of(&request)?.connection() == PeerIdentity::Unchecked {
+            let caller = Caller::of(&request)?;
+            if *caller.connection() == PeerIdentity::Unchecked {
                 let what = "without TLS nobody enrols: join without a token";
                 return Err(invalid(&what));
             }
             let _place = self.places.try_acquire().map_err(|_| CallFailure::Overloaded {
                 what: format!("{ENROLMENTS_MAX} nodes are being enrolled here already"),
             })?;
-            self.enrol_now(request.into_inner(), deadline).await
+            self.enrol_now(&caller, request.into_inner(), deadline).await
         })
         .await
     }
@@ -253,6 +276,8 @@ impl Enrolment for EnrolmentService {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use futures_util::FutureExt as _;
 
     use super::*;
     use crate::test_node::{Node, deadline, start_alone};
@@ -286,6 +311,20 @@ mod tests {
             let expected = CallFailure::Meta(MetaError::BadJoinToken { what });
             assert_eq!(refused, Err(expected), "{other}");
         }
+        drop(service);
+        node.shutdown().await;
+    }
+
+    /// An answer that is ready at once has asked nobody. No try here is awaited, so the time between two is too short
+    /// for the limit to allow each of them a question.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn invented_tokens_seldom_ask_the_majority() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let service = service(&node);
+        let refused = (0..1_000).find_map(|_| service.check_token(&DIGEST).now_or_never());
+        let what = BAD_TOKEN.to_owned();
+        assert_eq!(refused, Some(Err(CallFailure::Denied { what })));
         drop(service);
         node.shutdown().await;
     }

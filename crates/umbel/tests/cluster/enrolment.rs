@@ -75,11 +75,30 @@ impl Founded {
     }
 
     fn client(&self, pair: KeyPairFiles, options: ClientOptions) -> Client {
-        let tls = TlsFiles { ca: self.folder().join("ca.pem"), pair: Some(pair) };
-        let tls = TlsConnector::open(tls).unwrap();
         let addresses: Vec<&str> =
             self.cluster.nodes.iter().map(|node| node.address.as_str()).collect();
-        Client::connect_through(addresses.join(","), options, tls).unwrap()
+        self.client_through(addresses.join(","), pair, options)
+    }
+
+    fn client_through(
+        &self,
+        addresses: String,
+        pair: KeyPairFiles,
+        options: ClientOptions,
+    ) -> Client {
+        let tls = TlsFiles { ca: self.folder().join("ca.pem"), pair: Some(pair) };
+        let tls = TlsConnector::open(tls).unwrap();
+        Client::connect_through(addresses, options, tls).unwrap()
+    }
+
+    /// How many calls a node has denied.
+    async fn denied_count(&self, node: usize) -> u64 {
+        let options = ClientOptions { learns_nodes: false, ..options() };
+        let address = self.cluster.nodes[node].address.clone();
+        let client = self.client_through(address, self.alice.clone(), options);
+        let text = client.measurements().await.unwrap();
+        let count = text.lines().find_map(|line| line.strip_prefix("umbel_calls_denied_total "));
+        count.map_or(0, |count| count.parse().unwrap())
     }
 
     async fn join(&mut self, through: usize, token: &str) -> u64 {
@@ -114,6 +133,7 @@ async fn two_nodes_join_by_tokens_and_a_token_is_good_for_one() {
     founded.token("third.token");
     let third = founded.join(1, "third.token").await;
 
+    let before = [founded.denied_count(0).await, founded.denied_count(1).await];
     let mut late = founded.joiner(0, "second.token");
     let log = late.refused().await;
     assert!(log.contains("has been used: each node needs one of its own"), "{log}");
@@ -124,6 +144,11 @@ async fn two_nodes_join_by_tokens_and_a_token_is_good_for_one() {
     put(&founded.folder().join("other"), &format!("umbel-join-1.{}.{pin}", "0f".repeat(32)));
     let log = founded.joiner(1, "other").refused().await;
     assert!(log.contains("unknown or expired"), "{log}");
+    for (node, before) in before.into_iter().enumerate() {
+        assert!(founded.denied_count(node).await > before, "node {node} counts what it denies");
+        let log = founded.cluster.nodes[node].log();
+        assert!(log.contains("umbel::audit") && log.contains("an enrolment was denied"), "{log}");
+    }
     put(&founded.folder().join("torn"), &token[..40]);
     assert!(founded.joiner(0, "torn").refused().await.contains("no token for joining"));
 
