@@ -200,7 +200,7 @@ async fn hostile_headers_and_pieces_leave_nothing() {
         assert!(asked.starts_with("-TRYAGAIN") || asked == ":0", "{asked}");
         load(&mut client, "BF.LOADCHUNK", "k", &piece).await;
         client.expect(std::str::from_utf8(answer).unwrap(), "a piece").await;
-        gone(&mut client, "k").await;
+        gone(&node, "k").await;
     }
     node.shutdown().await;
 }

@@ -3,11 +3,11 @@
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 use umbel_coordinator::copies::{ExportParts, ExportWish};
-use umbel_engine::meta::FilterName;
+use umbel_engine::meta::{FilterName, FilterState};
 
 use super::dumps::IDLE_MAX;
 use super::resp_test::{Client, node};
-use crate::test_node::Node;
+use crate::test_node::{Node, deadline};
 
 /// The iterator and the piece of an answer.
 pub(super) async fn piece(client: &mut Client, request: &str) -> (i64, Vec<u8>) {
@@ -69,15 +69,63 @@ pub(super) async fn add(client: &mut Client, key: &str, items: std::ops::Range<u
     }
 }
 
-/// Waits until the half-loaded filter is gone.
-pub(super) async fn gone(client: &mut Client, key: &str) {
+/// Waits until the half-loaded filter is gone. Clients do not see it, so they cannot tell.
+pub(super) async fn gone(node: &Node, key: &str) {
+    until_state(node, key, |state| state.is_none()).await;
+}
+
+/// Waits until the catalogue shows a filter in such a state, or none.
+async fn until_state(node: &Node, key: &str, is_wanted: impl Fn(Option<FilterState>) -> bool) {
+    let (coordinator, end) = (node.coordinator(), deadline());
     loop {
-        client.send(format!("EXISTS {key}\r\n").as_bytes()).await;
-        if client.line().await == ":0" {
+        coordinator.meta_refresh(end).await.unwrap();
+        let state =
+            coordinator.read_meta(|state| Some(state.filter_by_name(key)?.1.state)).unwrap();
+        if is_wanted(state) {
             return;
         }
+        assert!(Instant::now() < end, "{key} is {state:?}");
         tokio::task::yield_now().await;
     }
+}
+
+/// Checks what a client sees of a key where it sees these keys.
+async fn sees(client: &mut Client, key: &str, keys: &[&str]) {
+    let (is_there, count) = (keys.contains(&key), keys.len());
+    let of_type = if is_there { "+MBbloomCF\r\n" } else { "+none\r\n" };
+    let list: String = keys.iter().map(|key| format!("${}\r\n{key}\r\n", key.len())).collect();
+    let list = format!("*{count}\r\n{list}");
+    client.ask(&format!("EXISTS {key}"), &format!(":{}\r\n", u8::from(is_there))).await;
+    client.ask(&format!("TYPE {key}"), of_type).await;
+    client.ask("KEYS *", &list).await;
+    client.ask("SCAN 0", &format!("*2\r\n$1\r\n0\r\n{list}")).await;
+    client.ask("DBSIZE", &format!(":{count}\r\n")).await;
+    client.send(b"INFO keyspace\r\n").await;
+    let length: usize = client.line().await[1..].parse().unwrap();
+    let mut text = vec![0; length + 2];
+    client.stream.read_exact(&mut text).await.unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains(&format!("keys={count},")), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_exists_once_its_last_piece_has_arrived() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    client.ask("CF.RESERVE large 400000", "+OK\r\n").await;
+    let pieces = dump(&mut client, "CF.SCANDUMP", "large").await;
+    let (last, first) = pieces.split_last().unwrap();
+    assert!(!first.is_empty());
+    for piece in first {
+        load(&mut client, "CF.LOADCHUNK", "copy", piece).await;
+        client.expect("+OK\r\n", "a piece").await;
+        until_state(&node, "copy", |state| state == Some(FilterState::Importing)).await;
+        sees(&mut client, "copy", &["large"]).await;
+    }
+    load(&mut client, "CF.LOADCHUNK", "copy", last).await;
+    client.expect("+OK\r\n", "the last piece").await;
+    sees(&mut client, "copy", &["large", "copy"]).await;
+    node.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,7 +182,7 @@ async fn pieces_that_are_none_leave_nothing() {
     client.expect("+OK\r\n", "the first piece").await;
     load(&mut client, "BF.LOADCHUNK", "copy", &(two.0 + 1, two.1.clone())).await;
     client.expect(bad, "not the next piece").await;
-    gone(&mut client, "copy").await;
+    gone(&node, "copy").await;
     let mut wrong = one.clone();
     wrong.1[1_000] ^= 1;
     load(&mut client, "BF.LOADCHUNK", "copy", &wrong).await;
@@ -147,7 +195,7 @@ async fn pieces_that_are_none_leave_nothing() {
         last = client.line().await;
     }
     assert!(last.starts_with("-ERR"), "{last}");
-    gone(&mut client, "copy").await;
+    gone(&node, "copy").await;
 
     client.ask("BF.SCANDUMP missing 0", "-ERR not found\r\n").await;
     client

@@ -84,7 +84,19 @@ fn named<'a>(
 
 fn is_there(state: &MetaState, name: &FilterName) -> bool {
     let found = state.filter_by_name(name.as_str());
-    found.is_some_and(|(_, record)| record.state != FilterState::Dropping)
+    found.is_some_and(|(_, record)| is_shown(record.state))
+}
+
+/// Whether clients see a filter in this state. One that is being loaded exists only once its last piece has arrived.
+pub(super) const fn is_shown(state: FilterState) -> bool {
+    match state {
+        FilterState::Creating { importing } => !importing,
+        FilterState::Importing | FilterState::Dropping => false,
+        FilterState::Live
+        | FilterState::Clearing { .. }
+        | FilterState::Rotating { .. }
+        | FilterState::Renaming { .. } => true,
+    }
 }
 
 /// Reads the catalogue after it was refreshed for this command.
@@ -106,7 +118,7 @@ async fn listed(
     let is_type =
         |kind| of_type.is_none_or(|name| name.eq_ignore_ascii_case(type_of(kind).as_bytes()));
     look(session, |state| {
-        let filters = state.filters().filter(|(_, record)| record.state != FilterState::Dropping);
+        let filters = state.filters().filter(|(_, record)| is_shown(record.state));
         let shown = filters.filter(|(_, record)| is_type(record.settings.kind));
         let shown = shown.filter_map(|(id, record)| {
             let name = record.name.as_str();

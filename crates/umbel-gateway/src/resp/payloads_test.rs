@@ -4,7 +4,7 @@ use tokio::io::AsyncReadExt as _;
 use umbel_filter::{RedisBloom, RedisBloomHeader, RedisBloomShape};
 use umbel_rdb::{ModuleId, PayloadWriter, checked_payload};
 
-use super::dumps_test::add;
+use super::dumps_test::{add, gone};
 use super::resp_test::{Client, node};
 
 /// The payload of a key.
@@ -82,7 +82,8 @@ async fn filters_and_payloads_that_are_too_large_are_refused() {
         format!("-ERR the filter has {} bytes, and a payload 16777216 at most", link.byte_count);
     restore(&mut client, "big", &packed, &text).await;
     client.line().await;
-    client.ask("EXISTS big", ":0\r\n").await;
+    // Nor is there a half-loaded one, which clients would not see.
+    gone(&node, "big").await;
     node.shutdown().await;
 }
 
@@ -103,6 +104,7 @@ async fn damaged_payloads_leave_nothing() {
         restore(&mut client, "copy", &payload[..cut], wrong).await;
     }
     client.ask("KEYS *", "*1\r\n$1\r\nk\r\n").await;
+    gone(&node, "copy").await;
     node.shutdown().await;
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
 use umbel_engine::ShardId;
-use umbel_engine::meta::{FilterState, MetaState};
+use umbel_engine::meta::MetaState;
 use umbel_engine::placement::ShardRecord;
 use umbel_node::VERSION;
 use umbel_resp::{
@@ -12,6 +12,7 @@ use umbel_resp::{
     Refusal, Reply, glob, slot,
 };
 
+use super::keys::is_shown;
 use super::session::Session;
 use crate::limits::RESP_CONNECTIONS_MAX;
 
@@ -262,7 +263,7 @@ fn section_lines(session: &Session, section: &str) -> Vec<(&'static str, String)
 fn key_count(session: &Session) -> usize {
     let is_visible = session.caller.visible();
     let count = session.shared.coordinator.read_meta(|state: &MetaState| {
-        let filters = state.filters().filter(|(_, record)| record.state != FilterState::Dropping);
+        let filters = state.filters().filter(|(_, record)| is_shown(record.state));
         filters.filter(|(_, record)| is_visible(record.name.as_str())).count()
     });
     count.unwrap_or(0)
