@@ -152,7 +152,7 @@ impl Loading {
                 self.is_finished = true;
                 Ok((self.filter, record))
             }
-            Err(error) if may_be_live(&error) => {
+            Err(error @ CallFailure::OutcomeUnknown { .. }) => {
                 self.is_finished = true;
                 Err(error)
             }
@@ -254,7 +254,8 @@ impl Loading {
         let filter = self.filter;
         let command = MetaCommand::ActivateImport { filter };
         self.coordinator.meta_propose(command, step_deadline()).await?;
-        self.coordinator.wait_filter(filter, step_deadline(), is_answering).await
+        let live = self.coordinator.wait_filter(filter, step_deadline(), is_answering).await;
+        live.map_err(behind_activation)
     }
 
     /// Drops the filter before the error is returned, so that its name is free when the client learns of
@@ -279,10 +280,12 @@ impl Drop for Loading {
     }
 }
 
-/// Whether a filter may be live although the call that makes it so failed thus: the command may have been applied, or
-/// will be.
-const fn may_be_live(error: &CallFailure) -> bool {
-    matches!(error, CallFailure::OutcomeUnknown { .. } | CallFailure::NoQuorum { .. })
+/// The error of a wait for a filter whose activation was applied: without an answer, it may be live.
+fn behind_activation(error: CallFailure) -> CallFailure {
+    match error {
+        CallFailure::NoQuorum { .. } => CallFailure::OutcomeUnknown { what: error.to_string() },
+        error => error,
+    }
 }
 
 async fn load_frame(
@@ -321,13 +324,14 @@ mod tests {
 
     use super::*;
 
-    /// What may be live is not dropped: others may have inserted into it.
+    /// "Nothing was done" would be wrong, and what may be live is not dropped: others may have inserted into it.
     #[test]
-    fn a_filter_may_be_live_unless_its_activation_was_refused() {
-        let what = String::new;
-        assert!(may_be_live(&CallFailure::OutcomeUnknown { what: what() }));
-        assert!(may_be_live(&CallFailure::NoQuorum { what: what(), within: Duration::ZERO }));
-        let refused = MetaError::UnknownFilter { filter: FilterId(1) };
-        assert!(!may_be_live(&CallFailure::Meta(refused)));
+    fn a_filter_may_be_live_unless_it_is_known_to_be_gone() {
+        let silent = CallFailure::NoQuorum { what: "meta".to_owned(), within: Duration::ZERO };
+        let text = silent.to_string();
+        let CallFailure::OutcomeUnknown { what } = behind_activation(silent) else { panic!() };
+        assert_eq!(what, text);
+        let refused = CallFailure::Meta(MetaError::UnknownFilter { filter: FilterId(1) });
+        assert!(matches!(behind_activation(refused), CallFailure::Meta(_)));
     }
 }
