@@ -208,9 +208,10 @@ impl Sender<'_> {
 mod tests {
     use umbel_engine::meta::Distribution;
     use umbel_filter::{Insert, ItemHash};
-    use umbel_replicated_engine::hypercube::{Replica, ReplicaOptions, VersionVector};
+    use umbel_replicated_engine::hypercube::VersionVector;
 
     use super::super::copies::WHOLE_SENDS_MAX;
+    use super::super::copy::copy_test::partner_of;
     use super::*;
     use crate::testing::{create_filter, start_alone};
 
@@ -229,17 +230,7 @@ mod tests {
         local.copies().absorb(id, copy.generation(), (&other, None)).await.unwrap();
 
         let partner = NodeId(99);
-        let options = ReplicaOptions {
-            node: partner,
-            filter: id,
-            generation: copy.generation(),
-            log: 7,
-            key: copy.settings.frame_key(),
-            log_bytes_max: 1 << 10,
-            payload_bytes_max: 1 << 10,
-        };
-        let empty = copy.settings.shape.create_copy().unwrap();
-        let question = Replica::new(options, empty).unwrap().ask(local.node());
+        let question = partner_of(&copy, partner).ask(local.node());
         let asked = Arc::new(CopyQuestion { question, samples: VersionVector::default() });
         let answer = || {
             let (parts, read) = mpsc::channel(1);

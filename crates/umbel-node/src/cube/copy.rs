@@ -525,4 +525,4 @@ impl Copy {
 }
 
 #[cfg(test)]
-mod copy_test;
+pub(super) mod copy_test;
