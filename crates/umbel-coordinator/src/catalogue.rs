@@ -5,8 +5,8 @@ use futures_util::stream;
 use tokio::time::{Instant, timeout_at};
 use umbel_engine::limits::FILTER_COUNT_MAX;
 use umbel_engine::meta::{
-    Distribution, FilterName, FilterRecord, FilterSettings, FilterState, GroupView, HashKey,
-    MetaCommand, MetaError, MetaReply, MetaState, PrincipalName,
+    Distribution, FilterChange, FilterName, FilterRecord, FilterSettings, FilterState, GroupView,
+    HashKey, MetaCommand, MetaError, MetaReply, MetaState, PrincipalName,
 };
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{PartError, SliceShape};
@@ -24,6 +24,7 @@ use umbel_node::leader_calls::unexpected;
 
 pub(crate) mod expiry;
 mod merge;
+mod orders;
 pub mod outlook;
 pub mod overlap;
 mod rename;
@@ -297,8 +298,7 @@ impl Coordinator {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
         // Whoever drops what it made itself, because a later step failed, does not try again.
-        while let Err(error) =
-            self.meta_propose(MetaCommand::DropFilter { filter: id }, deadline).await
+        while let Err(error) = self.propose_order((id, &record), FilterChange::Drop, deadline).await
         {
             let is_merging = matches!(error, CallFailure::Meta(MetaError::ShardBusy { .. }));
             if !is_merging || Instant::now() >= deadline {
@@ -325,8 +325,8 @@ impl Coordinator {
     ) -> Result<(Generation, bool), CallFailure> {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
-        let command = MetaCommand::ClearFilter { filter: id, generation: record.generation };
-        self.begin_generation((id, &record), command, deadline).await
+        let change = FilterChange::Clear { generation: record.generation };
+        self.begin_generation((id, &record), change, deadline).await
     }
 
     /// Ends the current slice of a window that is rotated by hand; returns the filter's new generation
@@ -344,8 +344,8 @@ impl Coordinator {
             );
             return Err(PartError::WrongKind { what }.into());
         }
-        let command = MetaCommand::RotateFilter { filter: id, generation: record.generation };
-        self.begin_generation((id, &record), command, deadline)
+        let change = FilterChange::Rotate { generation: record.generation };
+        self.begin_generation((id, &record), change, deadline)
             .await
             .map(|(generation, _)| generation)
     }
@@ -354,11 +354,11 @@ impl Coordinator {
     async fn begin_generation(
         &self,
         (id, record): (FilterId, &FilterRecord),
-        command: MetaCommand,
+        change: FilterChange,
         deadline: Instant,
     ) -> Result<(Generation, bool), CallFailure> {
         // A repeated command is answered, too: a change in progress leads to the same generation.
-        self.meta_propose(command, deadline).await?;
+        self.propose_order((id, record), change, deadline).await?;
         let next = Generation(record.generation.0.saturating_add(1));
         let wanted = record.state.next_generation().unwrap_or(next);
         let look = |state: &MetaState| match state.filter(id) {

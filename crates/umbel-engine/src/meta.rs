@@ -15,6 +15,8 @@ mod command;
 mod controller;
 mod expiry;
 mod filter_name;
+mod filter_order;
+mod filter_orders;
 mod forecast;
 mod jobs;
 mod join_token;
@@ -45,6 +47,7 @@ pub use controller::{
     forget_finished, next_tasks,
 };
 pub use filter_name::{FilterName, FilterNameError};
+pub use filter_order::{FilterChange, FilterOrder};
 pub use forecast::{MoveCause, ShardMove, forecast_moves, moves_under_way};
 pub use jobs::{JobEnd, JobOrder, JobRecord, JobSecret, JobState};
 pub use join_token::Applicant;

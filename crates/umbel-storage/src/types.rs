@@ -112,3 +112,33 @@ pub(crate) fn vote_id(vote: Vote) -> VoteId {
 pub fn own_log_id(node: NodeId, index: u64) -> LogId {
     LogId { leader_id: LeaderId { term: 1, node_id: node }, index }
 }
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::FilterId;
+    use umbel_engine::meta::{FilterChange, FilterName, FilterOrder};
+    use umbel_ports::encoding::{decode, encode};
+
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_an_order_are_for_ever() {
+        let (filter, name) = (FilterId(7), FilterName::new("a").unwrap());
+        let change = FilterChange::SetExpiry { expires_ms: Some(9) };
+        let command = Command::Meta(MetaCommand::Order(FilterOrder { filter, name, change }));
+        let bytes = encode(&command);
+        // The encoding's version, the kind of group, the kind of command; filter, name and change behind them.
+        let expected: Vec<u8> = [
+            &[1, 0, 0, 0, 0, 39, 0, 0, 0][..],
+            &7_u64.to_le_bytes(),
+            &1_u64.to_le_bytes(),
+            b"a",
+            &1_u32.to_le_bytes(),
+            &[1],
+            &9_u64.to_le_bytes(),
+        ]
+        .concat();
+        assert_eq!(bytes, expected);
+        assert_eq!(decode::<Command>(&bytes).unwrap(), command);
+    }
+}

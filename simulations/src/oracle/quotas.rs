@@ -148,7 +148,8 @@ impl Quotas {
         self.defined = index;
         self.now.replicas = newest.replicas_wanted() as u64;
         self.now.nodes = newest.nodes().filter(|(_, record)| record.is_live()).count() as u64;
-        let checked = match (command, reply) {
+        let bare = command.bare();
+        let checked = match (&*bare, reply) {
             (MetaCommand::CreateFilter { name, settings, owner, .. }, reply) => {
                 self.create(index, (name, settings, owner.as_ref()), reply)
             }

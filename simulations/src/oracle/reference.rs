@@ -187,7 +187,7 @@ impl Reference {
         let is_there = |filter: FilterId| {
             self.meta.filter(filter).is_some_and(|was| was.state != FilterState::Dropping)
         };
-        let dropped = match *command {
+        let dropped = match *command.bare() {
             MetaCommand::DropFilter { filter } => Some(filter).filter(|&filter| is_there(filter)),
             _ => None,
         };

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 use umbel_engine::FilterId;
-use umbel_engine::meta::{FilterName, MetaCommand};
+use umbel_engine::meta::{FilterChange, FilterName};
 
 use super::Seen;
 use crate::Coordinator;
@@ -21,8 +21,8 @@ impl Coordinator {
     ) -> Result<(), CallFailure> {
         let (filter, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(filter, &record))?;
-        self.meta_propose(MetaCommand::SetExpiry { filter, expires_ms }, deadline).await?;
-        Ok(())
+        let change = FilterChange::SetExpiry { expires_ms };
+        self.propose_order((filter, &record), change, deadline).await
     }
 
     /// A filter, and when it is dropped, from a catalogue that is refreshed for the call; the outer None

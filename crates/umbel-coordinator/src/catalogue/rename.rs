@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 use umbel_engine::FilterId;
 use umbel_engine::meta::{
-    FilterName, FilterRecord, FilterState, MetaCommand, MetaError, MetaState,
+    FilterChange, FilterName, FilterRecord, FilterState, MetaError, MetaState,
 };
 
 use crate::Coordinator;
@@ -36,10 +36,9 @@ impl Coordinator {
                 self.read_meta(|state| state.filter_by_name(new.as_str()).map(|(id, _)| id))?;
             let replaced = other.filter(|_| replaces);
             let generation = record.generation;
-            let command =
-                MetaCommand::RenameFilter { filter: id, generation, name: new.clone(), replaced };
-            match self.meta_propose(command, deadline).await {
-                Ok(_) => {
+            let change = FilterChange::Rename { generation, name: new.clone(), replaced };
+            match self.propose_order((id, &record), change, deadline).await {
+                Ok(()) => {
                     return self.wait_renamed((id, &record), (new, replaced), deadline).await;
                 }
                 // Another filter has taken that name since this node looked.

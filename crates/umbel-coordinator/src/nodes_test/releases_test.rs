@@ -112,6 +112,23 @@ async fn copies_are_not_asked_for_before_the_second_version() {
     node.shutdown().await;
 }
 
+/// Nodes of earlier releases do not know the entries that have the filter's name.
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_of_a_cluster_of_the_first_version_are_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path(), VersionRange::FIRST).await;
+    let asked = node.coordinator();
+    create(&asked, "a", Kind::Blocked).await;
+    let [a, b] = ["a", "b"].map(|name| FilterName::new(name).unwrap());
+    asked.expire(&a, None, Some(u64::MAX), deadline()).await.unwrap();
+    asked.clear(&a, None, deadline()).await.unwrap();
+    asked.rename(&a, &b, false, deadline()).await.unwrap();
+    asked.drop_filter(&b, None, deadline()).await.unwrap();
+    assert_eq!(version(&asked), ClusterVersion::FIRST);
+    drop(asked);
+    node.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_cannot_run_the_cluster_stops_and_says_which_can() {
     let folder = tempfile::tempdir().unwrap();
@@ -127,7 +144,7 @@ async fn a_release_that_cannot_run_the_cluster_stops_and_says_which_can() {
     let expected = "the cluster is at version 2, and this release runs clusters of version 1: start a release that runs that";
     assert!(why.contains(expected), "{why}");
     let why = stopped(folder.path(), LATER).await;
-    let expected = "the cluster is at version 3, and this release runs clusters of version 4: start the release that this node had";
+    let expected = "the cluster is at version 4, and this release runs clusters of version 5: start the release that this node had";
     assert!(why.contains(expected), "{why}");
     // The failed starts changed nothing.
     let node = start_alone(folder.path(), VersionRange::OWN).await;
@@ -162,7 +179,7 @@ async fn whoever_joins_must_run_the_clusters_version() {
             panic!("{versions} was taken")
         };
         let expected = format!(
-            "the node's release runs clusters of {versions}, and this one is at version 3: start a release that runs that"
+            "the node's release runs clusters of {versions}, and this one is at version 4: start a release that runs that"
         );
         assert_eq!(what, expected);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use umbel_engine::meta::{Distribution, FilterName};
+use umbel_engine::meta::{Distribution, FilterChange, FilterName};
 use umbel_engine::shard::{Bitmap, PartError};
 use umbel_engine::{OwnerId, RequestId};
 use umbel_filter::Kind;
@@ -102,5 +102,28 @@ async fn a_node_that_is_behind_returns_the_first_answer_to_a_request() {
         assert!(matches!(other, CallFailure::Part(PartError::RequestReused { .. })), "{other}");
         asked.drop_filter(&name("f"), None, deadline()).await.unwrap();
     }
+    node.shutdown().await;
+}
+
+/// The caller's right was checked for the name that the filter had before: whoever changes it then changes
+/// nothing of the filter under its new name.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_order_follows_a_filter_to_another_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    create(&asked, "a", Kind::Blocked).await;
+    let before = asked.info(&name("a"), deadline()).await.unwrap();
+    asked.rename(&name("a"), &name("b"), false, deadline()).await.unwrap();
+    let seen = (before.id, &before.record);
+    let dropped = asked.propose_order(seen, FilterChange::Drop, deadline()).await;
+    let unknown = CallFailure::UnknownFilter { name: "a".to_owned() };
+    assert_eq!(dropped, Err(unknown));
+    let change = FilterChange::SetExpiry { expires_ms: Some(1) };
+    let expired = asked.propose_order(seen, change, deadline()).await;
+    assert!(matches!(expired, Err(CallFailure::OutcomeUnknown { .. })), "{expired:?}");
+    let expiry = asked.expiry(&name("b"), deadline()).await;
+    assert_eq!(expiry, Ok(Some((before.id, None))));
+    drop(asked);
     node.shutdown().await;
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::command::{MetaCommand, MetaError, MetaReply};
+use super::filter_order::FilterOrder;
 use super::nodes::{NodeRecord, check_address};
 use super::state::MetaState;
 use crate::ids::{NodeId, ShardId};
@@ -134,7 +135,13 @@ impl MetaState {
             MetaCommand::MergeGivenUp { since, what } => Ok(self.merge_given_up(*since, what)),
             MetaCommand::MergeShard { shard_count } => self.merge_shard(*shard_count),
             MetaCommand::ShardMerged { shard, era } => self.shard_merged(*shard, *era),
+            MetaCommand::Order(order) => self.apply_order(log_index, order),
         }
+    }
+
+    fn apply_order(&mut self, log_index: u64, order: &FilterOrder) -> Result<MetaReply, MetaError> {
+        self.check_order(order)?;
+        self.apply_formed(log_index, &order.command())
     }
 
     fn form(

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{Epoch, FilterId, Generation, JobId, NodeId, SessionId, ShardId};
 use crate::meta::access::{Principal, PrincipalName};
 use crate::meta::filter_name::FilterName;
+use crate::meta::filter_order::FilterOrder;
 use crate::meta::jobs::{JobEnd, JobOrder};
 use crate::meta::join_token::Applicant;
 use crate::meta::quota::Quota;
@@ -299,6 +300,9 @@ pub enum MetaCommand {
         /// The reason.
         what: String,
     },
+    /// A change of a filter that must have the name for which the client's right was checked. Otherwise it
+    /// is refused, and nothing is changed.
+    Order(FilterOrder),
 }
 
 /// The reply of applying a [`MetaCommand`].

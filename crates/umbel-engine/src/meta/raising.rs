@@ -16,6 +16,7 @@ impl MetaCommand {
             Self::MergeShard { .. } | Self::ShardMerged { .. } | Self::MergeGivenUp { .. } => {
                 ClusterVersion(3)
             }
+            Self::Order(_) => ClusterVersion(4),
             _ => ClusterVersion::FIRST,
         }
     }
@@ -100,6 +101,8 @@ impl MetaState {
 mod tests {
     use super::super::balance::tests::formed;
     use super::*;
+    use crate::ids::FilterId;
+    use crate::meta::{FilterChange, FilterName, FilterOrder};
 
     fn raise(state: &mut MetaState, to: u32, asked: impl IntoIterator<Item = u64>) -> MetaReply {
         let asked = asked.into_iter().map(NodeId).collect();
@@ -143,5 +146,10 @@ mod tests {
         );
         let state = state.at_version(ClusterVersion(2));
         assert_eq!(state.check_writable(&command), Ok(()));
+        let (filter, name) = (FilterId(1), FilterName::new("a").unwrap());
+        let order = MetaCommand::Order(FilterOrder { filter, name, change: FilterChange::Drop });
+        let state = state.at_version(ClusterVersion(3));
+        assert!(state.check_writable(&order).is_err());
+        assert_eq!(state.at_version(ClusterVersion(4)).check_writable(&order), Ok(()));
     }
 }

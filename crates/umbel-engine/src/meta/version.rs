@@ -11,6 +11,7 @@
 //! | 1 | all that was before versions |
 //! | 2 | [`RaiseVersion`](super::MetaCommand::RaiseVersion), [`NoteCoreCount`](super::MetaCommand::NoteCoreCount) and [`SetAutoSplit`](super::MetaCommand::SetAutoSplit); snapshots of the meta group say their version; coordinators ask shards how often an item is in a cuckoo filter |
 //! | 3 | [`MergeShard`](super::MetaCommand::MergeShard) and [`ShardMerged`](super::MetaCommand::ShardMerged); snapshots of the meta group contain the eras of shards |
+//! | 4 | [`Order`](super::MetaCommand::Order) |
 
 use std::fmt;
 
@@ -25,7 +26,7 @@ impl ClusterVersion {
     pub const FIRST: Self = Self(1);
 
     /// The newest version that this release supports.
-    pub const NEWEST: Self = Self(3);
+    pub const NEWEST: Self = Self(4);
 
     /// The next version.
     #[must_use]

@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_state_is_what_its_snapshot_says() {
-        for version in 1..=3 {
+        for version in 1..=ClusterVersion::NEWEST.0 {
             let state = split(version);
             assert_eq!(decoded(Head::of_meta(&state)).unwrap(), state);
         }

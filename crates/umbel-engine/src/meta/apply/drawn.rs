@@ -5,9 +5,9 @@ use umbel_filter::Kind;
 
 use crate::ids::{FilterId, Generation, JobId, NodeId, ShardId};
 use crate::meta::{
-    ClusterVerb, ClusterVersion, Distribution, FilterName, FilterSettings, FilterVerb, Grant,
-    HashKey, JobEnd, JobOrder, JobSecret, MetaCommand, Principal, PrincipalName, Proof, Quota,
-    Rates, Rights, SessionKey,
+    ClusterVerb, ClusterVersion, Distribution, FilterChange, FilterName, FilterOrder,
+    FilterSettings, FilterVerb, Grant, HashKey, JobEnd, JobOrder, JobSecret, MetaCommand,
+    Principal, PrincipalName, Proof, Quota, Rates, Rights, SessionKey,
 };
 use crate::placement::Zone;
 use crate::shard::SliceShape;
@@ -57,6 +57,19 @@ fn rename(
 ) -> MetaCommand {
     let name = FilterName::new(format!("filter {name}")).unwrap();
     MetaCommand::RenameFilter { filter, generation: Generation(generation), name, replaced }
+}
+
+fn order((filter, named, change, number): (FilterId, u64, u8, u64)) -> MetaCommand {
+    let generation = Generation(number);
+    let name = |number| FilterName::new(format!("filter {number}")).unwrap();
+    let change = match change {
+        0 => FilterChange::Drop,
+        1 => FilterChange::SetExpiry { expires_ms: Some(number) },
+        2 => FilterChange::Clear { generation },
+        3 => FilterChange::Rotate { generation },
+        _ => FilterChange::Rename { generation, name: name(number), replaced: None },
+    };
+    MetaCommand::Order(FilterOrder { filter, name: name(named), change })
 }
 
 /// Any command, mostly about objects that may exist.
@@ -131,6 +144,7 @@ fn about_filters() -> impl Strategy<Value = MetaCommand> {
             generation: Generation(g),
         }),
         2 => (filter(), 0_u64..4, 0..4_u64, prop::option::of(filter())).prop_map(rename),
+        2 => (filter(), 0..4_u64, 0..5_u8, 0..4_u64).prop_map(order),
         2 => (filter(), 0_u64..4).prop_map(|(filter, g)| MetaCommand::FilterCleared {
             filter,
             generation: Generation(g),

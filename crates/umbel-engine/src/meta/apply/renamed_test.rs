@@ -1,10 +1,10 @@
 //! Renames in the catalogue: immediate, and once per request.
 
 use super::apply_test::Cluster;
-use super::drawn::create;
+use super::drawn::{create, create_replicated};
 use super::*;
 use crate::ids::{FilterId, Generation};
-use crate::meta::{FilterName, FilterState};
+use crate::meta::{FilterChange, FilterName, FilterOrder, FilterState};
 
 fn made(cluster: &mut Cluster, name: &str) -> FilterId {
     let MetaReply::Filter(filter) = cluster.apply(&create(name, 1, false)) else { panic!() };
@@ -64,4 +64,51 @@ fn a_name_that_is_taken_is_refused_unless_its_filter_is_named() {
     let (filter, generation, replaced) = (one, Generation(2), Some(three));
     cluster.done(&MetaCommand::RenameFilter { filter, generation, name, replaced });
     assert_eq!(id_of(&cluster, "three"), Some(one));
+}
+
+fn order(filter: FilterId, name: &str, change: FilterChange) -> MetaCommand {
+    MetaCommand::Order(FilterOrder { filter, name: FilterName::new(name).unwrap(), change })
+}
+
+/// A client may change "a", and the filter is "b" by the time at which the order arrives, at the same
+/// generation.
+#[test]
+fn an_order_does_not_follow_a_filter_to_another_name() {
+    let mut cluster = Cluster::new(1, 2, 1);
+    let reply = cluster.apply(&create_replicated("a", 1, false));
+    let MetaReply::Filter(filter) = reply else { panic!() };
+    cluster.done(&rename(filter, "b", None));
+    let (generation, name) = (Generation(1), FilterName::new("c").unwrap());
+    let unknown = MetaError::UnknownFilter { filter };
+    for change in [
+        FilterChange::Drop,
+        FilterChange::SetExpiry { expires_ms: Some(1) },
+        FilterChange::Clear { generation },
+        FilterChange::Rotate { generation },
+        FilterChange::Rename { generation, name, replaced: None },
+    ] {
+        assert_eq!(cluster.error(&order(filter, "a", change)), unknown);
+    }
+    cluster.done(&order(filter, "b", FilterChange::SetExpiry { expires_ms: Some(1) }));
+    assert_eq!(cluster.state.filter(filter).unwrap().expires_ms, Some(1));
+    cluster.done(&order(filter, "b", FilterChange::Clear { generation }));
+    assert_eq!(cluster.state.filter(filter).unwrap().generation, Generation(2));
+}
+
+#[test]
+fn an_order_that_was_carried_out_may_arrive_again() {
+    let mut cluster = Cluster::new(1, 2, 1);
+    let filter = made(&mut cluster, "a");
+    let name = FilterName::new("b").unwrap();
+    let change = FilterChange::Rename { generation: Generation(1), name, replaced: None };
+    for _ in 0..2 {
+        cluster.done(&order(filter, "a", change.clone()));
+    }
+    assert_eq!(id_of(&cluster, "b"), Some(filter));
+    // Twice while the shards drop their slices, and once when they have.
+    for _ in 0..2 {
+        cluster.done(&order(filter, "b", FilterChange::Drop));
+    }
+    cluster.done(&MetaCommand::FilterDropped { filter });
+    cluster.done(&order(filter, "b", FilterChange::Drop));
 }

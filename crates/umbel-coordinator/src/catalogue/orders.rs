@@ -1,0 +1,40 @@
+//! Orders about filters, for which the caller's right was checked on the filter's name.
+
+use tokio::time::Instant;
+use umbel_engine::FilterId;
+use umbel_engine::meta::{FilterChange, FilterOrder, FilterRecord, MetaCommand, MetaError};
+
+use crate::Coordinator;
+use umbel_node::failure::CallFailure;
+
+impl Coordinator {
+    /// Proposes a change of a filter, which is refused if the filter has another name by then: the caller
+    /// may have no right on that one. A cluster of a lower version, whose nodes may not know such entries,
+    /// gets the change without the name.
+    pub(crate) async fn propose_order(
+        &self,
+        (filter, record): (FilterId, &FilterRecord),
+        change: FilterChange,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let is_drop = change == FilterChange::Drop;
+        let order = FilterOrder { filter, name: record.name.clone(), change };
+        let bare = order.command();
+        let named = MetaCommand::Order(order);
+        let is_known = self.read_meta(|state| state.check_writable(&named).is_ok())?;
+        let command = if is_known { named } else { bare };
+        match self.meta_propose(command, deadline).await {
+            Err(CallFailure::Meta(MetaError::UnknownFilter { .. })) => {
+                let now = self.read_meta(|state| state.filter(filter).cloned())?;
+                let moved = now.filter(|now| now.name != record.name);
+                Err(match moved {
+                    // An earlier try, whose reply was lost, may have been applied before the rename. A drop
+                    // leaves nothing to rename.
+                    Some(now) if !is_drop => super::rename::meanwhile(record, &now),
+                    _ => CallFailure::UnknownFilter { name: record.name.as_str().to_owned() },
+                })
+            }
+            outcome => outcome.map(drop),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! How orders about filters are carried out: as the bare commands, unless the filter was renamed since the
+//! client's right on its name was checked.
+
+use std::borrow::Cow;
+
+use super::catalogue::FilterState;
+use super::command::{MetaCommand, MetaError};
+use super::filter_order::{FilterChange, FilterOrder};
+use super::state::MetaState;
+
+impl FilterOrder {
+    /// The command that makes the same change, whatever the filter's name is.
+    ///
+    /// ```
+    /// use umbel_engine::FilterId;
+    /// use umbel_engine::meta::{FilterChange, FilterName, FilterOrder, MetaCommand};
+    ///
+    /// let (filter, name) = (FilterId(7), FilterName::new("a").unwrap());
+    /// let order = FilterOrder { filter, name, change: FilterChange::Drop };
+    /// assert_eq!(order.command(), MetaCommand::DropFilter { filter });
+    /// ```
+    #[must_use]
+    pub fn command(&self) -> MetaCommand {
+        let filter = self.filter;
+        match &self.change {
+            FilterChange::Drop => MetaCommand::DropFilter { filter },
+            &FilterChange::SetExpiry { expires_ms } => {
+                MetaCommand::SetExpiry { filter, expires_ms }
+            }
+            &FilterChange::Clear { generation } => MetaCommand::ClearFilter { filter, generation },
+            &FilterChange::Rotate { generation } => {
+                MetaCommand::RotateFilter { filter, generation }
+            }
+            FilterChange::Rename { generation, name, replaced } => MetaCommand::RenameFilter {
+                filter,
+                generation: *generation,
+                name: name.clone(),
+                replaced: *replaced,
+            },
+        }
+    }
+}
+
+impl MetaCommand {
+    /// The command without the name for which it was ordered: itself, if it has none.
+    #[must_use]
+    pub fn bare(&self) -> Cow<'_, Self> {
+        match self {
+            Self::Order(order) => Cow::Owned(order.command()),
+            command => Cow::Borrowed(command),
+        }
+    }
+}
+
+impl MetaState {
+    /// Refuses an order about a filter that has another name now, as if there were no such filter. What was
+    /// done already may be ordered again: the command then does nothing.
+    pub(super) fn check_order(&self, order: &FilterOrder) -> Result<(), MetaError> {
+        let Some(record) = self.filters.get(&order.filter) else { return Ok(()) };
+        let is_named_so = match &order.change {
+            FilterChange::Rename { name, .. } => [&order.name, name].contains(&&record.name),
+            _ => record.name == order.name,
+        };
+        if is_named_so || record.state == FilterState::Dropping {
+            return Ok(());
+        }
+        Err(MetaError::UnknownFilter { filter: order.filter })
+    }
+}
