@@ -26,6 +26,7 @@ mod nodes;
 mod quota;
 mod quota_check;
 mod raising;
+mod removal;
 mod rename;
 mod sessions;
 mod settings;

@@ -65,6 +65,8 @@ pub struct Local {
     is_stopping: AtomicBool,
     /// The leader of each group at the last check.
     leaders_seen: Mutex<BTreeMap<GroupId, NodeId>>,
+    /// Held while this node, as the meta group's leader, removes another one.
+    removal: tokio::sync::Mutex<()>,
 }
 
 impl Local {
@@ -112,6 +114,7 @@ impl Local {
             failure,
             is_stopping: AtomicBool::new(false),
             leaders_seen: Mutex::default(),
+            removal: tokio::sync::Mutex::default(),
         }))
     }
 

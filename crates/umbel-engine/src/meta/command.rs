@@ -377,8 +377,8 @@ pub enum MetaError {
         /// The reason.
         what: String,
     },
-    /// A shard is being split or merged, its replicas are being moved, or a filter is not live and so no
-    /// shard can be merged: retry later.
+    /// A shard is being split or merged, its replicas are being moved, the voters of the meta group are being
+    /// changed, or a filter is not live and so no shard can be merged: retry later.
     #[error("{what}")]
     ShardBusy {
         /// Which shard, and what is being done with it.

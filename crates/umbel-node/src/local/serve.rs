@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use umbel_engine::meta::{MetaCommand, MetaReply};
+use umbel_engine::meta::{MetaCommand, MetaReply, MetaState};
 use umbel_engine::shard::Bitmap;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
@@ -22,7 +22,12 @@ impl Local {
     pub async fn serve_meta(&self, request: MetaRequest) -> (MetaAnswer, u64) {
         let outcome = match request {
             MetaRequest::Propose(command) => {
-                if let Some(refused) = self.refuse_unwritable(&command).await {
+                // Until a removal is applied, a check of the next one would not count it.
+                let _removing = match command {
+                    MetaCommand::RemoveNode { .. } => Some(self.removal.lock().await),
+                    _ => None,
+                };
+                if let Some(refused) = self.refuse(&command).await {
                     return (refused, self.meta.applied_index());
                 }
                 self.meta.propose(Command::Meta(command)).await.map(|reply| match reply {
@@ -35,6 +40,15 @@ impl Local {
         let answer = outcome.unwrap_or_else(|error| self.unproposed(&error));
         // The entries applied here by now include the command, or all that the question was about.
         (answer, self.meta.applied_index())
+    }
+
+    /// The refusal of a command that must not be written to the log.
+    async fn refuse(&self, command: &MetaCommand) -> Option<MetaAnswer> {
+        match *command {
+            // All versions have it.
+            MetaCommand::RemoveNode { node } => self.refuse_removal(node).await,
+            _ => self.refuse_unwritable(command).await,
+        }
     }
 
     /// The refusal of a command that came with a later version than the cluster's. This node may know
@@ -50,6 +64,18 @@ impl Local {
             return Some(self.unproposed(&error));
         }
         check().err().map(|error| MetaAnswer::Reply(MetaReply::Refused(error)))
+    }
+
+    /// The refusal of a removal after which the meta group might have no majority.
+    async fn refuse_removal(&self, node: NodeId) -> Option<MetaAnswer> {
+        // Removals that another leader proposed may be applied here only now.
+        if let Err(error) = self.meta.confirm().await {
+            return Some(self.unproposed(&error));
+        }
+        let view = self.meta.view();
+        let check = |state: &MetaState| state.check_removal(node, &view);
+        let error = self.meta.replica().read_meta(check).err()?;
+        Some(MetaAnswer::Reply(MetaReply::Refused(error)))
     }
 
     fn unproposed(&self, error: &ProposeError) -> MetaAnswer {
@@ -150,11 +176,12 @@ fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use umbel_ports::RealSeed;
     use umbel_raft::Group;
 
     use super::*;
     use crate::Config;
-    use crate::testing::{config, free_addresses, start};
+    use crate::testing::{config, deadline, free_addresses, start, start_alone};
 
     /// A shard of one replica, and a live node that gets nothing of it: no map tells it to run the group.
     #[tokio::test(flavor = "multi_thread")]
@@ -203,5 +230,19 @@ mod tests {
         assert_eq!(shard.group().view().voters, before);
         drop(shard);
         futures_util::future::join_all(nodes.into_iter().map(crate::Node::shutdown)).await;
+    }
+
+    /// There are two nodes, of which one votes. The entry itself could be committed; nothing after it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_only_voter_of_the_meta_group_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let calls = node.leader_calls(Arc::new(RealSeed));
+        let add = MetaCommand::AddNode { address: "127.0.0.1:1".to_owned(), nonce: 7 };
+        calls.meta_propose(add, deadline()).await.unwrap();
+        let remove = MetaCommand::RemoveNode { node: node.id() };
+        let refused = calls.meta_propose(remove, deadline()).await.unwrap_err().to_string();
+        assert!(refused.contains("the meta group would have 0 of 1 voters"), "{refused}");
+        node.shutdown().await;
     }
 }
