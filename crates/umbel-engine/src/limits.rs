@@ -72,3 +72,7 @@ pub const JOBS_RUNNING_MAX: usize = 16;
 /// Most jobs in the ledger, including ended ones: each snapshot of the meta group contains their
 /// specifications and summaries.
 pub const JOBS_KEPT_MAX: usize = 128;
+
+/// How long a filter that is being imported outlives the node that loads it, in milliseconds. Long, because it is
+/// measured with the clocks of two machines, which may be wrong by minutes.
+pub const IMPORT_LEASE_MS: u64 = 60 * 60 * 1000;

@@ -141,4 +141,13 @@ mod tests {
         assert_eq!(bytes, expected);
         assert_eq!(decode::<Command>(&bytes).unwrap(), command);
     }
+
+    #[test]
+    fn the_bytes_of_a_renewal_are_for_ever() {
+        let renewal = MetaCommand::RenewImport { filter: FilterId(7), expires_ms: 9 };
+        let expected: Vec<u8> =
+            [&[1, 0, 0, 0, 0, 40, 0, 0, 0][..], &7_u64.to_le_bytes(), &9_u64.to_le_bytes()]
+                .concat();
+        assert_eq!(encode(&Command::Meta(renewal)), expected);
+    }
 }

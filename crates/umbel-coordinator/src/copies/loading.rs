@@ -2,10 +2,12 @@
 //! not arrive.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
+use umbel_engine::limits::IMPORT_LEASE_MS;
 use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterSettings, FilterState, MetaCommand, PrincipalName,
 };
@@ -24,6 +26,9 @@ use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::unexpected;
 use umbel_node::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
+
+/// Time between two renewals of the lease: some may fail before the filter is dropped.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// The shards for which a copy was cut, and the shards of this cluster.
 #[derive(Clone, Copy)]
@@ -54,6 +59,8 @@ pub(super) struct Loading {
     /// The shard to which the last frame was sent.
     last_sent: Option<ShardId>,
     sum: FrameSum,
+    /// Renews the lease until this is dropped.
+    renewals: JoinSet<()>,
     is_finished: bool,
 }
 
@@ -119,12 +126,20 @@ impl Loading {
             last_shard: None,
             last_sent: None,
             sum: FrameSum::default(),
+            renewals: JoinSet::new(),
             is_finished: false,
         };
-        match loading.wait_empty().await {
+        match loading.prepare().await {
             Ok(()) => Ok(loading),
             Err(error) => Err(loading.give_up(error).await),
         }
+    }
+
+    /// Takes the lease, and waits until the filter can be loaded.
+    async fn prepare(&mut self) -> Result<(), CallFailure> {
+        renew_lease(&self.coordinator, self.filter).await?;
+        self.renewals.spawn(keep_lease(Arc::clone(&self.coordinator), self.filter));
+        self.wait_empty().await
     }
 
     /// Waits until the slices, or this node's copy, can be loaded.
@@ -303,8 +318,32 @@ async fn load_frame(
     }
 }
 
+/// Says that a filter is still being loaded: if nobody does, it is dropped. In a cluster of a version that does
+/// not know this, the filter stays.
+async fn renew_lease(coordinator: &Coordinator, filter: FilterId) -> Result<(), CallFailure> {
+    let expires_ms = coordinator.seed().wall_ms().saturating_add(IMPORT_LEASE_MS);
+    let command = MetaCommand::RenewImport { filter, expires_ms };
+    if coordinator.read_meta(|state| state.check_writable(&command).is_err())? {
+        return Ok(());
+    }
+    coordinator.meta_propose(command, step_deadline()).await.map(drop)
+}
+
+/// Renews the lease for ever.
+async fn keep_lease(coordinator: Arc<Coordinator>, filter: FilterId) {
+    let mut turns = tokio::time::interval(RENEWAL_INTERVAL);
+    // The first one is at once.
+    turns.tick().await;
+    loop {
+        turns.tick().await;
+        if let Err(error) = renew_lease(&coordinator, filter).await {
+            tracing::warn!(%filter, %error, "a filter that is being loaded may expire");
+        }
+    }
+}
+
 /// Drops a filter that was not completed. If the command does not reach the cluster, the filter stays
-/// invisible, and can be dropped by its name.
+/// invisible until its lease ends, and can be dropped by its name.
 pub(super) async fn drop_half(coordinator: Arc<Coordinator>, filter: FilterId) {
     let command = MetaCommand::DropFilter { filter };
     if let Err(error) = coordinator.meta_propose(command, step_deadline()).await {
@@ -318,8 +357,6 @@ pub(super) fn ended_early() -> CallFailure {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use umbel_engine::meta::MetaError;
 
     use super::*;

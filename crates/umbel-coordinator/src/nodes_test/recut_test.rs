@@ -4,12 +4,12 @@
 use std::path::Path;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use umbel_engine::meta::{Distribution, FilterName, MetaError};
+use umbel_engine::meta::{Distribution, FilterName, MetaError, MetaState};
 use umbel_engine::shard::SetOperation;
 use umbel_engine::{OwnerId, RequestId};
 use umbel_filter::Kind;
 
-use super::node_test::{MINUTES, config, deadline, items, start};
+use super::node_test::{MINUTES, config, create, deadline, items, start};
 use super::*;
 use crate::ClientRequest;
 use crate::catalogue::{Hashing, NewFilter};
@@ -237,6 +237,30 @@ async fn requests_of_before_splits_get_their_first_answers() {
         // It counts once, though each half of a shard has the number of the whole.
         assert_eq!(sum(kind, 9).await, new_count, "{kind}");
     }
+    drop(asked);
+    node.shutdown().await;
+}
+
+/// Its node may die at any moment; what is complete stays for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_expires_while_it_is_loaded_and_not_afterwards() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    create(&asked, "seen", Kind::Blocked).await;
+    let parts = exported(&asked, "seen", "again").await;
+    let expiry = || {
+        let of = |state: &MetaState| state.filter_by_name("again").map(|(_, now)| now.expires_ms);
+        asked.read_meta(of).unwrap()
+    };
+    let mut during = Vec::new();
+    let watched = stream::iter(parts.into_iter().map(Ok)).inspect(|_| during.push(expiry()));
+    asked.import(watched, None).await.unwrap();
+    // The first part comes before the filter is made.
+    assert_eq!(during[0], None);
+    let has_end = during[1..].iter().all(|expires_ms| expires_ms.flatten().is_some());
+    assert!(during.len() > 1 && has_end, "{during:?}");
+    assert_eq!(expiry(), Some(None));
     drop(asked);
     node.shutdown().await;
 }

@@ -136,6 +136,7 @@ impl MetaState {
             MetaCommand::MergeShard { shard_count } => self.merge_shard(*shard_count),
             MetaCommand::ShardMerged { shard, era } => self.shard_merged(*shard, *era),
             MetaCommand::Order(order) => self.apply_order(log_index, order),
+            MetaCommand::RenewImport { filter, expires_ms: at } => self.renew_import(*filter, *at),
         }
     }
 

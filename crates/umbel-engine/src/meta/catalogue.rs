@@ -20,10 +20,14 @@ use super::command::{MetaError, MetaReply};
 use super::filter_name::FilterName;
 use super::settings::{Distribution, FilterSettings, HashKey};
 use super::state::MetaState;
+use super::version::ClusterVersion;
 use crate::ids::{FilterId, Generation, GroupId, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, SLICE_BYTES_MAX};
 use crate::shard::SliceSpec;
 use umbel_step::planted::{self, Planted};
+
+/// The version since which the time of expiry of a filter that is being imported is that of its import.
+pub(super) const IMPORTS_EXPIRE_SINCE: ClusterVersion = ClusterVersion(4);
 
 /// A filter of the catalogue.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -115,6 +119,11 @@ impl fmt::Display for FilterState {
 }
 
 impl FilterRecord {
+    /// Whether it is invisible until its import is complete.
+    pub(super) const fn is_imported(&self) -> bool {
+        matches!(self.state, FilterState::Creating { importing: true } | FilterState::Importing)
+    }
+
     /// Whether every node has a complete copy of it.
     #[must_use]
     pub fn is_replicated(&self) -> bool {
@@ -299,10 +308,16 @@ impl MetaState {
     }
 
     pub(super) fn activate_import(&mut self, filter: FilterId) -> Result<MetaReply, MetaError> {
+        let expires = self.version >= IMPORTS_EXPIRE_SINCE;
         let record = self.named(filter)?;
         match record.state {
             FilterState::Creating { .. } => return Err(record.busy()),
-            FilterState::Importing => record.state = FilterState::Live,
+            FilterState::Importing => {
+                record.state = FilterState::Live;
+                if expires {
+                    record.expires_ms = None;
+                }
+            }
             FilterState::Live
             | FilterState::Clearing { .. }
             | FilterState::Rotating { .. }

@@ -303,6 +303,14 @@ pub enum MetaCommand {
     /// A change of a filter that must have the name for which the client's right was checked. Otherwise it
     /// is refused, and nothing is changed.
     Order(FilterOrder),
+    /// From the node that loads a filter: it goes on. Drops the filter at this time, unless it is live by
+    /// then or the node says so again. Has no effect if it is live already.
+    RenewImport {
+        /// The filter.
+        filter: FilterId,
+        /// The time of expiry, in milliseconds since 1970. Has no effect if it is set to a later one.
+        expires_ms: u64,
+    },
 }
 
 /// The reply of applying a [`MetaCommand`].

@@ -1,18 +1,19 @@
-//! Filters with a time of expiry.
+//! Filters with a time of expiry, and imports, which have one while they last.
 //!
 //! State machines read no clock: the leader of the meta group compares the times with its own clock and
 //! proposes to drop what is due. The proposal includes the time, so that it has no effect on a filter
 //! whose time was changed meanwhile.
 
-use super::catalogue::FilterState;
+use super::catalogue::{FilterState, IMPORTS_EXPIRE_SINCE};
 use super::command::{MetaCommand, MetaError, MetaReply};
 use super::state::MetaState;
 use crate::ids::FilterId;
+use crate::limits::IMPORT_LEASE_MS;
 
 impl MetaState {
-    /// The commands that drop all filters whose time has come; `now_ms` is in milliseconds since 1970. While shards
-    /// are merged, only replicated ones: the drop of a partitioned one is refused until that is over, and each
-    /// proposal would be an entry of the log for nothing.
+    /// The commands that drop all filters whose time has come, and give a time to imports that have none; `now_ms` is
+    /// in milliseconds since 1970. While shards are merged, only replicated filters are dropped: the drop of a
+    /// partitioned one is refused until that is over, and each proposal would be an entry of the log for nothing.
     ///
     /// ```
     /// use umbel_engine::meta::MetaState;
@@ -28,7 +29,18 @@ impl MetaState {
             let is_there = record.state != FilterState::Dropping && !is_held;
             is_there.then_some(MetaCommand::DropExpired { filter, expires_ms })
         });
-        due.collect()
+        due.chain(self.endless_imports(now_ms)).collect()
+    }
+
+    /// Imports whose node has not taken a lease: it may have died before it could.
+    fn endless_imports(&self, now_ms: u64) -> impl Iterator<Item = MetaCommand> + '_ {
+        let expires_ms = now_ms.saturating_add(IMPORT_LEASE_MS);
+        let imports = self.filters().filter(|(_, record)| {
+            self.version >= IMPORTS_EXPIRE_SINCE
+                && record.is_imported()
+                && record.expires_ms.is_none()
+        });
+        imports.map(move |(filter, _)| MetaCommand::RenewImport { filter, expires_ms })
     }
 
     pub(super) fn set_expiry(
@@ -36,13 +48,29 @@ impl MetaState {
         filter: FilterId,
         expires_ms: Option<u64>,
     ) -> Result<MetaReply, MetaError> {
-        match self.filters.get_mut(&filter) {
-            Some(record) if record.state != FilterState::Dropping => {
-                record.expires_ms = expires_ms;
-                Ok(MetaReply::Done)
-            }
-            _ => Err(MetaError::UnknownFilter { filter }),
+        let imports_expire = self.version >= IMPORTS_EXPIRE_SINCE;
+        let record = self.named(filter)?;
+        // It would be gone when the import is complete.
+        if imports_expire && record.is_imported() {
+            return Err(record.busy());
         }
+        record.expires_ms = expires_ms;
+        Ok(MetaReply::Done)
+    }
+
+    /// Prolongs an import. A filter whose node has died would otherwise be in the catalogue for ever, where
+    /// it keeps its name and all shards from being merged. A proposal that arrives late must not let a filter
+    /// expire that is live.
+    pub(super) fn renew_import(
+        &mut self,
+        filter: FilterId,
+        expires_ms: u64,
+    ) -> Result<MetaReply, MetaError> {
+        let record = self.named(filter)?;
+        if record.is_imported() {
+            record.expires_ms = record.expires_ms.max(Some(expires_ms));
+        }
+        Ok(MetaReply::Done)
     }
 
     pub(super) fn drop_expired(
@@ -63,11 +91,11 @@ impl MetaState {
 mod tests {
     use super::*;
     use crate::ids::NodeId;
-    use crate::meta::{Distribution, FilterName, FilterSettings, HashKey};
+    use crate::meta::{ClusterVersion, Distribution, FilterName, FilterSettings, HashKey};
     use crate::shard::SliceShape;
 
-    fn state() -> (MetaState, FilterId) {
-        let mut state = MetaState::new();
+    fn state(importing: bool) -> (MetaState, FilterId) {
+        let mut state = MetaState::new().at_version(IMPORTS_EXPIRE_SINCE);
         let nodes = vec![(NodeId(1), "a:7070".to_owned())];
         state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
         let settings = FilterSettings {
@@ -80,14 +108,14 @@ mod tests {
             key: HashKey::Xxh3 { seed: 0 },
         };
         let name = FilterName::new("f").unwrap();
-        let create = MetaCommand::CreateFilter { name, settings, importing: false, owner: None };
+        let create = MetaCommand::CreateFilter { name, settings, importing, owner: None };
         assert_eq!(state.apply(5, &create), MetaReply::Filter(FilterId(5)));
         (state, FilterId(5))
     }
 
     #[test]
     fn a_filter_goes_at_its_time_and_not_at_an_older_one() {
-        let (mut state, filter) = state();
+        let (mut state, filter) = state(false);
         let at = |expires_ms| MetaCommand::SetExpiry { filter, expires_ms };
         assert_eq!(state.apply(6, &at(Some(1_000))), MetaReply::Done);
         assert_eq!(state.expired(999), []);
@@ -106,5 +134,61 @@ mod tests {
         assert_eq!(state.expired(5_000), []);
         let unknown = MetaReply::Refused(MetaError::UnknownFilter { filter });
         assert_eq!(state.apply(12, &at(None)), unknown);
+    }
+
+    #[test]
+    fn an_import_that_is_not_renewed_ends() {
+        let (mut state, filter) = state(true);
+        let renew = |expires_ms| MetaCommand::RenewImport { filter, expires_ms };
+        for (index, expires_ms) in [(6, 1_000), (7, 2_000), (8, 1_500)] {
+            assert_eq!(state.apply(index, &renew(expires_ms)), MetaReply::Done);
+        }
+        assert_eq!(state.expired(1_999), []);
+        let due = state.expired(2_000).pop().unwrap();
+        assert_eq!(state.apply(9, &due), MetaReply::Done);
+        assert!(state.filter_by_name("f").is_none());
+        let unknown = MetaReply::Refused(MetaError::UnknownFilter { filter });
+        assert_eq!(state.apply(10, &renew(3_000)), unknown);
+    }
+
+    #[test]
+    fn an_import_without_an_end_gets_one() {
+        let (state, filter) = state(true);
+        let expires_ms = 1_000 + IMPORT_LEASE_MS;
+        let renew = MetaCommand::RenewImport { filter, expires_ms };
+        assert_eq!(state.expired(1_000), std::slice::from_ref(&renew));
+        assert_eq!(state.clone().at_version(ClusterVersion(3)).expired(1_000), []);
+        let mut state = state;
+        state.apply(6, &renew);
+        assert_eq!(state.expired(1_001), []);
+    }
+
+    #[test]
+    fn an_import_that_is_complete_stays() {
+        let (mut state, filter) = state(true);
+        let renew = MetaCommand::RenewImport { filter, expires_ms: 1_000 };
+        state.apply(6, &renew);
+        state.apply(7, &MetaCommand::FilterCreated { filter });
+        let expire = MetaCommand::SetExpiry { filter, expires_ms: Some(500) };
+        let busy = state.apply(8, &expire);
+        assert!(matches!(busy, MetaReply::Refused(MetaError::Busy { .. })), "{busy:?}");
+        state.apply(9, &MetaCommand::ActivateImport { filter });
+        // The node's last word arrives after that.
+        assert_eq!(state.apply(10, &renew), MetaReply::Done);
+        assert_eq!(state.filter(filter).unwrap().expires_ms, None);
+        assert_eq!(state.apply(11, &expire), MetaReply::Done);
+        assert_eq!(state.filter(filter).unwrap().expires_ms, Some(500));
+    }
+
+    /// As all releases that run clusters of such versions do it.
+    #[test]
+    fn before_version_4_an_expiry_stays_with_the_filter() {
+        let (state, filter) = state(true);
+        let mut state = state.at_version(ClusterVersion(3));
+        state.apply(6, &MetaCommand::FilterCreated { filter });
+        let expire = MetaCommand::SetExpiry { filter, expires_ms: Some(500) };
+        assert_eq!(state.apply(7, &expire), MetaReply::Done);
+        state.apply(8, &MetaCommand::ActivateImport { filter });
+        assert_eq!(state.filter(filter).unwrap().expires_ms, Some(500));
     }
 }

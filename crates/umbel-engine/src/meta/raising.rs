@@ -16,7 +16,7 @@ impl MetaCommand {
             Self::MergeShard { .. } | Self::ShardMerged { .. } | Self::MergeGivenUp { .. } => {
                 ClusterVersion(3)
             }
-            Self::Order(_) => ClusterVersion(4),
+            Self::Order(_) | Self::RenewImport { .. } => ClusterVersion(4),
             _ => ClusterVersion::FIRST,
         }
     }

@@ -145,6 +145,8 @@ fn about_filters() -> impl Strategy<Value = MetaCommand> {
         }),
         2 => (filter(), 0_u64..4, 0..4_u64, prop::option::of(filter())).prop_map(rename),
         2 => (filter(), 0..4_u64, 0..5_u8, 0..4_u64).prop_map(order),
+        1 => (filter(), 0_u64..4)
+            .prop_map(|(filter, expires_ms)| MetaCommand::RenewImport { filter, expires_ms }),
         2 => (filter(), 0_u64..4).prop_map(|(filter, g)| MetaCommand::FilterCleared {
             filter,
             generation: Generation(g),
