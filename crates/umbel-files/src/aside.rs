@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! .NAME.umbel-4711.partial     a process writes NAME, and holds a lock on this file; 4711 is drawn
-//! .NAME.umbel-12dx4711.partial process 12, a drawn number too, writes NAME of an output directory, and holds a lock on
+//! .NAME.umbel-12dx4711.partial a job, of which 12 was drawn, writes NAME of an output directory, and holds a lock on
 //! .umbel-12d.partial           this file, which stands in the output directory itself
 //! .NAME.umbel-00..2a-3.partial worker 3 of a job over many machines: its job folder knows it, and nobody else removes it
 //! .umbel-reconcile-Xy12        what a session brought, until it is put in place
@@ -23,7 +23,6 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 /// Prefix of the names of directories that hold what a reconciliation received, until it is put in place.
 pub const STAGING_PREFIX: &str = ".umbel-reconcile-";
@@ -86,16 +85,19 @@ pub(crate) fn own_writer() -> io::Result<String> {
     Ok(draw()?.to_string())
 }
 
-/// The writer in the names of this process's anchors.
-pub(crate) fn own_anchor() -> io::Result<String> {
-    static DRAWN: OnceLock<u64> = OnceLock::new();
-    let drawn = draw()?;
-    Ok(format!("{}{DIRECTORY_MARK}", DRAWN.get_or_init(|| drawn)))
+/// The writer in the name of an anchor.
+pub(crate) fn writer_of_anchor(drawn: &str) -> String {
+    format!("{drawn}{DIRECTORY_MARK}")
 }
 
-/// The writer in the name of a file in an output directory.
-pub(crate) fn own_writer_in_directory() -> io::Result<String> {
-    Ok(format!("{}x{}", own_anchor()?, draw()?))
+/// The writer in the name of a file that the lock on this anchor stands for.
+///
+/// # Errors
+///
+/// The path is not that of an anchor.
+pub(crate) fn writer_under(anchor: &Path, drawn: &str) -> io::Result<String> {
+    let writer = anchor.file_name().and_then(writer_of).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(format!("{writer}x{drawn}"))
 }
 
 /// Whether a lock on the file itself shows that its writer still runs.
@@ -126,8 +128,17 @@ pub(crate) fn lock_of_dead(path: &Path) -> Option<File> {
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return None,
     }
     // The file may have been renamed or removed before it was locked.
-    let (here, there) = (file.metadata().ok()?, std::fs::symlink_metadata(path).ok()?);
-    ((here.dev(), here.ino()) == (there.dev(), there.ino())).then_some(file)
+    is_at(&file, path).ok()?.then_some(file)
+}
+
+/// Whether the path still leads to this file.
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let here = file.metadata()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(there) => Ok((here.dev(), here.ino()) == (there.dev(), there.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Removes the files that ended processes left in these folders; `root` is the output directory that
@@ -195,15 +206,17 @@ mod tests {
     #[test]
     fn names_aside_are_names_however_long_the_names_are() {
         let long = OsString::from("n".repeat(255));
-        let drawn = [own_writer(), own_anchor(), own_writer_in_directory(), Ok("9".repeat(15))];
-        for writer in drawn.map(io::Result::unwrap) {
+        let drawn = own_writer().unwrap();
+        let anchor = writer_of_anchor(&drawn);
+        let under = writer_under(Path::new(&name_aside(None, &anchor)), &drawn).unwrap();
+        for writer in [drawn, anchor, under, "9".repeat(15)] {
             let aside = name_aside(Some(&long), &writer);
             assert!(aside.len() <= 255 && is_unfinished_output(&aside), "{aside:?}");
             let is_of_directory = writer.contains(DIRECTORY_MARK);
             assert_eq!(holds_own_lock(&writer), !is_of_directory);
             assert_eq!(anchor_writer(&writer).is_some(), is_of_directory);
         }
-        let longest = format!("{0}d{0}", "9".repeat(15));
+        let longest = format!("{0}dx{0}", "9".repeat(15));
         assert!(name_aside(Some(&long), &longest).len() < 255);
         assert!(
             !holds_own_lock("00ff00ff00ff00ff-12")

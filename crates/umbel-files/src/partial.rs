@@ -1,12 +1,12 @@
 //! Unfinished files and directories: removed when they are dropped, and on an interrupt before the process
 //! ends.
 
-use crate::aside::{lock_of_dead, name_aside, own_anchor, own_writer, own_writer_in_directory};
+use crate::aside::{is_at, name_aside, own_writer, writer_of_anchor, writer_under};
 use crate::sync::{folder_of, sync_folder};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -19,7 +19,8 @@ pub const OWNER_ONLY: u32 = 0o600;
 /// Permissions of a file that only the process's umask limits.
 pub const ANY_NEW_FILE: u32 = 0o666;
 
-/// Temporary names that are tried before an error. They are random, so one that is taken is rare.
+/// Temporary names that are tried before an error. They are random, so one that is taken is rare, and so is one
+/// that another job takes for a leftover before it is locked.
 const NAMES_TRIED: u32 = 100;
 
 /// Paths of unfinished files.
@@ -142,11 +143,10 @@ impl PartialFile {
     ///
     /// Any I/O error.
     pub fn beside(target: &Path, mode: u32) -> io::Result<(Self, File)> {
-        Self::create_new(
-            &|writer| target.with_file_name(name_aside(target.file_name(), writer)),
-            mode,
-            None,
-        )
+        let path = |drawn: &str| -> io::Result<PathBuf> {
+            Ok(target.with_file_name(name_aside(target.file_name(), drawn)))
+        };
+        Self::create_new(&path, mode, None)
     }
 
     /// The same in an output directory, which may have more files than a process can hold open; the anchor
@@ -156,26 +156,24 @@ impl PartialFile {
     ///
     /// Any I/O error.
     pub fn of_directory(anchor: &Arc<Self>, target: &Path, mode: u32) -> io::Result<(Self, File)> {
-        let path = |writer: &str| target.with_file_name(name_aside(target.file_name(), writer));
+        let path = |drawn: &str| -> io::Result<PathBuf> {
+            let writer = writer_under(&anchor.path, drawn)?;
+            Ok(target.with_file_name(name_aside(target.file_name(), &writer)))
+        };
         Self::create_new(&path, mode, Some(anchor))
     }
 
-    /// Creates and locks the anchor of an output directory.
+    /// Creates and locks an anchor in an output directory.
     ///
     /// # Errors
     ///
     /// Any I/O error.
     pub fn anchor(directory: &Path) -> io::Result<Arc<Self>> {
-        let path = directory.join(name_aside(None, &own_anchor()?));
-        // If the name exists, it belongs to an earlier job of this process, which has ended, or to a
-        // running process elsewhere.
-        if lock_of_dead(&path).is_some() {
-            std::fs::remove_file(&path)?;
-        }
-        let guard = Self::guard(path);
-        let file =
-            OpenOptions::new().write(true).create_new(true).mode(OWNER_ONLY).open(&guard.path)?;
-        Ok(Arc::new(guard.hold(&file)?))
+        let path = |drawn: &str| -> io::Result<PathBuf> {
+            Ok(directory.join(name_aside(None, &writer_of_anchor(drawn))))
+        };
+        let (anchor, _) = Self::create_new(&path, OWNER_ONLY, None)?;
+        Ok(Arc::new(anchor))
     }
 
     /// Creates a file with this name, replacing what an earlier process left there. The file has no lock
@@ -213,15 +211,14 @@ impl PartialFile {
         Ok((guard, File::from(file)))
     }
 
+    /// Creates a file whose path is made from what is drawn, and locks it, unless the anchor is locked for it.
     fn create_new(
-        path: &dyn Fn(&str) -> PathBuf,
+        path: &dyn Fn(&str) -> io::Result<PathBuf>,
         mode: u32,
         anchor: Option<&Arc<Self>>,
     ) -> io::Result<(Self, File)> {
         for _ in 0..NAMES_TRIED {
-            let is_of_directory = anchor.is_some();
-            let writer = if is_of_directory { own_writer_in_directory()? } else { own_writer()? };
-            let path = path(&writer);
+            let path = path(&own_writer()?)?;
             let mut options = OpenOptions::new();
             // Exclusive: if the name exists, even as a link, this fails and leaves it there.
             let options = options.write(true).create_new(true).mode(mode);
@@ -229,12 +226,13 @@ impl PartialFile {
             if path.symlink_metadata().is_ok() {
                 continue;
             }
-            let guard = Self::guard(path);
+            let mut guard = Self::guard(path);
             match options.open(&guard.path) {
                 Ok(file) => {
-                    let mut guard = if anchor.is_some() { guard } else { guard.hold(&file)? };
                     guard.anchor = anchor.cloned();
-                    return Ok((guard, file));
+                    if anchor.is_some() || guard.hold(&file)? {
+                        return Ok((guard, file));
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => drop(guard.keep()),
                 Err(error) => return Err(error),
@@ -249,12 +247,17 @@ impl PartialFile {
         Self { path, held: None, anchor: None }
     }
 
-    /// Locks the file until it is renamed or removed. Where files cannot be locked, no process takes it for
-    /// abandoned either.
-    fn hold(mut self, file: &File) -> io::Result<Self> {
-        let _ = file.try_lock();
+    /// Locks the file until it is renamed or removed. Until then it looks to a job that removes leftovers like one
+    /// whose writer has ended: `false` if such a job has locked or removed it before. Where files cannot be locked, no
+    /// process takes it for abandoned either.
+    fn hold(&mut self, file: &File) -> io::Result<bool> {
+        match file.try_lock() {
+            Ok(()) if !is_at(file, &self.path)? => return Ok(false),
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
         self.held = Some(file.try_clone()?);
-        Ok(self)
+        Ok(true)
     }
 
     /// Its temporary name.
@@ -304,6 +307,7 @@ impl Drop for PartialFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aside::{lock_of_dead, remove_leftovers};
 
     #[test]
     fn what_was_begun_goes_if_nothing_came_and_what_others_made_stays() {
@@ -359,9 +363,56 @@ mod tests {
         let (elsewhere, link) = (folder.path().join("elsewhere"), folder.path().join("link"));
         std::fs::write(&elsewhere, "theirs").unwrap();
         std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
-        let made = PartialFile::create_new(&|_| link.clone(), OWNER_ONLY, None);
+        let made = PartialFile::create_new(&|_| Ok(link.clone()), OWNER_ONLY, None);
         assert_eq!(made.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert!(lock_of_dead(&link).is_none());
         assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn a_file_that_another_job_takes_for_a_leftover_is_not_held() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(".out.umbel-1.partial");
+        let begin = || {
+            let guard = PartialFile::guard(path.clone());
+            let file = File::create_new(&guard.path).unwrap();
+            (guard, file)
+        };
+        let (mut guard, file) = begin();
+        let remover = lock_of_dead(&path).unwrap();
+        assert!(!guard.hold(&file).unwrap(), "the other job has locked it");
+        std::fs::remove_file(&path).unwrap();
+        drop(remover);
+        assert!(!guard.hold(&file).unwrap(), "the other job has removed it");
+        drop((guard, file));
+        let (mut guard, file) = begin();
+        assert!(guard.hold(&file).unwrap());
+        assert!(lock_of_dead(&path).is_none());
+    }
+
+    #[test]
+    fn jobs_in_one_folder_lose_nothing_to_each_other() {
+        const JOBS: usize = 8;
+        const FILES: usize = 50;
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let folders = BTreeSet::from([root.to_owned()]);
+        let job = |job: usize| {
+            for file in 0..FILES {
+                remove_leftovers(&folders, Some(root));
+                let target = |name: &str| root.join(format!("{name}-{job}-{file}"));
+                let (own, _) = PartialFile::beside(&target("own"), OWNER_ONLY).unwrap();
+                let anchor = PartialFile::anchor(root).unwrap();
+                let (under, _) =
+                    PartialFile::of_directory(&anchor, &target("under"), OWNER_ONLY).unwrap();
+                own.rename_unsynced(&target("own")).unwrap();
+                under.rename_unsynced(&target("under")).unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            (0..JOBS).for_each(|number| drop(scope.spawn(move || job(number))));
+        });
+        // The anchors are gone, too.
+        assert_eq!(std::fs::read_dir(root).unwrap().count(), 2 * JOBS * FILES);
     }
 }
