@@ -32,7 +32,12 @@ pub fn spec_digest(spec: &JobSpec) -> [u8; 16] {
     let options = agreed(spec);
     let options = options.iter().map(|(name, value)| format!("{name} {value}; "));
     let agreed = format!("{} {}", env!("CARGO_PKG_VERSION"), options.collect::<String>());
-    let hash = ItemHasher::Xxh3 { seed: 0 }.hash(agreed.as_bytes());
+    digest_of(&agreed)
+}
+
+/// The digest of a text.
+pub(crate) fn digest_of(text: &str) -> [u8; 16] {
+    let hash = ItemHasher::Xxh3 { seed: 0 }.hash(text.as_bytes());
     let mut digest = [0; 16];
     digest[..8].copy_from_slice(&hash.hi().to_le_bytes());
     digest[8..].copy_from_slice(&hash.lo().to_le_bytes());

@@ -1,8 +1,10 @@
-//! Folders of processes that were killed while they removed them.
+//! What remains of a job's folder: of processes that were killed while they removed it, and of jobs that have ended.
 
+use super::ended::{EndRecord, ended_before};
 use super::fixture_test::Fixture;
 use super::remove_old;
 use std::time::{Duration, UNIX_EPOCH};
+use umbel_dedup_engine::{Keep, Level};
 use umbel_jobs::Workshop as _;
 
 /// Any of the files may have been removed before, except for the journal, which is removed last.
@@ -43,6 +45,25 @@ fn a_folder_that_is_half_removed_without_an_end_is_a_new_one() {
     assert_eq!(std::fs::read(folder.join("runs")).unwrap(), b"");
     shop.end(false);
     assert!(!folder.exists());
+}
+
+#[test]
+fn a_job_has_ended_for_the_command_with_its_inputs_and_outputs_and_no_other() {
+    let fixture = Fixture::new();
+    let folder = fixture.path("job0");
+    let bench = fixture.bench(0, &folder);
+    let outputs = ["out0.txt", "out0.txt.json"].map(|name| fixture.path(name));
+    outputs.iter().for_each(|path| std::fs::write(path, "written").unwrap());
+    let record = EndRecord::new(&bench, 2, outputs.into_iter()).unwrap();
+    bench.folder.leave(&record.encode().unwrap()).unwrap();
+    let ended = |input: u16, output: &str| {
+        let inputs = vec![fixture.input(input)];
+        let spec = fixture.spec(inputs, Level::Fingerprint, Keep::First, output);
+        ended_before(&spec, &bench.member, &folder).unwrap()
+    };
+    assert_eq!(ended(0, "out0.txt"), Some(2));
+    assert_eq!(ended(1, "out0.txt"), None);
+    assert_eq!(ended(0, "out1.txt"), None);
 }
 
 #[test]

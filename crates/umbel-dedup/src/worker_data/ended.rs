@@ -5,6 +5,7 @@
 //! process would reject the command, because the command's own outputs exist.
 
 use super::super::addresses::object_at;
+use super::super::agreement::digest_of;
 use super::super::destinations::store_of;
 use super::super::object_inputs::{OPENING_THREADS, each_of};
 use super::super::outputs::is_updated_index;
@@ -47,6 +48,8 @@ pub(super) struct EndRecord {
     job: u64,
     worker: u16,
     spec_digest: [u8; 16],
+    /// See [`digest_of_names`].
+    names_digest: [u8; 16],
     /// Bad records, which determine the exit code.
     bad: u64,
     outputs: Vec<Standing>,
@@ -76,7 +79,8 @@ impl EndRecord {
             Ok(Standing { path, bytes })
         });
         let outputs = outputs.collect::<Result<_>>()?;
-        Ok(Self { version: LAYOUT_VERSION, job, worker, spec_digest, bad, outputs })
+        let (version, names_digest) = (LAYOUT_VERSION, digest_of_names(&bench.spec));
+        Ok(Self { version, job, worker, spec_digest, names_digest, bad, outputs })
     }
 
     /// The bytes of the file.
@@ -103,8 +107,17 @@ impl EndRecord {
     }
 }
 
+/// The digest of inputs, references and outputs as a worker's command names them. Each worker has its own, so they
+/// are no part of the digest that all agree on.
+fn digest_of_names(spec: &JobSpec) -> [u8; 16] {
+    let read = (&spec.inputs, &spec.names, &spec.references);
+    let outputs: Vec<_> = spec.named_outputs().collect();
+    digest_of(&format!("{read:?} {:?} {outputs:?}", spec.output))
+}
+
 /// The number of bad records that this command's job has skipped, if the job has ended before. `None` also if
-/// a new job would not be rejected: if an output is missing, or existing outputs are to be replaced.
+/// the command names other inputs or outputs than the one that has ended, and if a new job would not be rejected: if
+/// an output is missing, or existing outputs are to be replaced.
 ///
 /// # Errors
 ///
@@ -122,11 +135,12 @@ pub fn ended_before(spec: &JobSpec, member: &Membership, folder: &Path) -> Resul
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         read => read.with_context(|| format!("{}: cannot read", path.display()))?,
     };
-    // A record of another release is ignored.
+    // A record of another release, which may lack a field, is ignored.
     let Ok(record) = serde_json::from_slice::<EndRecord>(&bytes) else { return Ok(None) };
     let Membership { job, worker, spec_digest } = *member;
     let is_same = (record.version, record.job, record.worker, record.spec_digest)
-        == (LAYOUT_VERSION, job, worker, spec_digest);
+        == (LAYOUT_VERSION, job, worker, spec_digest)
+        && record.names_digest == digest_of_names(spec);
     Ok((is_same && record.stands(spec)?).then_some(record.bad))
 }
 
