@@ -4,7 +4,7 @@ use super::best::Ranker;
 use super::by_size;
 use super::footers::read_footers;
 use super::headers::{check_headers, read_headers};
-use super::in_place::check_in_place;
+use super::in_place::{check_arguments, check_in_place};
 use super::inputs::Source;
 use super::observer::Observer;
 use super::search::resolve;
@@ -33,10 +33,12 @@ pub(crate) fn open_sources_but(
     is_written: bool,
     left_out: &BTreeSet<PathBuf>,
 ) -> Result<Vec<Source>> {
+    check_arguments(spec)?;
     // A file that is one record has no header.
     let format = if spec.compares_files() { Format::Text.into() } else { spec.format };
     let mut sources = resolve(&spec.search(format, observer))?;
     sources.retain(|source| source.identity.as_ref().is_none_or(|file| !left_out.contains(file)));
+    check_in_place(spec, &sources)?;
     read_headers(&mut sources)?;
     read_footers(spec, is_written, &mut sources)?;
     for source in &sources {
@@ -53,6 +55,5 @@ pub(crate) fn open_sources_but(
     }
     check_headers(spec, &sources)?;
     by_size::check_counts(spec, &sources)?;
-    check_in_place(spec, &sources)?;
     Ok(sources)
 }

@@ -4,6 +4,7 @@ use crate::model::{Draws, Keep, by_line, lines};
 use crate::packed::gzip;
 use crate::sandbox::Sandbox;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Command;
 
 fn inode(sandbox: &Sandbox, name: &str) -> u64 {
     std::fs::metadata(sandbox.path(name)).unwrap().ino()
@@ -43,7 +44,7 @@ fn more_files_than_may_be_open_are_replaced_too() {
     for number in 0..1500 {
         sandbox.write(format!("in/{}/{number}", number % 7), format!("{}\nall\n", number / 2));
     }
-    let mut command = std::process::Command::new("sh");
+    let mut command = Command::new("sh");
     let script = "ulimit -n 200; exec \"$0\" dedup in --in-place -q";
     let run =
         command.args(["-c", script, env!("CARGO_BIN_EXE_umbel")]).current_dir(sandbox.path(""));
@@ -100,12 +101,15 @@ fn what_cannot_be_replaced_is_refused_and_named() {
     symlink("a", sandbox.path("link")).unwrap();
     symlink("../a", sandbox.path("d/link")).unwrap();
     std::fs::hard_link(sandbox.path("a"), sandbox.path("hard")).unwrap();
+    // Nobody writes to it: whoever opened it would wait.
+    assert!(Command::new("mkfifo").arg(sandbox.path("pipe")).status().unwrap().success());
     for (args, said) in [
         ("link", ["link is a link", "--exclude"]),
         ("d", ["d/link is a link", "--exclude"]),
         ("a hard", ["a and hard are one file", "leave one"]),
         ("a ./a", ["are one file", "./a"]),
         ("- a", ["- is no file", "--in-place"]),
+        ("a pipe", ["pipe is no file", "--in-place"]),
         ("a -o out", ["--in-place", "--output"]),
         ("a --annotate out", ["--in-place", "--annotate"]),
         ("a --granularity file", ["--in-place", "--output DIR/"]),
