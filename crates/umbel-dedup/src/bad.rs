@@ -60,6 +60,12 @@ impl BadCause {
         match self {
             Self::Item(_) => "".into(),
             Self::Read(ReadError::Parquet(_)) => "; the rest of the row group is lost".into(),
+            // Checksums are at the ends of what they cover, and the records before the damage were delivered by then.
+            Self::Read(ReadError::Corrupt { .. } | ReadError::Truncated { .. }) => {
+                "; the rest of the file is lost, and what is kept of the damaged member, frame or block is unverified: \
+                 its checksum is at its end"
+                    .into()
+            }
             Self::Read(_) => "; the rest of the file is lost".into(),
             Self::Text(text) => text.rest.clone(),
         }
@@ -218,6 +224,20 @@ impl<'a> BadLine<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_checksum_has_verified_is_said_to_be_kept() {
+        let compression = umbel_records::Compression::Gzip;
+        let cut_off = ReadError::Truncated { compression, content_offset: 7 };
+        let (detail, stored_offset) = ("wrong checksum", 9);
+        let damaged = ReadError::Corrupt { compression, content_offset: 7, stored_offset, detail };
+        let unclosed = ReadError::UnclosedQuote { content_offset: 7 };
+        let said = [cut_off, damaged, unclosed].map(|error| {
+            let rest = BadCause::Read(error).rest();
+            (rest.contains("rest of the file is lost"), rest.contains("unverified"))
+        });
+        assert_eq!(said, [(true, true), (true, true), (true, false)]);
+    }
 
     #[test]
     fn all_are_counted_and_the_first_ones_stored() {

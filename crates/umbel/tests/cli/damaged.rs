@@ -44,6 +44,7 @@ fn records_in_front_of_a_cut_are_kept_if_asked_for() {
         let ran = sandbox.run(&format!("{name} --skip-bad --workers 3"));
         assert!(ran.stderr.contains(&format!("{name}: record ")), "{}", ran.stderr);
         assert!(ran.stderr.contains("the rest of the file is lost"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("unverified"), "{}", ran.stderr);
         assert!(is_front(&ran.ended_with(3), &first, &second), "{name}");
     }
 }
