@@ -74,7 +74,7 @@ pub(crate) struct Outputs {
     pub(crate) page: Option<Named>,
 }
 
-/// The output of a page, opened before the job begins, and written after its end.
+/// The output of a page, or of another report, opened before the job begins, and written after its end.
 pub struct PageOutput {
     named: Named,
     /// The first words of the message if the page cannot be written.
@@ -82,7 +82,7 @@ pub struct PageOutput {
 }
 
 impl PageOutput {
-    /// A page at this path, which replaces an existing file. If it cannot be written in the end, the message
+    /// A page at this path, which replaces an existing file; `-` is standard output. If it cannot be written in the end, the message
     /// begins with `stands`, which names what was done nevertheless.
     ///
     /// # Errors
@@ -92,9 +92,12 @@ impl PageOutput {
         if path.is_dir() {
             return refuse(format!("{} is a directory, expected a file", path.display()));
         }
-        let named = match is_device(path) {
-            true => Named::Late(path.to_owned()),
-            false => Named::Open(Box::new(Sink::file(path, true)?)),
+        let named = if is_dash(path) {
+            Named::Open(Box::new(Sink::stdout()?))
+        } else if is_device(path) {
+            Named::Late(path.to_owned())
+        } else {
+            Named::Open(Box::new(Sink::file(path, true)?))
         };
         Ok(Self { named, stands })
     }

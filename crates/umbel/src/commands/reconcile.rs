@@ -10,7 +10,6 @@ use serde_json::Value;
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use umbel_dedup::PageOutput;
 use umbel_reconcile::{
     Beside, Connection, Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Listening,
     Observer, ReconcileError, answer, listen, open_set, reconcile,
@@ -26,8 +25,7 @@ mod report;
 mod secret;
 
 use observers::{Notices, Terminal};
-use page::page_of;
-use report::{Report, count_changed, show_difference, write_report};
+use report::{Report, ReportOutputs, count_changed, show_difference};
 
 const RESULTS: &str = "Results";
 const SESSION: &str = "Session";
@@ -94,7 +92,7 @@ pub(crate) struct ReconcileArgs {
     /// Print only how many items differ
     #[arg(long, short, help_heading = RESULTS)]
     quiet: bool,
-    /// Write the result and its cost as JSON
+    /// Write the result and its cost as JSON; - is standard output
     #[arg(long, value_name = "FILE.json", help_heading = RESULTS)]
     report: Option<PathBuf>,
     /// Write the same as an HTML page with charts
@@ -242,9 +240,7 @@ impl ReconcileArgs {
                 "--sketch is for a session with another process or machine: here, compare A.sketch with B.sketch",
             ));
         }
-        let stands = "the comparison is done and stands, but not its --report-html";
-        let page = self.report_html.as_deref().map(|path| PageOutput::replacing(path, stands));
-        let page = page.transpose()?;
+        let outputs = ReportOutputs::open(self.report.as_deref(), self.report_html.as_deref())?;
         let (exit, json) = match (a.path(), b.path()) {
             _ if a.sketch().is_some() || b.sketch().is_some() => self.offline(&form, &a, &b),
             (Some(a), Some(b)) => self.both_here(&form, a, b),
@@ -252,7 +248,7 @@ impl ReconcileArgs {
             (None, Some(b)) => self.one_here(&form, b, &a, true),
             (None, None) => Err(usage("one of the two sets must be a file of this machine")),
         }?;
-        page.map_or(Ok(()), |page| page.write(&page_of(&json)))?;
+        outputs.write(&json)?;
         Ok(exit)
     }
 
@@ -447,7 +443,6 @@ impl ReconcileArgs {
             changed = Some(ended.change.differing_count);
         }
         let json = report.json(ended, is_b, changed);
-        write_report(self.report.as_deref(), &json)?;
         eprint_text(report.text(ended, is_b, changed));
         let outcome = &ended.outcome;
         let (here, there) = (outcome.only_here_count, outcome.only_there_count);

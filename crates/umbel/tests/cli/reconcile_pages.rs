@@ -41,12 +41,32 @@ fn a_page_of_a_comparison_that_cannot_be_is_known_before_it() {
     for (path, said) in
         [("gone/r.html", "gone/r.html"), ("d", "d is a directory"), ("a.txt", "a.txt")]
     {
-        let args = format!("a.txt b.txt --two-way --report-html {path}");
-        reconcile(&sandbox, &args).refused(2, &[said]);
-        assert_eq!((sandbox.text("a.txt"), sandbox.text("b.txt")), ("x\n".into(), "y\n".into()));
+        for flag in ["--report", "--report-html"] {
+            let args = format!("a.txt b.txt --two-way {flag} {path}");
+            reconcile(&sandbox, &args).refused(2, &[said]);
+            let texts = (sandbox.text("a.txt"), sandbox.text("b.txt"));
+            assert_eq!(texts, ("x\n".into(), "y\n".into()), "{args}");
+        }
     }
     let listening = "a.txt --listen 127.0.0.1:0 --report-html r.html";
     reconcile(&sandbox, listening).refused(2, &["--report-html", "--listen"]);
+}
+
+#[test]
+fn a_report_goes_to_standard_output_where_nothing_else_does() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\n"), ("b.txt", "y\n")]);
+    for flag in ["--report", "--report-html"] {
+        let refused = reconcile(&sandbox, &format!("a.txt b.txt {flag} -"));
+        refused.refused(2, &[flag, "the difference goes to standard output"]);
+    }
+    reconcile(&sandbox, "a.txt b.txt --two-way --report - --report-html -")
+        .refused(2, &["two outputs would be written there"]);
+    for (options, code) in [("--quiet", 1), ("--two-way", 0)] {
+        let told = reconcile(&sandbox, &format!("a.txt b.txt {options} --report -"));
+        let report: Value = serde_json::from_slice(&told.ended_with(code)).unwrap();
+        assert_eq!(report["difference"]["only_a"], 1, "{options}");
+    }
+    assert!(!sandbox.exists("-"));
 }
 
 #[test]

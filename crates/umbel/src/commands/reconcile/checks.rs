@@ -2,6 +2,7 @@
 
 use super::{ReconcileArgs, usage};
 use anyhow::Result;
+use std::path::Path;
 use umbel_files::FileRoles;
 use umbel_reconcile::Endpoint;
 
@@ -23,6 +24,23 @@ impl ReconcileArgs {
         ];
         for (flag, path) in outputs {
             path.as_ref().map_or(Ok(()), |path| roles.add_output(flag, path))?;
+        }
+        self.check_standard_output()
+    }
+
+    /// Refuses a report on standard output if the difference is printed there.
+    fn check_standard_output(&self) -> Result<()> {
+        let changes = self.pull || self.push || self.two_way;
+        let answers = self.stdio || self.listen.is_some();
+        if self.quiet || changes || answers {
+            return Ok(());
+        }
+        for (flag, path) in [("--report", &self.report), ("--report-html", &self.report_html)] {
+            if path.as_deref() == Some(Path::new("-")) {
+                return Err(usage(format!(
+                    "{flag} -: the difference goes to standard output: name a file, or add --quiet"
+                )));
+            }
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! `umbel reconcile` with a sketch in place of one or both sets.
 
-use super::report::write_report;
 use super::{ReconcileArgs, usage};
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::exit::Exit;
@@ -33,7 +32,6 @@ impl ReconcileArgs {
             comparison.show(&mut std::io::stdout().lock())?;
         }
         let json = comparison.json();
-        write_report(self.report.as_deref(), &json)?;
         eprint_text(comparison.text());
         Ok((if comparison.compared.is_equal() { Exit::Done } else { Exit::Failed }, json))
     }

@@ -1,5 +1,6 @@
 //! The report of a session: its result and its costs, for people and programs.
 
+use super::page::page_of;
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::stderr::eprint_line;
 use anyhow::{Context, Result};
@@ -8,6 +9,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
+use umbel_dedup::PageOutput;
 use umbel_reconcile::{Ended, ItemSet, Shown};
 use umbel_reconcile_engine::Item;
 
@@ -105,16 +107,45 @@ impl Report {
     }
 }
 
-/// Writes a report as JSON, if a path is given.
-///
-/// # Errors
-///
-/// If it cannot be written.
-pub(super) fn write_report(path: Option<&Path>, report: &Value) -> Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    let mut text = serde_json::to_string_pretty(report)?;
-    text.push('\n');
-    std::fs::write(path, text).with_context(|| format!("{}: cannot write", path.display()))
+/// The files of a report. They are opened before the session, so that one that cannot be written is known
+/// before a set is changed.
+pub(super) struct ReportOutputs {
+    json: Option<PageOutput>,
+    page: Option<PageOutput>,
+}
+
+impl ReportOutputs {
+    /// Opens those that are wanted.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be written; the error names the path.
+    pub(super) fn open(json: Option<&Path>, page: Option<&Path>) -> Result<Self> {
+        let open = |path: Option<&Path>, stands| {
+            path.map(|path| PageOutput::replacing(path, stands)).transpose()
+        };
+        Ok(Self {
+            json: open(json, "the comparison is done and stands, but not its --report")?,
+            page: open(page, "the comparison is done and stands, but not its --report-html")?,
+        })
+    }
+
+    /// Writes the report to all of them.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be written; the error says that the comparison stands.
+    pub(super) fn write(self, report: &Value) -> Result<()> {
+        if let Some(json) = self.json {
+            let mut text = serde_json::to_string_pretty(report)?;
+            text.push('\n');
+            json.write(&text)?;
+        }
+        if let Some(page) = self.page {
+            page.write(&page_of(report))?;
+        }
+        Ok(())
+    }
 }
 
 fn seconds(duration: Duration) -> f64 {
