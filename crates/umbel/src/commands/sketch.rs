@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, Subcommand};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use umbel_dedup::refuse_existing_file;
 use umbel_files::FileRoles;
 use umbel_reconcile::{SketchFile, open_set, sketch_of, write_new};
 use umbel_reconcile_engine::{SketchSpec, StoredSketch};
@@ -51,6 +52,9 @@ struct BuildArgs {
     /// The sketch; - is standard output
     #[arg(short, long, value_name = "F.sketch")]
     output: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    overwrite: bool,
     /// Number of coded symbols: 1.35 to 2 for each difference that it can tell
     #[arg(long, group = "length", value_name = "N", value_parser = parse_count)]
     symbols: Option<u64>,
@@ -169,6 +173,9 @@ impl BuildArgs {
             let mut roles = FileRoles::default();
             roles.add_input(&self.set.display().to_string(), &self.set);
             roles.add_output("--output", &self.output)?;
+            if !self.overwrite {
+                refuse_existing_file(&self.output)?;
+            }
         }
         let set = open_set(&self.set, &form)?;
         let salt = self.salt.unwrap_or_else(draw_salt);

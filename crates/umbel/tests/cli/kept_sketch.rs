@@ -25,7 +25,7 @@ fn lines(numbers: std::ops::Range<u32>) -> String {
 
 /// Builds the sketch of a set, with the salt that all of these tests use.
 fn build(sandbox: &Sandbox, name: &str, args: &str) {
-    let args = format!("sketch build {name} -o {name}.sketch --salt {SALT} {args}");
+    let args = format!("sketch build {name} -o {name}.sketch --overwrite --salt {SALT} {args}");
     run(sandbox, &args).kept();
 }
 

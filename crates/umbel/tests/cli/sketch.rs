@@ -81,9 +81,10 @@ fn two_sketches_of_one_salt_are_compared_alone() {
     build("a", "").kept();
     build("b", "").kept();
     reconcile(&sandbox, "a.sketch b.sketch").refused(2, &["other salts", "--salt"]);
-    let said = build("a", &format!("--salt {SALT}")).stderr;
+    build("a", "").refused(2, &["a.sketch exists: --overwrite replaces it"]);
+    let said = build("a", &format!("--overwrite --salt {SALT}")).stderr;
     assert!(said.contains("1000 items, 40 coded symbols, ") && said.contains(SALT), "{said}");
-    build("b", &format!("--salt {SALT}")).kept();
+    build("b", &format!("--overwrite --salt {SALT}")).kept();
     let both = shown(reconcile(&sandbox, "a.sketch b.sketch --report report.json"));
     let signs: Vec<&str> = both.lines().map(|line| &line[..3]).collect();
     assert_eq!(signs.iter().filter(|sign| **sign == "- #").count(), 1, "{both}");
