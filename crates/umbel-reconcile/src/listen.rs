@@ -4,7 +4,8 @@
 //!   accepts ──► a thread for each who knocks: it proves itself, or says something ──► one session after another
 //! ```
 //!
-//! The set is not read for a connection before that step, and a slow connection delays no other.
+//! The set is checked before the first connection. It is not read for a connection before that step, and a
+//! slow connection delays no other.
 
 use super::drive::{Driving, answer};
 use super::endpoint::{Connection, HANDSHAKE_TIMEOUT};
@@ -45,13 +46,13 @@ enum Knocked {
     Refused(String),
 }
 
-/// Answers sessions, one after another, each over the file as it is then. With a folder of journals, cut
-/// sessions can be resumed.
+/// Answers sessions, one after another, each over the file as it is then; it is opened once before, to check
+/// it. With a folder of journals, cut sessions can be resumed.
 ///
 /// # Errors
 ///
-/// If the address cannot be listened on, or must not be without a secret; with `once`, if the session
-/// fails.
+/// If the address cannot be listened on, or must not be without a secret; if the set cannot be opened at the
+/// start; with `once`, if the session fails.
 pub fn listen(
     listening: Listening<'_>,
     open: impl Fn() -> Result<Box<dyn ItemSet>>,
@@ -71,6 +72,8 @@ pub fn listen(
     }
     let listener =
         TcpListener::bind(&addresses[..]).with_context(|| format!("{address}: cannot listen"))?;
+    // What would end every session is known before anybody comes.
+    open().and_then(|set| options(&*set)).map(drop)?;
     driving.observer.notice(format_args!("listening on {}", listener.local_addr()?));
     let _stops = Stops(listener.try_clone()?);
     let (knocked, arrivals) = sync_channel(KNOCKING_MAX);

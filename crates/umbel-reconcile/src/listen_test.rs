@@ -123,11 +123,11 @@ fn who_knows_the_secret_is_answered_whoever_else_knocks() {
     assert!(why.contains("it hung up before it said anything"), "{why}");
     let error = server.ask(None).unwrap_err();
     assert!(error.is_peer_gone(), "{error:#}");
-    assert_eq!(server.opened.load(Ordering::SeqCst), 0, "the set was read for a stranger");
+    assert_eq!(server.opened.load(Ordering::SeqCst), 1, "the set was read for a stranger");
 
     assert_eq!(server.ask(Some(&tls(SECRET))).unwrap(), 2);
     server.ended.join().unwrap().unwrap();
-    assert_eq!(server.opened.load(Ordering::SeqCst), 1);
+    assert_eq!(server.opened.load(Ordering::SeqCst), 2);
 }
 
 #[test]
@@ -141,11 +141,26 @@ fn nothing_is_read_before_somebody_says_something() {
     assert!(format!("{error:#}").contains("ended before it proved itself"), "{error:#}");
     let why = server.messages.recv().unwrap();
     assert!(why.contains("this side was given no secret"), "{why}");
-    assert_eq!(server.opened.load(Ordering::SeqCst), 0);
+    assert_eq!(server.opened.load(Ordering::SeqCst), 1);
     // A silent client delays nobody.
     assert_eq!(server.ask(None).unwrap(), 2);
     server.ended.join().unwrap().unwrap();
     drop(silent);
+}
+
+#[test]
+fn a_set_that_cannot_be_opened_is_known_before_anybody_comes() {
+    let (sender, messages) = std::sync::mpsc::channel();
+    let observer = ChannelObserver(Mutex::new(sender));
+    let listening =
+        Listening { address: "127.0.0.1:0", secret: None, is_insecure: false, once: true };
+    let folder = tempfile::tempdir().unwrap();
+    let open = || open_set(&folder.path().join("gone"), &Form::Lines);
+    let error = listen(listening, open, |_| unreachable!("no set"), driving(&observer));
+    let error = format!("{:#}", error.unwrap_err());
+    assert!(error.contains("gone: No such file"), "{error}");
+    drop(observer);
+    assert!(messages.recv().is_err(), "it said that it listens");
 }
 
 #[test]

@@ -376,6 +376,8 @@ fn arguments_that_make_no_sense_are_refused() {
         ("--stdio --delete a", "--writable"),
         ("--id-bytes 7 a a", "7"),
         ("--stdio a a", "one file is answered for"),
+        ("--listen 127.0.0.1:0 gone", "gone: No such file"),
+        ("--listen 127.0.0.1:0 --dir a", "a: not a directory"),
     ] {
         reconcile(&sandbox, args).refused(2, &[said]);
     }
