@@ -38,6 +38,9 @@ pub enum ReconcileError {
     Secret(SecretRefusal),
     /// Another error; the text names it, and what to do.
     Failed(String),
+    /// The other side ended the connection before it said anything, as one does that asks for a secret. It is
+    /// shown as the error that this was noticed by.
+    Unanswered(Box<Self>),
     /// The operation that failed, and the cause.
     Context {
         /// The operation that failed.
@@ -66,6 +69,7 @@ impl ReconcileError {
             Self::Extractor(error) => error,
             Self::Io(error) => error,
             Self::Secret(error) => error,
+            Self::Unanswered(error) => error.original(),
             Self::Failed(_) | Self::Context { .. } => self,
         }
     }
@@ -96,6 +100,16 @@ impl ReconcileError {
                 Some(SessionError::Disconnected { .. } | SessionError::Aborted { .. })
             ) || cause.downcast_ref().is_some_and(is_broken)
         })
+    }
+
+    /// Whether the other side ended the connection before it said anything.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Unanswered(_))
+    }
+
+    /// The same error, as [`Self::Unanswered`] if the other side has gone and nothing was heard of it.
+    pub(crate) fn after_hearing(self, is_heard: bool) -> Self {
+        if self.is_peer_gone() && !is_heard { Self::Unanswered(Box::new(self)) } else { self }
     }
 
     /// Whether the session itself failed, and would fail again with the same bytes.
@@ -222,5 +236,13 @@ mod tests {
         let broken: Result<()> = Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
         assert!(broken.context("a peer").unwrap_err().is_peer_gone());
         assert!(ReconcileError::from(SessionError::Key).is_final());
+        let reset: Result<()> = Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
+        let reset = reset.context("a peer: cannot read").unwrap_err();
+        let shown = format!("{reset:#}");
+        let reset = reset.after_hearing(true);
+        assert!(!reset.is_unanswered());
+        let unanswered = reset.after_hearing(false);
+        assert_eq!(format!("{unanswered:#}"), shown);
+        assert!(unanswered.is_unanswered() && unanswered.is_peer_gone());
     }
 }

@@ -10,7 +10,7 @@ use super::endpoint::{Connection, Guard};
 use super::journal::JournalWriter;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use umbel_reconcile_engine::{ResumeFrame, ResumeReader, SendWindow};
@@ -75,17 +75,23 @@ enum Writing {
     End,
 }
 
-/// Framing bytes around the stream of a resumable session.
+/// Framing bytes around the stream of a resumable session; and for any session, whether anything came.
 #[derive(Default)]
 pub(super) struct Around {
     sent: AtomicU64,
     received: AtomicU64,
+    is_heard: AtomicBool,
 }
 
 impl Around {
     /// Bytes sent and received.
     pub(super) fn bytes(&self) -> [u64; 2] {
         [&self.sent, &self.received].map(|bytes| bytes.load(Ordering::Relaxed))
+    }
+
+    /// Whether the other side has sent anything.
+    pub(super) fn is_heard(&self) -> bool {
+        self.is_heard.load(Ordering::Relaxed)
     }
 }
 
@@ -219,6 +225,7 @@ impl Reads {
             let end = match reader.read(&mut buffer) {
                 Ok(0) => None,
                 Ok(count) => {
+                    self.around.is_heard.store(true, Ordering::Relaxed);
                     buffer.truncate(count);
                     if is_resumable.is_none() {
                         first.append(&mut buffer);

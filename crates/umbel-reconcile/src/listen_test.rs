@@ -122,7 +122,7 @@ fn who_knows_the_secret_is_answered_whoever_else_knocks() {
     let why = server.messages.recv().unwrap();
     assert!(why.contains("it hung up before it said anything"), "{why}");
     let error = server.ask(None).unwrap_err();
-    assert!(error.is_peer_gone(), "{error:#}");
+    assert!(error.is_unanswered(), "{error:#}");
     assert_eq!(server.opened.load(Ordering::SeqCst), 1, "the set was read for a stranger");
 
     assert_eq!(server.ask(Some(&tls(SECRET))).unwrap(), 2);

@@ -9,6 +9,7 @@ use crate::change::Change;
 use crate::error::{Context, ReconcileError, Result, bail, failed};
 use crate::journal::{Journal, Journals, Opened};
 use crate::set::ItemSet;
+use std::io;
 use std::path::Path;
 use umbel_reconcile_engine::{
     Fingerprint, Item, ItemIndex, JournalHeader, JournalState, Options, Pass, ResumeFrame,
@@ -383,7 +384,11 @@ impl Drive<'_> {
             Event::Written(Err(error)) => {
                 ReconcileError::from(error).context(format!("{peer}: cannot write"))
             }
-            Event::Closed(None) => failed!("{peer}: the connection ended before it said anything"),
+            Event::Closed(None) => {
+                let text = "the connection ended before it said anything";
+                let ended = io::Error::new(io::ErrorKind::BrokenPipe, text);
+                ReconcileError::from(ended).context(peer.clone())
+            }
             _ => failed!("{peer}: it said something else than what session it has"),
         }
     }

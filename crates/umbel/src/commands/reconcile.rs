@@ -413,7 +413,7 @@ impl ReconcileArgs {
         let terminal = Terminal::start();
         let ended = reconcile(&*set, options, connection, self.driving(is_b, &terminal));
         let ended = ended.map_err(|error| match other {
-            Endpoint::Tcp(_) if secret.is_none() && error.is_peer_gone() => {
+            Endpoint::Tcp(_) if secret.is_none() && error.is_unanswered() => {
                 anyhow::Error::from(error)
                     .context("without --secret-file; the other side may ask for one")
             }

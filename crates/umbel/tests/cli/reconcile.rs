@@ -6,7 +6,8 @@ use crate::sandbox::{Ran, Sandbox};
 use crate::serve::{run, umbel};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 pub(crate) fn reconcile(sandbox: &Sandbox, args: &str) -> Ran {
@@ -360,6 +361,28 @@ fn sides_that_know_one_secret_prove_it() {
     sandbox.write("short", "hunter2");
     ask("--secret-file short").refused(2, &["short: a secret of 7 bytes: expected at least 32"]);
     reconcile(&sandbox, "a exec:true --secret-file s").refused(2, &["--listen and tcp://"]);
+}
+
+/// Who asks for a secret hangs up at once: a connection that breaks later has another cause.
+#[test]
+fn a_secret_is_named_only_where_it_may_be_what_is_missing() {
+    let sandbox = Sandbox::with(&[("a", "1\n")]);
+    for (first, is_named) in [(&b""[..], true), (b"\x80", false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let ran = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut socket, _) = listener.accept().unwrap();
+                socket.write_all(first).unwrap();
+                socket.shutdown(Shutdown::Write).unwrap();
+                // Not closed before the other side does, whose bytes would make that a reset.
+                let _ = socket.read_to_end(&mut Vec::new());
+            });
+            reconcile(&sandbox, &format!("a tcp://{address}"))
+        });
+        assert_eq!(ran.stderr.contains("--secret-file"), is_named, "{}", ran.stderr);
+        ran.refused(2, &[&address.to_string()]);
+    }
 }
 
 #[test]
