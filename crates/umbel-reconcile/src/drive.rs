@@ -199,7 +199,10 @@ impl<'s> Drive<'s> {
         self.prepare(&mut ended, initiative, true)?;
         let received = self.receive_applied();
         received.with_context(|| {
-            format!("{}: it could not change its set; this side's is unchanged", self.link.peer)
+            format!(
+                "{}: it did not say that it is done, its own messages may say why; this side's set is unchanged",
+                self.link.peer
+            )
         })?;
         self.check_again()?;
         self.apply(&ended)?;

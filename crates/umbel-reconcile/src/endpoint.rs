@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use umbel_files::UsageError;
-use umbel_tls::{SecretReader, SecretRefusal, SecretTls, SecretWriter};
+use umbel_tls::{SecretReader, SecretTls, SecretWriter};
 
 /// Suffix of the folder of journals next to a set on another machine.
 const JOURNALS_SUFFIX: &str = ".umbel-resume";
@@ -259,7 +259,10 @@ impl Connection {
     ///
     /// If the other end does not know the secret, or a socket operation fails.
     pub fn dialed(stream: TcpStream, peer: String, tls: &SecretTls) -> Result<Self> {
-        Self::encrypted(stream, peer, |socket| tls.connect_blocking(socket, HANDSHAKE_TIMEOUT))
+        let shown = peer.clone();
+        Self::encrypted(stream, peer, |socket| {
+            tls.connect_blocking(socket, HANDSHAKE_TIMEOUT).context(shown)
+        })
     }
 
     /// An encrypted connection over a socket that this side has accepted; both ends prove that they know
@@ -269,13 +272,14 @@ impl Connection {
     ///
     /// If the other end does not know the secret, or a socket operation fails.
     pub fn accepted(stream: TcpStream, peer: String, tls: &SecretTls) -> Result<Self> {
-        Self::encrypted(stream, peer, |socket| tls.accept_blocking(socket, HANDSHAKE_TIMEOUT))
+        // Whoever refuses it names it.
+        Self::encrypted(stream, peer, |socket| Ok(tls.accept_blocking(socket, HANDSHAKE_TIMEOUT)?))
     }
 
     fn encrypted(
         stream: TcpStream,
         peer: String,
-        prove: impl FnOnce(TcpStream) -> Result<(SecretReader, SecretWriter), SecretRefusal>,
+        prove: impl FnOnce(TcpStream) -> Result<(SecretReader, SecretWriter)>,
     ) -> Result<Self> {
         stream.set_nodelay(true).with_context(|| peer.clone())?;
         let socket = stream.try_clone().with_context(|| peer.clone())?;

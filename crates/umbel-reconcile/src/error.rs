@@ -56,6 +56,11 @@ impl ReconcileError {
         Self::Context { what: what.into(), cause: Box::new(self) }
     }
 
+    /// Adds the other side's name, unless the error has it.
+    pub(crate) fn of_peer(self, peer: &str) -> Self {
+        if format!("{self:#}").contains(peer) { self } else { self.context(peer) }
+    }
+
     /// The error of another crate that this one wraps; itself if there is none.
     fn original(&self) -> &(dyn Error + 'static) {
         match self {
@@ -231,6 +236,8 @@ mod tests {
         assert_eq!(error.to_string(), "a set");
         assert_eq!(format!("{error:#}"), format!("a set: a peer: {cause}"));
         assert!(error.is_peer_gone() && !error.is_final() && !error.is_usage());
+        let named = error.of_peer("a peer").of_peer("1.2.3.4:5");
+        assert_eq!(format!("{named:#}"), format!("1.2.3.4:5: a set: a peer: {cause}"));
         let usage = Err::<(), _>(UsageError("no".into())).context("a call").unwrap_err();
         assert!(usage.is_usage() && !usage.is_peer_gone());
         let broken: Result<()> = Err(io::Error::from(io::ErrorKind::BrokenPipe).into());

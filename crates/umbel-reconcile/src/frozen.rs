@@ -45,6 +45,12 @@ impl FrozenFile {
         let shown = || path.display().to_string();
         let file = File::open(path).with_context(shown)?;
         let metadata = file.metadata().with_context(shown)?;
+        if metadata.is_dir() {
+            bail!(
+                "{}: a directory, expected a file: a set that is a directory needs --dir",
+                path.display()
+            );
+        }
         if !metadata.is_file() {
             bail!("{}: not a regular file: a set is read more than once", path.display());
         }
@@ -109,6 +115,7 @@ mod tests {
         std::fs::write(directory.path().join("b"), "four").unwrap();
         std::fs::rename(directory.path().join("b"), &path).unwrap();
         assert!(frozen.check().is_err());
-        assert!(FrozenFile::open(directory.path()).is_err());
+        let error = FrozenFile::open(directory.path()).err().unwrap().to_string();
+        assert!(error.contains("--dir"), "{error}");
     }
 }

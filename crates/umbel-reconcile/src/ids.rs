@@ -7,6 +7,7 @@ use super::records::RecordItems;
 use super::set::ItemSet;
 use crate::error::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -27,7 +28,8 @@ impl HexIds {
     /// Takes the length of the ids from the first line; for an empty file it is `of_empty`, or else 64
     /// bits.
     pub(crate) fn of_file(path: &Path, of_empty: Option<usize>) -> Result<Self> {
-        let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+        let frozen = FrozenFile::open(path)?;
+        let file: &File = frozen.file();
         let mut head = Vec::new();
         let longest = 2 * *ID_BYTES.end() as u64 + 2;
         file.take(longest).read_to_end(&mut head).with_context(|| path.display().to_string())?;

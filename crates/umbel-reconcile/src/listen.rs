@@ -98,7 +98,7 @@ pub fn listen(
             let set = open()?;
             answer(&*set, options(&*set)?, connection, driving)
         };
-        match session() {
+        match session().map_err(|error| error.of_peer(&peer)) {
             Ok(None) => driving.observer.notice(format_args!("{peer}: nothing was left to do")),
             Ok(Some(ended)) => driving.observer.notice(format_args!(
                 "{peer}: {} items came, {} bytes sent, {} received",

@@ -115,7 +115,8 @@ fn who_knows_the_secret_is_answered_whoever_else_knocks() {
     let why = server.messages.recv().unwrap();
     assert!(why.contains("not let in: it speaks no TLS"), "{why}");
     let error = server.ask(Some(&tls(&SECRET.replace('8', "9")))).unwrap_err();
-    assert!(format!("{error:#}").ends_with("it has another secret"), "{error:#}");
+    let whole = format!("tcp://{}: it has another secret", server.address);
+    assert_eq!(format!("{error:#}"), whole);
     let why = server.messages.recv().unwrap();
     assert!(why.contains("not let in: it has another secret"), "{why}");
     drop(server.connect());
@@ -138,7 +139,10 @@ fn nothing_is_read_before_somebody_says_something() {
     let why = server.messages.recv().unwrap();
     assert!(why.contains("it hung up before it said anything"), "{why}");
     let error = server.ask(Some(&tls(SECRET))).unwrap_err();
-    assert!(format!("{error:#}").contains("ended before it proved itself"), "{error:#}");
+    let error = format!("{error:#}");
+    for words in [&*server.address, "ended before it proved itself", "was given no secret"] {
+        assert!(error.contains(words), "{error}");
+    }
     let why = server.messages.recv().unwrap();
     assert!(why.contains("this side was given no secret"), "{why}");
     assert_eq!(server.opened.load(Ordering::SeqCst), 1);

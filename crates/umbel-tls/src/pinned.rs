@@ -72,8 +72,11 @@ pub enum SecretRefusal {
         /// The limit.
         seconds: u64,
     },
-    /// The connection broke: try again.
-    #[error("the connection ended before it proved itself")]
+    /// The connection broke, or the other end hung up, as one does that was given no secret: give it the
+    /// secret, or try again.
+    #[error(
+        "the connection ended before it proved itself: it broke, or the other end was given no secret"
+    )]
     Broken(#[source] io::Error),
 }
 

@@ -309,7 +309,10 @@ fn what_cannot_be_changed_there_changes_nothing_here() {
     let limited = sandbox.text("there.sh").replace("exec", "trap '' XFSZ; ulimit -f 0; exec");
     sandbox.write("there.sh", limited);
     let ran = reconcile(&sandbox, "a exec:./there.sh --two-way");
-    ran.refused(2, &["exec:./there.sh", "this side's is unchanged"]);
+    ran.refused(
+        2,
+        &["exec:./there.sh", "did not say that it is done", "this side's set is unchanged"],
+    );
     assert_eq!((sandbox.text("a"), sandbox.text("b")), ("1\n".into(), "2\n".into()));
     sandbox.write("b.gz", gzip(b"2\n"));
     reconcile(&sandbox, "a b.gz --push").refused(2, &["b.gz: a packed file is not changed"]);
@@ -399,6 +402,8 @@ fn arguments_that_make_no_sense_are_refused() {
         ("--stdio --delete a", "--writable"),
         ("--id-bytes 7 a a", "7"),
         ("--stdio a a", "one file is answered for"),
+        ("a .", ".: a directory, expected a file: a set that is a directory needs --dir"),
+        ("--ids . a", ".: a directory, expected a file"),
         ("--listen 127.0.0.1:0 gone", "gone: No such file"),
         ("--listen 127.0.0.1:0 --dir a", "a: not a directory"),
     ] {

@@ -35,7 +35,7 @@ fn a_responder_removes_nothing_unless_both_sides_pass_delete() {
     let sandbox = Sandbox::with(&[("a", "1\n"), ("b", "1\n2\n")]);
     script(&sandbox, "--writable b");
     let refused = reconcile(&sandbox, "a exec:./there.sh --push --delete");
-    refused.refused(2, &["answer with --writable --delete", "this side's is unchanged"]);
+    refused.refused(2, &["answer with --writable --delete", "this side's set is unchanged"]);
     assert_eq!(sandbox.text("b"), "1\n2\n");
     script(&sandbox, "--writable --delete b");
     reconcile(&sandbox, "a exec:./there.sh --push").ended_with(1);
