@@ -437,7 +437,7 @@ impl ReconcileArgs {
         let is_dry = self.direction(is_b) == Direction::Compare;
         let mut changed = None;
         if is_dry && !self.quiet {
-            show_difference(set, ended, is_b, &mut std::io::stdout().lock())?;
+            show_difference(set, ended, is_b)?;
             changed = count_changed(set, ended)?;
         } else if ended.change.differing_count > 0 {
             changed = Some(ended.change.differing_count);

@@ -1,12 +1,12 @@
 //! `umbel sketch`: files with which a set can be compared while the other set is not at hand.
 
+use super::cluster::show::Printer;
 use super::filter::count::parse_count;
 use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
 use crate::stderr::eprint_line;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, Subcommand};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use umbel_dedup::refuse_existing_file;
 use umbel_files::FileRoles;
@@ -188,8 +188,10 @@ impl BuildArgs {
         let sketch = sketch_of(&*set, spec, coded_count)?;
         let bytes = sketch.to_bytes();
         if self.output == Path::new("-") {
-            let mut out = std::io::stdout().lock();
-            out.write_all(&bytes).and_then(|()| out.flush()).context("standard output")?;
+            // Who compares with it reads only as much as it needs.
+            let mut out = Printer::new();
+            out.write(&bytes)?;
+            out.flush()?;
         } else {
             write_new(&self.output, &bytes)?;
         }

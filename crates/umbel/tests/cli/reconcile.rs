@@ -366,6 +366,22 @@ fn sides_that_know_one_secret_prove_it() {
     reconcile(&sandbox, "a exec:true --secret-file s").refused(2, &["--listen and tcp://"]);
 }
 
+#[test]
+fn a_reader_that_leaves_changes_nothing_in_how_it_ends() {
+    let sandbox = Sandbox::with(&[("a", "1\n2\n"), ("b", "2\n3\n")]);
+    run(&sandbox, "sketch build b -o b.sketch --symbols 40").kept();
+    for (args, code) in
+        [("reconcile a b", 1), ("reconcile a b.sketch", 1), ("sketch build a -o - --symbols 40", 0)]
+    {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = umbel(&sandbox, args).stdout(writer).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{args}: {stderr}");
+        assert!(!stderr.contains("pipe"), "{args}: {stderr}");
+    }
+}
+
 /// Who asks for a secret hangs up at once: a connection that breaks later has another cause.
 #[test]
 fn a_secret_is_named_only_where_it_may_be_what_is_missing() {

@@ -2,11 +2,11 @@
 
 use super::{ReconcileArgs, usage};
 use crate::clock::{ProcessorTime, Stopwatch};
+use crate::commands::cluster::show::Printer;
 use crate::exit::Exit;
 use crate::stderr::eprint_text;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
-use std::io::Write;
 use umbel_reconcile::{Compared, Endpoint, Form, compare_sketches, compare_with_set};
 
 impl ReconcileArgs {
@@ -29,7 +29,7 @@ impl ReconcileArgs {
         };
         let comparison = Comparison { compared, stopwatch, processor, is_b };
         if !self.quiet {
-            comparison.show(&mut std::io::stdout().lock())?;
+            comparison.show()?;
         }
         let json = comparison.json();
         eprint_text(comparison.text());
@@ -47,21 +47,22 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Prints the difference, sorted by the text of the items.
+    /// Prints the difference to standard output, sorted by the text of the items.
     ///
     /// # Errors
     ///
-    /// If standard output cannot be written.
-    fn show(&self, out: &mut dyn Write) -> Result<()> {
+    /// If it cannot be written; a reader that closes it is no error.
+    fn show(&self) -> Result<()> {
+        let mut out = Printer::new();
         let (here_sign, there_sign) = if self.is_b { ("+ ", "- ") } else { ("- ", "+ ") };
         let here = self.compared.here_lines.iter().map(|line| (line, here_sign));
         let there = self.compared.there_lines.iter().map(|line| (line, there_sign));
         let mut lines: Vec<(&Vec<u8>, &str)> = here.chain(there).collect();
         lines.sort_unstable();
         for (line, sign) in lines {
-            out.write_all(&[sign.as_bytes(), line, b"\n"].concat()).context("standard output")?;
+            out.write(&[sign.as_bytes(), line, b"\n"].concat())?;
         }
-        out.flush().context("standard output")
+        out.flush()
     }
 
     /// Turns numbers of this side and the other into numbers of A and B.

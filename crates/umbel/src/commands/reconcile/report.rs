@@ -2,11 +2,11 @@
 
 use super::page::page_of;
 use crate::clock::{ProcessorTime, Stopwatch};
+use crate::commands::cluster::show::Printer;
 use crate::stderr::eprint_line;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 use umbel_dedup::PageOutput;
@@ -169,18 +169,14 @@ pub(crate) fn count_changed(set: &dyn ItemSet, ended: &Ended) -> Result<Option<u
     Ok(Some(keys.iter().filter(|key| theirs.contains(*key)).count() as u64))
 }
 
-/// Prints the difference, sorted by its text: `- ` before items only in A, `+ ` before items only in B,
-/// `~ ` before the path of a changed file, `> ` before a file that has another name in B.
+/// Prints the difference to standard output, sorted by its text: `- ` before items only in A, `+ ` before
+/// items only in B, `~ ` before the path of a changed file, `> ` before a file that has another name in B.
 ///
 /// # Errors
 ///
-/// If the set cannot be read, or the output cannot be written.
-pub(crate) fn show_difference(
-    set: &dyn ItemSet,
-    ended: &Ended,
-    is_b: bool,
-    out: &mut dyn Write,
-) -> Result<()> {
+/// If the set cannot be read, or the output cannot be written; a reader that closes it is no error.
+pub(crate) fn show_difference(set: &dyn ItemSet, ended: &Ended, is_b: bool) -> Result<()> {
+    let mut out = Printer::new();
     let ours = set.items(&ended.only_here)?;
     let theirs: Vec<Item> = ended.only_there.iter().filter_map(|item| item.item.clone()).collect();
     let line = |shown: Shown| match shown {
@@ -201,7 +197,7 @@ pub(crate) fn show_difference(
             whole.extend(other);
         }
         whole.push(b'\n');
-        out.write_all(&whole).context("standard output")?;
+        out.write(&whole)?;
     }
     if ended.unlisted_count() > 0 {
         let side = if is_b { "B" } else { "A" };
@@ -210,5 +206,5 @@ pub(crate) fn show_difference(
             ended.unlisted_count()
         ));
     }
-    out.flush().context("standard output")
+    out.flush()
 }
