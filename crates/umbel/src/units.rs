@@ -28,6 +28,30 @@ pub(crate) fn time(text: &str, units: &str) -> Option<Duration> {
     number.checked_mul(unit_s).filter(|seconds| *seconds > 0).map(Duration::from_secs)
 }
 
+/// Parses whole seconds, as a plain number or as a time with a unit: `90`, `90s`, `10m`, `2h`.
+///
+/// # Errors
+///
+/// What is expected, if the text is neither.
+pub(crate) fn seconds(text: &str) -> Result<u64, String> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let plain: Option<u64> = is_plain.then(|| text.parse().ok()).flatten();
+    let number = plain.or_else(|| Some(time(text, "smh")?.as_secs()));
+    number.ok_or_else(|| "expected a number of seconds, or a time like 90s, 10m or 2h".to_owned())
+}
+
+/// Parses whole seconds as [`seconds`] does, at least one.
+///
+/// # Errors
+///
+/// What is expected, if the text is something else.
+pub(crate) fn some_seconds(text: &str) -> Result<u64, String> {
+    match seconds(text)? {
+        0 => Err("expected at least one second".to_owned()),
+        number => Ok(number),
+    }
+}
+
 /// Formats a number in the largest unit in which it is at least 1, with at least three digits above the
 /// smallest unit.
 fn scaled(mut number: f64, base: f64, units: [&str; 5], blank: &str) -> String {
@@ -55,6 +79,19 @@ mod tests {
         for text in ["2d", "", "m", "10", "+5s", "0s", "1.5h", "18446744073709551615h", "3é"] {
             assert_eq!(time(text, "smh"), None, "{text}");
         }
+    }
+
+    #[test]
+    fn seconds_are_plain_numbers_or_times() {
+        for (text, number) in [("0", 0), ("3", 3), ("3s", 3), ("5m", 300), ("2h", 7_200)] {
+            assert_eq!(seconds(text), Ok(number));
+        }
+        for text in ["", "s", "x", "3x", "+3", "-3", "1.5", "1.5h", "18446744073709551616", "3é"] {
+            let error = seconds(text).unwrap_err();
+            assert!(error.contains("expected a number of seconds"), "{text}: {error}");
+        }
+        assert_eq!(some_seconds("1"), Ok(1));
+        assert!(some_seconds("0").unwrap_err().contains("at least one"));
     }
 
     #[test]

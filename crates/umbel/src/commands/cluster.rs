@@ -23,6 +23,7 @@ mod wrapped_chunks;
 
 use crate::clock::Stopwatch;
 use crate::exit::{Exit, UsageError};
+use crate::units::seconds;
 use crate::waiting::Waiting;
 use anyhow::{Context, Result, bail};
 use chunk_file::{ChunkReader, ChunkWriter, stream};
@@ -77,8 +78,8 @@ enum AdminVerb {
         /// The address that the node advertises
         #[arg(value_name = "HOST:PORT")]
         address: String,
-        /// Fail after this many seconds
-        #[arg(long, value_name = "SECONDS", default_value_t = WAIT_S)]
+        /// Fail after this time: seconds, or like 10m
+        #[arg(long, value_name = "TIME", default_value_t = WAIT_S, value_parser = seconds)]
         timeout: u64,
     },
     /// Move all replicas off a node, to stop or remove it
@@ -94,8 +95,8 @@ enum AdminVerb {
         /// Only show which replicas would move where
         #[arg(long, conflicts_with_all = ["undo", "wait"])]
         dry_run: bool,
-        /// With --wait: fail after this many seconds
-        #[arg(long, value_name = "SECONDS", default_value_t = WAIT_S)]
+        /// With --wait: fail after this time: seconds, or like 10m
+        #[arg(long, value_name = "TIME", default_value_t = WAIT_S, value_parser = seconds)]
         timeout: u64,
     },
     /// Remove a node permanently; drain it first if it still runs

@@ -4,6 +4,7 @@ use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::BegunEmpty;
 use crate::stderr::eprint_text;
+use crate::units::some_seconds;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, ValueEnum};
 use serde_json::Value;
@@ -107,14 +108,12 @@ pub(crate) struct ReconcileArgs {
     /// Allow sets of very different sizes
     #[arg(long, help_heading = "Limits")]
     allow_skew: bool,
-    /// Give up when nothing arrives for this long
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Limits",
-        value_parser = clap::value_parser!(u64).range(1..))]
+    /// Give up when nothing arrives for this long: seconds, or like 10m
+    #[arg(long, value_name = "TIME", default_value_t = 600, value_parser = some_seconds, help_heading = "Limits")]
     idle_timeout: u64,
     /// Give up when a session takes this long in total, including the contents of files [default with
     /// --listen: 3600]
-    #[arg(long, value_name = "SECONDS", help_heading = "Limits",
-        value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "TIME", value_parser = some_seconds, help_heading = "Limits")]
     max_time: Option<u64>,
     /// Continue an interrupted session by its journal in this file; with --stdio or --listen a folder, for
     /// all sessions

@@ -275,7 +275,7 @@ fn a_peer_that_never_ends_is_left_in_time() {
     left.refused(2, &["exec:./there.sh: not done within 1 s", "nothing was applied"]);
     // A side that answers normally is not affected by the time limit.
     script(&sandbox, "a");
-    reconcile(&sandbox, "a exec:./there.sh --max-time 600").kept();
+    reconcile(&sandbox, "a exec:./there.sh --max-time 10m --idle-timeout 600s").kept();
 }
 
 /// Reconciles with a file over a stand-in for ssh, as if the file were on another machine.
@@ -417,6 +417,8 @@ fn arguments_that_make_no_sense_are_refused() {
         ("a a --two-way --delete", "--two-way --delete would"),
         ("--stdio --delete a", "--writable"),
         ("--id-bytes 7 a a", "7"),
+        ("a a --max-time 3x", "expected a number of seconds, or a time like 90s"),
+        ("a a --idle-timeout 0", "expected at least one second"),
         ("--stdio a a", "one file is answered for"),
         ("a .", ".: a directory, expected a file: a set that is a directory needs --dir"),
         ("--ids . a", ".: a directory, expected a file"),

@@ -34,7 +34,7 @@ fn wrong_options_are_exit_code_2_and_are_named() {
         ("a.txt --exactness exactly", "exactly"),
         ("a.txt --keep middle", "middle"),
         ("a.txt --skip-bad=some", "--skip-bad"),
-        ("a.txt --seed x", "--seed"),
+        ("a.txt --seed x", "expected a whole number below 2^64"),
     ] {
         sandbox.run(&format!("{args} --output out.txt")).refused(2, &[said]);
         assert_eq!(sandbox.files(), files, "{args}");

@@ -5,6 +5,7 @@ use super::split::is_passing;
 use super::{POLL_INTERVAL, WAIT_S};
 use crate::clock::Stopwatch;
 use crate::exit::UsageError;
+use crate::units::seconds;
 use crate::waiting::Waiting;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -18,8 +19,8 @@ pub(super) struct MergeArgs {
     /// Merge until there are this many shards [default: one fewer]
     #[arg(long, value_name = "SHARDS")]
     to: Option<u32>,
-    /// Fail after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = WAIT_S)]
+    /// Fail after this time: seconds, or like 10m
+    #[arg(long, value_name = "TIME", default_value_t = WAIT_S, value_parser = seconds)]
     timeout: u64,
 }
 

@@ -4,6 +4,7 @@ use super::show::{facts, print};
 use super::{POLL_INTERVAL, WAIT_S};
 use crate::clock::Stopwatch;
 use crate::exit::UsageError;
+use crate::units::seconds;
 use crate::waiting::Waiting;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -19,8 +20,8 @@ pub(super) struct SplitArgs {
     /// Split shards automatically as cores and filters grow, or not
     #[arg(long, value_name = "on|off", conflicts_with = "to")]
     auto: Option<Auto>,
-    /// Fail after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = WAIT_S)]
+    /// Fail after this time: seconds, or like 10m
+    #[arg(long, value_name = "TIME", default_value_t = WAIT_S, value_parser = seconds)]
     timeout: u64,
 }
 

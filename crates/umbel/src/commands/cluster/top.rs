@@ -13,6 +13,7 @@ use super::look::{Colour, Look, harmless};
 use super::show::Printer;
 use crate::clock::Stopwatch;
 use crate::screen::{Screen, key};
+use crate::units::some_seconds;
 use anyhow::{Context, Result};
 use clap::{Args, ColorChoice};
 use sample::{Sample, Sources};
@@ -27,12 +28,14 @@ const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 /// Keys that end the command, besides ctrl-c.
 const END_KEYS: &[u8] = b"qQ\x04";
 
+/// Longest time between samples: a page that is older than an hour shows nothing of now.
+const INTERVAL_S_MAX: u64 = 3600;
+
 /// Arguments of `umbel cluster top`.
 #[derive(Args)]
 pub(super) struct TopArgs {
     /// Seconds between samples; rates are averages over this time
-    #[arg(long, value_name = "SECONDS", default_value_t = 2,
-          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = parse_interval)]
     interval: u64,
     /// Print one page after one interval, and exit
     #[arg(long)]
@@ -40,6 +43,16 @@ pub(super) struct TopArgs {
     /// Colours: on a terminal, unless NO_COLOR is set or TERM is dumb
     #[arg(long, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
     color: ColorChoice,
+}
+
+/// Parses the time between samples.
+fn parse_interval(text: &str) -> Result<u64, String> {
+    let interval = some_seconds(text)?;
+    if interval <= INTERVAL_S_MAX {
+        Ok(interval)
+    } else {
+        Err(format!("expected at most {INTERVAL_S_MAX} seconds"))
+    }
 }
 
 /// Where pages are shown.

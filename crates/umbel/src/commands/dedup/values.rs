@@ -35,11 +35,15 @@ pub(super) fn parse_keep(text: &str) -> Result<KeepArg, String> {
 }
 
 /// Parses a seed in decimal, or in hexadecimal after `0x`.
-pub(in crate::commands) fn parse_seed(text: &str) -> Result<u64, std::num::ParseIntError> {
-    match text.strip_prefix("0x") {
+pub(in crate::commands) fn parse_seed(text: &str) -> Result<u64, String> {
+    let seed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
-    }
+    };
+    seed.map_err(|_| {
+        "expected a whole number below 2^64, in decimal digits or in hexadecimal ones behind 0x"
+            .to_owned()
+    })
 }
 
 /// Parses the number of bits of each hash in an index.
