@@ -43,7 +43,8 @@ pub(crate) struct NodeJobs {
     /// Folder for their scratch files.
     scratch: PathBuf,
     memory_bytes: u64,
-    cell_tasks: Runtime,
+    /// Some until the drop.
+    cell_tasks: Option<Runtime>,
     cell_task_count: u32,
     /// The node's certificate and key, with which it also connects to its own cluster.
     tls: Option<TlsFiles>,
@@ -72,6 +73,7 @@ impl NodeJobs {
             .create(&scratch)
             .with_context(|| format!("{}: cannot make the folder of jobs", scratch.display()))?;
         let (cell_task_count, cell_tasks) = start_cell_tasks(memory_bytes)?;
+        let cell_tasks = Some(cell_tasks);
         Ok(Self { roots, scratch, memory_bytes, cell_tasks, cell_task_count, tls })
     }
 
@@ -180,6 +182,16 @@ impl NodeJobs {
     }
 }
 
+impl Drop for NodeJobs {
+    /// The last owner is a task of the node, and a runtime that is dropped there panics, because it waits
+    /// for its threads.
+    fn drop(&mut self) {
+        if let Some(cell_tasks) = self.cell_tasks.take() {
+            cell_tasks.shutdown_background();
+        }
+    }
+}
+
 /// Refuses a path that no file can have. The error does not quote it, since it may be as long as a
 /// request, 16 MiB.
 fn check_length(path: &Path) -> Result<()> {
@@ -246,7 +258,8 @@ impl Workshops for FileWorkshops {
     }
 
     fn cell_tasks(&self) -> (u32, Option<Handle>) {
-        (self.0.cell_task_count, Some(self.0.cell_tasks.handle().clone()))
+        let handle = self.0.cell_tasks.as_ref().map(|tasks| tasks.handle().clone());
+        (self.0.cell_task_count, handle)
     }
 }
 
@@ -258,6 +271,13 @@ mod tests {
     fn node_jobs(root: &Path) -> NodeJobs {
         let roots = [root.display().to_string()];
         NodeJobs::new(&roots, root.join("scratch"), 64 << 20, None).unwrap()
+    }
+
+    #[test]
+    fn a_task_of_the_node_may_drop_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        node.block_on(async { drop(node_jobs(folder.path())) });
     }
 
     #[test]
