@@ -42,6 +42,10 @@ impl Operation {
         matches!(self, Self::Insert { request: Some(_), .. } | Self::Remove(Some(_)))
     }
 
+    const fn is_read(self) -> bool {
+        matches!(self, Self::Contains { .. })
+    }
+
     /// The request to a shard, for a part that is cut for the range `cut`.
     pub(super) fn request(
         self,
@@ -224,16 +228,17 @@ impl Coordinator {
         let mut is_begun = false;
         let what = (hashes, items, operation);
         let done = self.ask_parts(name, filter, what, deadline, &mut is_begun).await;
-        let is_read = matches!(operation, Operation::Contains { .. });
-        done.map_err(|error| if is_begun && !is_read { partly(error) } else { error })
+        let is_change = !operation.is_read();
+        done.map_err(|error| if is_begun && is_change { partly(error) } else { error })
     }
 
     /// Asks every shard for its part. A part that was refused because the catalogues differ is sent again
     /// once this node's copy is refreshed; parts that were answered under the same generation are not,
     /// and if shards were split or merged meanwhile, only the rest is cut anew ([`Rest`]). A request that
     /// looks like another one of the same id is sent again if the name means another filter by now: a copy
-    /// of the request may have reached that filter by a node that knew it earlier. Sets `is_begun` as soon
-    /// as a part was answered, under any generation.
+    /// of the request may have reached that filter by a node that knew it earlier. What was done under an
+    /// earlier generation of the filter counts in the answer: a rotated window still has those items. Sets
+    /// `is_begun` as soon as a part was answered, under any generation.
     async fn ask_parts(
         &self,
         name: &str,
@@ -246,6 +251,7 @@ impl Coordinator {
         let mut hashes = hashes;
         // After a split or a merge of shards: the items without an answer, and the answers of the others.
         let (mut rest, mut is_replaced): (Option<Rest>, bool) = (None, false);
+        let mut done_before = recut::DoneBefore::default();
         loop {
             let parts = parts_of(&filter, rest.as_ref().map_or(hashes, Rest::hashes));
             let mut todo: Vec<(ShardId, HashList)> = parts.parts().to_vec();
@@ -264,10 +270,10 @@ impl Coordinator {
                 };
                 if todo.is_empty() && reused.is_none() {
                     let answers = joined(&parts, answered)?;
-                    return Ok(match rest {
+                    return Ok(done_before.with(match rest {
                         Some(rest) => rest.with(&answers),
                         None => answers,
-                    });
+                    }));
                 }
                 let newer = self.refreshed(name, deadline).await?;
                 let is_same =
@@ -284,8 +290,11 @@ impl Coordinator {
                     break;
                 }
                 if !is_same {
-                    (filter, rest) = (newer, None);
-                    is_replaced = true;
+                    done_before.add(rest.take(), hashes, filter.ranges, &answered);
+                    if newer.id != filter.id || operation.is_read() {
+                        done_before = recut::DoneBefore::default();
+                    }
+                    (filter, is_replaced) = (newer, true);
                     break;
                 }
                 self.wait_for_shards(deadline).await?;
