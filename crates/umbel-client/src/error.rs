@@ -52,7 +52,8 @@ pub enum ClientError {
     /// is `Unknown`) the call is idempotent.
     #[error("not available: {0}")]
     Unavailable(Box<Failure>),
-    /// Some inserts or removals were not answered in time and may have been applied: resend exactly those
+    /// Some inserts or removals were not answered in time and may have been applied, or were refused after
+    /// a part of their items was applied: resend exactly those
     /// with [`PendingRequest::resend`], or query the items with `contains`.
     #[error("outcome unknown: {failure}")]
     OutcomeUnknown {

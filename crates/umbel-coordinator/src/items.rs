@@ -225,11 +225,12 @@ impl Coordinator {
         operation: Operation,
         deadline: Instant,
     ) -> Result<Bitmap, CallFailure> {
+        let kind = filter.record.settings.kind;
         let mut is_begun = false;
         let what = (hashes, items, operation);
         let done = self.ask_parts(name, filter, what, deadline, &mut is_begun).await;
-        let is_change = !operation.is_read();
-        done.map_err(|error| if is_begun && is_change { partly(error) } else { error })
+        let of_batch = |error| outcomes::of_batch(error, (kind, hashes.len()), is_begun);
+        done.map_err(|error| if operation.is_read() { error } else { of_batch(error) })
     }
 
     /// Asks every shard for its part. A part that was refused because the catalogues differ is sent again

@@ -180,7 +180,12 @@ impl Cuckoo {
                 Err(error) => {
                     taken.into_iter().for_each(|place| self.free(place));
                     outcomes.clear();
-                    return Err(error);
+                    return Err(match error {
+                        InsertError::Full { .. } => {
+                            InsertError::Full { item_count: self.item_count }
+                        }
+                        error => error,
+                    });
                 }
             }
             if self.item_count > before {

@@ -123,10 +123,7 @@ fn part_verdict(error: &PartError) -> Verdict {
         PartError::LateItem { .. } | PartError::FutureItem { .. } => {
             refused(Code::OutOfRange, ErrorCode::OutsideWindow)
         }
-        PartError::Full { .. } => Verdict {
-            applied: Applied::Partly,
-            ..refused(Code::ResourceExhausted, ErrorCode::FilterFull)
-        },
+        PartError::Full { .. } => refused(Code::ResourceExhausted, ErrorCode::FilterFull),
         PartError::NotJoined { .. } => refused(Code::FailedPrecondition, ErrorCode::BadChange),
         PartError::Fenced { .. } => later(ErrorCode::FilterBusy, AFTER_BUSY_MS),
         // Only requests between nodes cause these errors, never a client's.
@@ -312,7 +309,7 @@ mod tests {
                 PartError::Full { filter, what: text() },
                 C::ResourceExhausted,
                 E::FilterFull,
-                A::Partly,
+                A::No,
                 0,
             ),
             (PartError::Malformed { what: text() }, C::Internal, E::Internal, A::Unknown, 0),
@@ -326,7 +323,9 @@ mod tests {
     fn what_was_done_in_part_is_not_sent_again() {
         let (filter, id) = (FilterId(1), RequestId { session: SessionId(3), sequence: 4 });
         let (open, range) = (Code::FailedPrecondition, Code::OutOfRange);
+        let full = PartError::Full { filter, what: text() };
         let table = [
+            (full, Code::ResourceExhausted, ErrorCode::FilterFull),
             (PartError::RequestReused { id }, open, ErrorCode::RequestReused),
             (PartError::RequestExpired { id }, open, ErrorCode::OutcomeUnknown),
             (PartError::SessionExpired { id }, open, ErrorCode::OutcomeUnknown),

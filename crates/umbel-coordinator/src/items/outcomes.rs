@@ -1,6 +1,7 @@
 //! The outcome of a request of several parts, some of which failed.
 
 use umbel_engine::shard::PartError;
+use umbel_filter::Kind;
 use umbel_node::failure::CallFailure;
 
 /// Of two errors of parts, the one that tells less about what was changed.
@@ -17,6 +18,20 @@ pub fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailure {
     }
 }
 
+/// The error of a batch for a filter of this kind, of which parts were done if `is_begun`.
+pub(super) fn of_batch(
+    error: CallFailure,
+    (kind, item_count): (u8, usize),
+    is_begun: bool,
+) -> CallFailure {
+    // These insert a part as a whole or not at all; others keep the items before the first one without room.
+    let is_atomic =
+        matches!(Kind::from_id(kind), Some(Kind::SingleShot | Kind::Cuckoo | Kind::Quotient));
+    let is_full = matches!(error, CallFailure::Part(PartError::Full { .. }));
+    let is_partial = is_begun || (is_full && !is_atomic && item_count > 1);
+    if is_partial { partly(error) } else { error }
+}
+
 /// The error of one part when others were done: the request as a whole was not "not applied".
 #[must_use]
 pub fn partly(error: CallFailure) -> CallFailure {
@@ -24,8 +39,8 @@ pub fn partly(error: CallFailure) -> CallFailure {
         CallFailure::DiskFull { free_bytes, .. } => {
             CallFailure::DiskFull { free_bytes, is_partial: true }
         }
-        error
-        @ (CallFailure::OutcomeUnknown { .. } | CallFailure::Part(PartError::Full { .. })) => error,
+        CallFailure::Part(error @ PartError::Full { .. }) => CallFailure::Partly(error),
+        error @ (CallFailure::OutcomeUnknown { .. } | CallFailure::Partly(_)) => error,
         error => beside_done(error, |error| {
             format!("some items were inserted, others were not: {error}")
         }),
@@ -80,11 +95,27 @@ mod tests {
     }
 
     #[test]
+    fn a_full_filter_tells_whether_it_took_items_of_the_batch() {
+        for kind in Kind::ALL {
+            let of = |count| of_batch(full(), (kind.id(), count), false);
+            let is_atomic = matches!(kind, Kind::SingleShot | Kind::Cuckoo | Kind::Quotient);
+            assert_eq!(of(1), full(), "{kind}");
+            assert_eq!(of(2) == full(), is_atomic, "{kind}");
+            assert_eq!(of_batch(no_quorum(), (kind.id(), 2), false), no_quorum());
+            // Another shard has inserted its part.
+            assert_eq!(of_batch(full(), (kind.id(), 2), true), partly(full()), "{kind}");
+        }
+    }
+
+    #[test]
     fn an_error_beside_done_parts_never_says_that_nothing_was_changed() {
         let disk = |is_partial| CallFailure::DiskFull { free_bytes: 5, is_partial };
         assert_eq!(partly(disk(false)), disk(true));
         assert_eq!(partly(unknown()), unknown());
-        assert_eq!(partly(full()), full());
+        let CallFailure::Part(without_room) = full() else { panic!("{}", full()) };
+        assert_eq!(partly(full()), CallFailure::Partly(without_room.clone()));
+        let twice = partly(partly(full()));
+        assert_eq!(twice, CallFailure::Partly(without_room));
         // A retry would be refused again.
         let id = RequestId { session: SessionId(1), sequence: 1 };
         let filter = FilterId(1);

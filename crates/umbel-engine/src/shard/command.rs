@@ -328,7 +328,8 @@ pub enum PartError {
         /// What was expected and what was received.
         what: String,
     },
-    /// The filter cannot grow. Items before the first one that did not fit were inserted.
+    /// The filter cannot grow. Single-shot, cuckoo and quotient filters have inserted nothing of the part;
+    /// others have the items before the first one that did not fit.
     #[error("{filter} cannot grow: {what}")]
     Full {
         /// The filter.

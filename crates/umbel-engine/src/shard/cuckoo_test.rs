@@ -33,6 +33,7 @@ fn what_does_not_fit_is_refused_as_a_whole() {
     let more: Vec<u64> = (1_000..1_200).collect();
     let refused = insert(&mut state, FILTER, None, list(&more)).unwrap_err();
     assert!(matches!(refused, PartError::Full { filter: FILTER, .. }), "{refused}");
+    assert!(refused.to_string().contains("holds 400 items and has no room for these"), "{refused}");
     assert!(refused.to_string().contains("remove some, or create it for more"), "{refused}");
     assert_eq!((count_present(&state, &first), count_present(&state, &more)), (400, 0));
     assert_eq!(state.summary(FILTER).unwrap(), summary);

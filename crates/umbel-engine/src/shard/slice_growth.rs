@@ -113,10 +113,12 @@ pub(super) fn insert_quotient(
 ) -> Result<(), PartError> {
     match filter.insert_all(hashes, outcomes) {
         Err(InsertError::Full { item_count }) => {
+            // The error also counts those that were taken out again.
+            let held = filter.taken_count();
             let full = |why: String| PartError::Full {
                 filter: id,
                 what: format!(
-                    "its slice holds {item_count} items, has no room for these, and does not \
+                    "its slice holds {held} items, has no room for these, and does not \
                      grow: {why}; remove some, or create it for more"
                 ),
             };

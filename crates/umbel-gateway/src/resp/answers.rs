@@ -17,7 +17,9 @@ fn coded(code: &str, what: &dyn std::fmt::Display) -> Refusal {
 pub(super) fn refusal(failure: &CallFailure) -> Refusal {
     match failure {
         CallFailure::UnknownFilter { .. } => Refusal::NotFound,
-        CallFailure::Part(error) => part_refusal(error),
+        CallFailure::Part(error) | CallFailure::Partly(error @ PartError::Full { .. }) => {
+            part_refusal(error)
+        }
         CallFailure::Partly(
             PartError::RequestExpired { .. }
             | PartError::SessionExpired { .. }
@@ -122,6 +124,7 @@ mod tests {
         let (got, current) = (Generation(1), Generation(2));
         let part = |error: PartError| text_of(&CallFailure::Part(error));
         let full = PartError::Full { filter, what: "x".into() };
+        assert_eq!(text_of(&CallFailure::Partly(full.clone())), "ERR non scaling filter is full");
         assert_eq!(part(full), "ERR non scaling filter is full");
         assert!(part(PartError::SessionExpired { id }).starts_with("REQUEST "));
         assert!(part(PartError::StaleGeneration { filter, got, current }).starts_with("TRYAGAIN "));
