@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use umbel_client::{Client, ClientError};
+use umbel_engine::limits::SHARD_COUNT_MAX;
 
 /// Arguments of `umbel cluster split`.
 #[derive(Args)]
@@ -42,6 +43,13 @@ impl SplitArgs {
     /// Splits shards until there are as many as requested. Splits that are done stay, even if a later one
     /// fails.
     async fn split(&self, client: &Client, json: bool) -> Result<()> {
+        // The cluster would refuse only the first split beyond its limit.
+        if let Some(wanted) = self.to.filter(|&wanted| wanted > SHARD_COUNT_MAX) {
+            return Err(UsageError(format!(
+                "--to {wanted}: a cluster has at most {SHARD_COUNT_MAX} shards; nothing was split"
+            ))
+            .into());
+        }
         let (watch, mut waiting) = (Stopwatch::start(), Waiting::start());
         let mut count = u32::try_from(client.status().await?.shards.len())?;
         let wanted = self.to.unwrap_or(count.saturating_add(1));
