@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
+use tokio::time::Instant;
 use tonic::{Code, Status};
 use umbel_ports::PinnedNet;
 use umbel_ports::channel::channel;
@@ -29,6 +30,7 @@ use umbel_tls::{JoinToken, JoinTokenError, PinnedTls, TlsError};
 use crate::config::{Config, host_of};
 use crate::node::{StartError, open_data};
 use crate::ports::Ports;
+use crate::reasons::{Reasons, reason_of};
 
 /// Pause between requests to a node that does not respond yet.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -163,6 +165,7 @@ async fn ask(
     let other = |why: String| EnrolError::OtherCluster { member: member.to_owned(), why };
     let channel = channel(&wide, member).map_err(|error| other(error.to_string()))?;
     let mut client = EnrolmentClient::new(channel);
+    let mut reasons = Reasons::default();
     loop {
         let status = match tokio::time::timeout(ASK_TIMEOUT, client.enrol(request.clone())).await {
             Ok(Ok(answer)) => return Ok(answer.into_inner()),
@@ -176,7 +179,10 @@ async fn ask(
             let why = status.message().to_owned();
             return Err(EnrolError::Refused { member: member.to_owned(), why });
         }
-        tracing::info!(member, reason = status.message(), "no certificate yet");
+        let reason = reason_of(&status, true);
+        if reasons.is_due(&reason, Instant::now()) {
+            tracing::info!(member, reason, "no certificate yet");
+        }
         tokio::time::sleep(ASK_AGAIN).await;
     }
 }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tokio::time::Instant;
 use tonic::Code;
 use umbel_engine::NodeId;
 use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaError, MetaReply, MetaState};
@@ -37,6 +38,7 @@ use crate::local::Local;
 use crate::local::release::versions_of;
 use crate::peer_admission::PeerAdmission;
 use crate::ports::Ports;
+use crate::reasons::{Reasons, reason_of};
 
 /// Pause between requests to a node that does not respond yet.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
@@ -76,7 +78,10 @@ pub(crate) async fn membership(
             found(admission, ports, &founders, address).await
         }
         _ if !founders.is_empty() => wait_for_adoption(admission, ports, &founders, address).await,
-        Some(member) => join(admission, ports, member, address).await,
+        Some(member) => {
+            let has_tls = config.tls_cert.is_some();
+            join(admission, ports, (member, has_tls), address).await
+        }
         None => {
             Err("the node belongs to no cluster: name --initial-cluster, --join or --dev"
                 .to_owned())
@@ -178,14 +183,15 @@ async fn who_is(ports: &Ports, address: &str) -> Option<umbel_proto::v1::WhoAreY
     Some(tokio::time::timeout(ASK_TIMEOUT, asked).await.ok()?.ok()?.into_inner())
 }
 
-/// Requests a number from a member.
+/// Requests a number from a member. `has_tls` says whether this node speaks TLS.
 async fn join(
     admission: &PeerAdmission,
     ports: &Ports,
-    member: &str,
+    (member, has_tls): (&str, bool),
     address: &str,
 ) -> Result<LocalIdentity, String> {
     let identity = admission.identity_now().await;
+    let mut reasons = Reasons::default();
     let channel = channel(&ports.net, member).map_err(|error| format!("{member}: {error}"))?;
     let mut client = AdminClient::new(channel);
     loop {
@@ -228,7 +234,10 @@ async fn join(
         if !passes {
             return Err(format!("{member} refuses this node: {}", status.message()));
         }
-        tracing::info!(member, reason = status.message(), "cannot join yet");
+        let reason = reason_of(&status, has_tls);
+        if reasons.is_due(&reason, Instant::now()) {
+            tracing::info!(member, reason, "cannot join yet");
+        }
         tokio::time::sleep(ASK_AGAIN).await;
     }
 }

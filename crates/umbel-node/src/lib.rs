@@ -15,6 +15,7 @@
 //! | `ledger_jobs` | workers of the cluster's duplicate-detection jobs on this node |
 //! | `formation`, `peer_admission`, `controller` | how a cluster forms, who may join, controller tasks |
 //! | `enrolment`, `renewal` | how a node gets its first certificate from its cluster, and renews it |
+//! | `reasons` | what a node logs while it asks a cluster to take it |
 //! | `local`, `node` | the state of a running node, and its life cycle |
 //! | `local_copy` | read access to a copy of a replicated filter, for programs that embed the node |
 
@@ -39,6 +40,7 @@ pub mod metrics;
 mod node;
 mod peer_admission;
 pub mod ports;
+mod reasons;
 mod renewal;
 mod self_report;
 mod shard_leader;
