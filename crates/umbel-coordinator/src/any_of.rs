@@ -75,9 +75,10 @@ impl Coordinator {
 
 /// Adds the filter's name to an error that does not contain it.
 fn of_filter(name: &FilterName, error: CallFailure) -> CallFailure {
+    let named = format!("filter {:?}", name.as_str());
     match error {
-        CallFailure::Invalid { what } => {
-            CallFailure::Invalid { what: format!("filter {:?}: {what}", name.as_str()) }
+        CallFailure::Invalid { what } if !what.starts_with(&named) => {
+            CallFailure::Invalid { what: format!("{named}: {what}") }
         }
         error => error,
     }

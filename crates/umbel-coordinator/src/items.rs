@@ -118,7 +118,11 @@ impl Coordinator {
             return Ok((self.insert_replicated(live, items, level, deadline).await?, level));
         }
         if !matches!(level, None | Some(AckLevel::Majority)) {
-            return Err(no_level("insert"));
+            let what = format!(
+                "filter {filter:?} is partitioned: its inserts are acknowledged at majority, and local and partner \
+                 are levels of replicated filters"
+            );
+            return Err(CallFailure::Invalid { what });
         }
         let operation = Operation::Insert { request, at_ms };
         Ok((self.each_part(live, items, operation, deadline).await?, AckLevel::Majority))
@@ -402,15 +406,18 @@ pub(super) fn read_level(
         Local | Majority => is_replicated,
         AnyReplica | Linearizable => !is_replicated,
     };
-    is_had.then_some(level).ok_or_else(|| no_level("contains"))
+    is_had.then_some(level).ok_or_else(|| no_level(record))
 }
 
-/// The error for a level that the filter does not support.
-fn no_level(call: &str) -> CallFailure {
-    let what = format!(
-        "level: this {call} is about a filter that does not have it: a partitioned one has \
-         majority, linearizable and any-replica, a replicated one local, one-partner and majority"
-    );
+/// The error for a level of reading that the filter does not support.
+fn no_level(record: &FilterRecord) -> CallFailure {
+    let name = record.name.as_str();
+    let what = match record.is_replicated() {
+        true => format!("filter {name:?} is replicated: it is read at local or majority"),
+        false => {
+            format!("filter {name:?} is partitioned: it is read at linearizable or any-replica")
+        }
+    };
     CallFailure::Invalid { what }
 }
 

@@ -59,7 +59,7 @@ async fn the_first_filter_that_has_an_item_is_named() {
     let missing = CallFailure::UnknownFilter { name: "day 9".to_owned() };
     assert_eq!(refused(&with_missing, None).await, missing);
     let error = refused(&names, Some(ReadLevel::Linearizable)).await.to_string();
-    assert!(error.starts_with("filter \"day 6\": level: "), "{error}");
+    assert!(error.starts_with("filter \"day 6\" is replicated"), "{error}");
     let error = refused(&vec![names[0].clone(); 2], None).await.to_string();
     assert_eq!(error, "filters[1] is named twice: \"day 0\"");
     let error = refused(&[], None).await.to_string();

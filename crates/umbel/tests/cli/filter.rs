@@ -139,6 +139,14 @@ fn a_level_that_one_node_cannot_reach_is_refused_at_once() {
     filter("insert near alice --ack local").kept();
     filter("insert near bob --ack majority").kept();
     assert_eq!(filter("contains near alice bob").kept_text(), "present\talice\npresent\tbob\n");
+    // A level of the other distribution is refused in the words of the command.
+    filter("create far --capacity 1M").kept();
+    let said = ["filter \"far\" is partitioned", "acknowledged at majority"];
+    filter("insert far alice --ack partner").refused(1, &said);
+    let said = ["filter \"far\" is partitioned", "read at linearizable or any-replica"];
+    filter("contains far alice --level local").refused(2, &said);
+    let said = ["filter \"near\" is replicated", "read at local or majority"];
+    filter("contains near alice --level linearizable").refused(2, &said);
 }
 
 #[test]
