@@ -34,3 +34,32 @@ impl From<Exit> for ExitCode {
         ExitCode::from(exit as u8)
     }
 }
+
+/// The texts of an error and its causes, separated by colons. A cause is left out where the text before ends with
+/// it: many errors name their cause themselves.
+pub(crate) fn text_of(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use umbel_node::EnrolError;
+
+    #[test]
+    fn no_cause_is_told_twice() {
+        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let twice = EnrolError::TokenFile { file: "F".to_owned(), source };
+        let error = anyhow::Error::from(twice);
+        assert_eq!(format!("{error:#}"), "join_token_file F: entity not found: entity not found");
+        assert_eq!(text_of(&error), "join_token_file F: entity not found");
+        let error = anyhow::anyhow!("no space").context("F: cannot write").context("export");
+        assert_eq!(text_of(&error), "export: F: cannot write: no space");
+    }
+}

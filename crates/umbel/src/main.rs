@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {
-            stderr::eprint_line(format_args!("{error:#}"));
+            stderr::eprint_line(exit::text_of(&error));
             exit::Exit::of(&error).into()
         }
     }

@@ -18,7 +18,7 @@ mod window;
 
 use crate::commands::cluster::connect::{ClusterArgs, block_on};
 use crate::commands::cluster::show::{facts, print};
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, UsageError, text_of};
 use crate::stderr::eprint_line;
 use anyhow::Result;
 use bulk::{Each, Tally, Verb};
@@ -195,7 +195,7 @@ struct ContainsArgs {
 pub(crate) fn run(args: &FilterArgs) -> Result<Exit> {
     match (&args.verb, block_on(args.run())) {
         (FilterVerb::Contains(_) | FilterVerb::ContainsAny(_), Err(error)) => {
-            eprint_line(format_args!("{error:#}"));
+            eprint_line(text_of(&error));
             Ok(Exit::Usage)
         }
         (_, outcome) => outcome,

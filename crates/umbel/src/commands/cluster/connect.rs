@@ -1,7 +1,7 @@
 //! How commands connect to a cluster.
 
 use crate::cluster_client::{self, Credentials, TlsPaths};
-use crate::exit::UsageError;
+use crate::exit::{UsageError, text_of};
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use std::future::Future;
@@ -130,5 +130,5 @@ fn advised(error: Error) -> Error {
         }
         _ => return error,
     };
-    anyhow!("{error:#}; {advice}")
+    anyhow!("{}; {advice}", text_of(&error))
 }
