@@ -357,6 +357,7 @@ impl Coordinator {
         change: FilterChange,
         deadline: Instant,
     ) -> Result<(Generation, bool), CallFailure> {
+        unfinished::refuse_beside(record, &change)?;
         // A repeated command is answered, too: a change in progress leads to the same generation.
         self.propose_order((id, record), change, deadline).await?;
         let next = Generation(record.generation.0.saturating_add(1));

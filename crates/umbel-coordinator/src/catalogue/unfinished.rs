@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
-use umbel_engine::meta::{FilterRecord, FilterState};
+use umbel_engine::meta::{FilterChange, FilterRecord, FilterState};
 use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, ShardId};
 
@@ -80,6 +80,30 @@ impl Coordinator {
     }
 }
 
+/// Refuses the next generation of a filter that another change is bringing to it: a command that arrives when that
+/// is done does nothing, and the generation would look like its own.
+pub(super) fn refuse_beside(
+    record: &FilterRecord,
+    change: &FilterChange,
+) -> Result<(), CallFailure> {
+    let is_other = match record.state {
+        FilterState::Clearing { .. } => !matches!(change, FilterChange::Clear { .. }),
+        FilterState::Rotating { .. } => !matches!(change, FilterChange::Rotate { .. }),
+        FilterState::Renaming { .. } => true,
+        FilterState::Creating { .. }
+        | FilterState::Importing
+        | FilterState::Live
+        | FilterState::Dropping => false,
+    };
+    match is_other {
+        true => Err(CallFailure::FilterBusy {
+            name: record.name.as_str().to_owned(),
+            state: record.state.to_string(),
+        }),
+        false => Ok(()),
+    }
+}
+
 /// What every shard does for a change of the catalogue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
@@ -117,6 +141,7 @@ impl Part {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::record;
     use super::*;
 
     const FILTER: FilterId = FilterId(7);
@@ -128,6 +153,26 @@ mod tests {
 
     fn unknown() -> CallFailure {
         PartError::UnknownSlice { filter: FILTER, shard: ShardId(3) }.into()
+    }
+
+    #[test]
+    fn no_change_takes_the_generation_of_another_for_its_own() {
+        let (generation, to) = (Generation(1), Generation(2));
+        let clear = FilterChange::Clear { generation };
+        let rotate = FilterChange::Rotate { generation };
+        let is_refused = |state, change| {
+            let refused = refuse_beside(&FilterRecord { state, ..record() }, change);
+            matches!(refused, Err(CallFailure::FilterBusy { .. }))
+        };
+        for (state, clears, rotates) in [
+            (FilterState::Live, true, true),
+            (FilterState::Clearing { to }, true, false),
+            (FilterState::Rotating { to }, false, true),
+            (FilterState::Renaming { to }, false, false),
+        ] {
+            assert_eq!(!is_refused(state, &clear), clears, "{state}");
+            assert_eq!(!is_refused(state, &rotate), rotates, "{state}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use umbel_engine::shard::PartError;
 
 use crate::calls::ShardRequest;
 use crate::failure::CallFailure;
@@ -54,20 +55,30 @@ impl Tries {
     }
 
     /// The error for a refusal. What refuses before the log does so without knowing of an earlier try whose outcome is
-    /// open: that may still be applied, and the caller must not take it for undone.
+    /// open: that may still be applied, and the caller must not take it for undone. A shard that is
+    /// being merged refuses without a look at the requests that it has answered; all other refusals of a part
+    /// come after that look.
     pub(crate) fn refusal(self, request: &ShardRequest, refusal: CallFailure) -> CallFailure {
         let is_change = matches!(
             request,
-            ShardRequest::Insert { .. } | ShardRequest::Remove { .. } | ShardRequest::Command(_)
+            ShardRequest::Insert { .. }
+                | ShardRequest::Remove { .. }
+                | ShardRequest::Sum { .. }
+                | ShardRequest::Command(_)
         );
-        match (self.open, refusal) {
-            (
-                Some(open),
-                refusal @ (CallFailure::Overloaded { .. } | CallFailure::DiskFull { .. }),
-            ) if is_change => CallFailure::OutcomeUnknown {
+        let is_uncertain = match &refusal {
+            CallFailure::Overloaded { .. } | CallFailure::DiskFull { .. } => is_change,
+            // Whoever sends commands to a shard that is being merged sends them again.
+            CallFailure::Part(PartError::Fenced { .. }) => {
+                is_change && !matches!(request, ShardRequest::Command(_))
+            }
+            _ => false,
+        };
+        match self.open {
+            Some(open) if is_uncertain => CallFailure::OutcomeUnknown {
                 what: format!("{open}; then it was refused: {refusal}"),
             },
-            (_, refusal) => refusal,
+            _ => refusal,
         }
     }
 
@@ -81,8 +92,8 @@ impl Tries {
 
 #[cfg(test)]
 mod tests {
-    use umbel_engine::shard::ShardCommand;
-    use umbel_engine::{FilterId, Generation};
+    use umbel_engine::shard::{HashList, ShardCommand};
+    use umbel_engine::{FilterId, Generation, GroupId, ShardId};
 
     use super::*;
 
@@ -105,5 +116,26 @@ mod tests {
             assert_eq!(tries(true).refusal(&read, refusal.clone()).to_string(), text);
             assert_eq!(tries(false).refusal(&change, refusal).to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_merged_shard_may_have_done_what_it_refuses() {
+        let tries = || {
+            let open = Some("shard 3: it did not answer".to_owned());
+            Tries { open, ..Tries::new(Instant::now()) }
+        };
+        let (filter, generation) = (FilterId(1), Generation(1));
+        let hashes = HashList::from_hashes(&[]);
+        let removal = ShardRequest::Remove { filter, generation, request: None, hashes };
+        let shard = ShardId(3);
+        let into = GroupId::of_shard(ShardId(1));
+        let fenced = || CallFailure::from(PartError::Fenced { shard, into });
+        let uncertain = tries().refusal(&removal, fenced());
+        assert!(matches!(uncertain, CallFailure::OutcomeUnknown { .. }), "{uncertain}");
+        // The shard has looked for an answer to the request before.
+        let gone = || CallFailure::from(PartError::UnknownSlice { filter, shard });
+        assert_eq!(tries().refusal(&removal, gone()), gone());
+        let change = ShardRequest::Command(ShardCommand::Advance { now_ms: 1 });
+        assert_eq!(tries().refusal(&change, fenced()), fenced());
     }
 }
