@@ -288,12 +288,6 @@ impl SampleTable {
         Ok(true)
     }
 
-    /// Drops the samples of all nodes except this one and the given ones. The items of dropped nodes are
-    /// still in the filter, but in no estimate any more. A node that has not dropped them sends them back.
-    pub fn retain(&mut self, nodes: &[NodeId]) {
-        self.samples.retain(|node, _| *node == self.node || nodes.contains(node));
-    }
-
     /// Drops everything, for the filter's next generation. The caller must not merge samples of the old
     /// generation afterwards: samples do not carry a generation, but the messages that carry them do.
     pub fn clear(&mut self) {

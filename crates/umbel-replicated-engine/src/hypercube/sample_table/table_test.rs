@@ -54,11 +54,6 @@ enum Event {
     Restart {
         node: usize,
     },
-    /// A node forgets another one.
-    Forget {
-        node: usize,
-        other: usize,
-    },
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -72,7 +67,6 @@ fn event() -> impl Strategy<Value = Event> {
         6 => ask,
         8 => arrive,
         1 => (0..NODES).prop_map(|node| Event::Restart { node }),
-        1 => (0..NODES, 0..NODES).prop_map(|(node, other)| Event::Forget { node, other }),
     ]
 }
 
@@ -107,10 +101,6 @@ impl Nodes {
             Event::Restart { node } => {
                 let bytes = self.tables[node].to_bytes();
                 self.tables[node] = SampleTable::from_bytes(&bytes).unwrap();
-            }
-            Event::Forget { node, other } => {
-                let kept: Vec<NodeId> = (0..NODES).filter(|kept| *kept != other).map(id).collect();
-                self.tables[node].retain(&kept);
             }
         }
     }
@@ -323,6 +313,4 @@ fn no_more_nodes_are_taken_than_a_cluster_has() {
     table.insert(&[hash_of(0)]);
     assert_eq!(SampleTable::from_bytes(&table.to_bytes()).as_ref(), Ok(&table));
     assert!(table.estimates().overlaps.is_empty());
-    table.retain(&[NodeId(5)]);
-    assert_eq!(table.samples().map(|(node, ..)| node.0).collect::<Vec<_>>(), [0, 5]);
 }
