@@ -19,6 +19,7 @@
 
 mod checksum;
 mod error;
+mod first_bytes;
 mod frame;
 pub mod layout;
 mod limits;
@@ -28,6 +29,7 @@ mod saved_serde;
 
 pub use checksum::{Crc32c, crc32c};
 pub use error::{FrameError, FrameMergeError, HeaderError, KeyMismatch, PayloadError};
+pub use first_bytes::FirstBytes;
 pub use frame::{
     AssembleError, Encoding, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FilterAssembler,
     FilterMut, FilterRef, FrameChanges, FrameKey, FrameLevel, FrameView, Frames, REDIS_BLOOM_KEY,

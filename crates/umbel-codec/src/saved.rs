@@ -9,6 +9,7 @@ use umbel_filter::{
 
 use crate::checksum::crc32c;
 use crate::error::FrameError;
+use crate::first_bytes::FirstBytes;
 use crate::frame::{AssembleError, Fields, FilterAssembler, FrameKey, FrameView, frames};
 use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
 
@@ -60,7 +61,10 @@ pub struct SavedFilter {
 #[non_exhaustive]
 pub enum LoadError {
     /// Something else was given. Check the name of the file.
-    #[error("not a saved filter: begins with {actual:02x?}, expected {SAVED_MAGIC:02x?}")]
+    #[error(
+        "not a saved filter: begins with {}, expected {}",
+        FirstBytes(*actual), FirstBytes(SAVED_MAGIC)
+    )]
     Magic {
         /// The bytes that came; zeros stand for those that are missing.
         actual: [u8; 4],

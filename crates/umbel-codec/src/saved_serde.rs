@@ -102,7 +102,8 @@ mod tests {
     fn what_is_wrong_is_said() {
         let refused =
             |text: &str| serde_json::from_str::<SavedFilter>(text).unwrap_err().to_string();
-        assert!(refused("[1,2]").starts_with("not a saved filter: begins with [01, 02, 00, 00]"));
+        let said = r"begins with `\x01\x02\x00\x00`, expected `UMBF` (a saved filter)";
+        assert!(refused("[1,2]").starts_with(&format!("not a saved filter: {said}")));
         assert!(refused("\"filter\"").starts_with("not a saved filter: begins with"));
         assert!(refused("true").contains("expected the bytes of a saved filter"));
         assert!(refused("[256]").contains("256"));

@@ -1,7 +1,7 @@
 //! What can be wrong with keys that a file is built of, and with bytes that shall be such a file.
 
 use thiserror::Error;
-use umbel_codec::FrameKey;
+use umbel_codec::{FirstBytes, FrameKey};
 use umbel_filter::ItemHash;
 
 use crate::STATIC_VERSION;
@@ -134,7 +134,10 @@ pub enum FileError {
         actual: u64,
     },
     /// Something else begins here. Name another file.
-    #[error("no static file: begins with {actual:02x?}, expected {expected:02x?}")]
+    #[error(
+        "no static file: begins with {}, expected {}",
+        FirstBytes(*actual), FirstBytes(*expected)
+    )]
     Magic {
         /// What a file of the kind begins with.
         expected: [u8; 4],
@@ -196,7 +199,10 @@ pub enum FileError {
         actual: u32,
     },
     /// The file was built under another hash function, seed or key. Ask with that one.
-    #[error("built under {expected:?}, asked under {actual:?}")]
+    #[error(
+        "built by {} under seed or key {:#x}, asked by {} under {:#x}",
+        expected.function, expected.key_id, actual.function, actual.key_id
+    )]
     Key {
         /// That of the file.
         expected: FrameKey,

@@ -89,7 +89,9 @@ fn what_newer_releases_write_is_named() {
     let mut other = filter;
     other[..4].copy_from_slice(b"UMBF");
     let error = StaticFile::parse(&other).unwrap_err().to_string();
-    assert_eq!(error, "no static file: begins with [55, 4d, 42, 46], expected [55, 4d, 42, 53]");
+    let said =
+        "no static file: begins with `UMBF` (a saved filter), expected `UMBS` (a static file)";
+    assert_eq!(error, said);
 }
 
 #[test]
@@ -145,6 +147,8 @@ fn another_key_is_named() {
     let actual = FrameKey { key_id: 8, ..KEY };
     let error = file.head().check_key(actual).unwrap_err();
     assert_eq!(error, FileError::Key { expected: KEY, actual });
+    let said = "built by xxh3-128 under seed or key 0x7, asked by xxh3-128 under 0x8";
+    assert_eq!(error.to_string(), said);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
 use umbel_bits::{CodeError, RiceCode};
-use umbel_codec::crc32c;
+use umbel_codec::{FirstBytes, crc32c};
 use umbel_filter::ItemHash;
 
 /// How many bits of a hash an index stores.
@@ -95,7 +95,7 @@ pub struct IndexSpec {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum IndexError {
     /// Not an index.
-    #[error("not an index: starts with {got:02x?}, expected `UMBI`")]
+    #[error("not an index: starts with {}, expected {}", FirstBytes(*got), FirstBytes(MAGIC))]
     Magic {
         /// The first bytes.
         got: [u8; 4],

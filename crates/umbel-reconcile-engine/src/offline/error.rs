@@ -1,12 +1,13 @@
 //! Errors of sketch files, and what the caller should do.
 
 use thiserror::Error;
+use umbel_codec::FirstBytes;
 
 /// Why bytes are not a sketch file. Build or fetch the sketch again.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SketchFormatError {
     /// Not a sketch at all.
-    #[error("not a sketch: starts with {got:02x?}, expected `UMSK`")]
+    #[error("not a sketch: starts with {}, expected `UMSK`", FirstBytes(*got))]
     Magic {
         /// The first bytes.
         got: [u8; 4],

@@ -167,5 +167,5 @@ fn damaged_indexes_are_refused() {
         index(&sandbox, &format!("info {name}")).refused(1, &[name, said]);
         index(&sandbox, &format!("ask {name} line-5")).refused(2, &[name, said]);
     }
-    index(&sandbox, "ask a x").refused(2, &["a: no static file"]);
+    index(&sandbox, "ask a x").refused(2, &["a: no static file", "`UMBX` (an index of files)"]);
 }
