@@ -16,6 +16,9 @@
 //! | [`redis_bloom_dump`] | converts RedisBloom's dumps to frames and back, for both sides of an export |
 //! | [`redis_bloom_value`] | RedisBloom's filters in Redis's files and payloads, for both sides |
 
+// Futures of calls that make calls are nested deeper than the default.
+#![recursion_limit = "256"]
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
