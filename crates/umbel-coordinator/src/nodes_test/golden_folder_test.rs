@@ -6,7 +6,8 @@
 //!
 //! * `1` has a shard that was split;
 //! * `3` has one that was absorbed and split off again, so that it is of a later era, and one whose final state
-//!   is still on the disk, because no snapshot covers the entry that absorbed it.
+//!   is still on the disk, because no snapshot covers the entry that absorbed it;
+//! * `4` has orders about filters by their names, and an import, in its log.
 //!
 //! A changed format gets a new number, a reader for the old one, and a folder beside these; existing folders
 //! are never rewritten.
@@ -22,7 +23,7 @@ use umbel_engine::{OwnerId, RequestId, SessionId, ShardId};
 use umbel_filter::Kind;
 
 use super::node_test::{MINUTES, config, deadline, items, start};
-use super::recut_test::split;
+use super::recut_test::{name, split};
 use super::*;
 use crate::ClientRequest;
 use crate::catalogue::{Hashing, NewFilter};
@@ -225,4 +226,43 @@ async fn a_folder_with_merged_shards_is_read() {
         drop(asked);
         node.shutdown().await;
     }
+}
+
+/// One filter that is renamed, copied and gets a time of expiry, and one that is cleared, and dropped.
+async fn write_orders(node: &Node) -> SessionId {
+    let asked = node.coordinator();
+    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    for filter in ["before", "cleared"] {
+        create(&asked, filter, Kind::Blocked, Distribution::Partitioned).await;
+        asked.insert(filter, &items(0..ITEM_COUNT), None, None, deadline()).await.unwrap();
+    }
+    asked.rename(&name("before"), &name("renamed"), false, deadline()).await.unwrap();
+    asked.copy_filter(&name("renamed"), &name("imported"), None, deadline()).await.unwrap();
+    asked.expire(&name("renamed"), None, Some(u64::MAX), deadline()).await.unwrap();
+    asked.clear(&name("cleared"), None, deadline()).await.unwrap();
+    create(&asked, "dropped", Kind::Blocked, Distribution::Partitioned).await;
+    asked.drop_filter(&name("dropped"), None, deadline()).await.unwrap();
+    session
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_with_orders_by_name_is_read() {
+    let (folder, _) = copied(ClusterVersion(4), write_orders).await;
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    let has_dropped = asked.read_meta(|state| state.filter_by_name("dropped").is_some()).unwrap();
+    assert!(!has_dropped);
+    for (filter, item_count, expires_ms) in [
+        ("cleared", 0, None),
+        ("imported", ITEM_COUNT, None),
+        ("renamed", ITEM_COUNT, Some(u64::MAX)),
+    ] {
+        let all = items(0..ITEM_COUNT);
+        let found = asked.contains(filter, &all, None, deadline()).await.unwrap().0;
+        assert_eq!(found.count_ones(), item_count, "{filter}");
+        let (_, expiry) = asked.expiry(&name(filter), deadline()).await.unwrap().unwrap();
+        assert_eq!(expiry, expires_ms, "{filter}");
+    }
+    drop(asked);
+    node.shutdown().await;
 }
