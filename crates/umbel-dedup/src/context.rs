@@ -10,7 +10,7 @@ use super::scope::ScopedHasher;
 use super::spec::JobSpec;
 use crate::error::{Context, Result};
 use umbel_dedup_engine::{JobShape, Level, WorkerId};
-use umbel_filter::{CellCount, ItemHasher};
+use umbel_filter::CellCount;
 
 /// A running job.
 pub(crate) struct Job<'a> {
@@ -26,8 +26,6 @@ pub(crate) struct Job<'a> {
     pub(crate) references: &'a References,
     /// Workers and cells.
     pub(crate) shape: JobShape,
-    /// The hash function, the same for all scopes.
-    pub(crate) hasher: ItemHasher,
     /// Number of the job, which every frame's checksum covers.
     pub(crate) id: u64,
     /// Number of threads.
@@ -42,7 +40,7 @@ impl Job<'_> {
 
     /// The hash function for items of a source.
     pub(crate) fn hasher_of(&self, source: &Source) -> ScopedHasher {
-        self.spec.scope.hasher(self.hasher, source, self.spec.rank)
+        self.spec.scope.hasher(self.spec.seed, source, self.spec.rank)
     }
 
     /// All workers.

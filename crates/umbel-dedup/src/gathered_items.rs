@@ -293,7 +293,7 @@ impl OpenedItems<'_> {
     ) -> Result<()> {
         let (chunk, source) = (self.chunks[task], self.source(task));
         // Whole files are not items here, so this hasher is not used.
-        let hasher = Scope::Global.hasher(ItemHasher::Xxh3 { seed: 0 }, source, None);
+        let hasher = Scope::Global.hasher(0, source, None);
         let ranker = match &self.spec.best {
             Some(best) => {
                 super::best::Ranker::new(best, source).with_context(|| source.name.clone())?

@@ -5,6 +5,7 @@
 
 use super::addresses::object_at;
 use super::object_inputs::ObjectStores;
+use super::scope::Scope;
 use super::spec::{JobSpec, SaveIndex};
 use crate::error::{Context, Result, bail, refuse};
 use std::fs::File;
@@ -395,7 +396,12 @@ fn spec_parts(spec: &JobSpec) -> Vec<String> {
 
 /// The digest of these options: jobs with equal digests have comparable items.
 pub(crate) fn spec_digest(spec: &JobSpec) -> SpecDigest {
-    digest_of(&spec_parts(spec))
+    let mut parts = spec_parts(spec);
+    // Scopes were hashed under the seed of the items once, and an index of that time has to be refused.
+    if spec.scope != Scope::Global {
+        parts.push("scope seed".to_owned());
+    }
+    digest_of(&parts)
 }
 
 fn digest_of(parts: &[String]) -> SpecDigest {

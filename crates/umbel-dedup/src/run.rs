@@ -80,11 +80,10 @@ impl Prepared {
 
     fn job<'a>(&'a self, spec: &'a JobSpec, observer: &'a dyn Observer) -> Job<'a> {
         let Self { sources, chunks, references, shape, threads, .. } = self;
-        let hasher = ItemHasher::Xxh3 { seed: spec.seed };
         // Depends on seed and input names alone, so that a repeated job sends the same frames.
-        let id = hasher.hash(spec.inputs.join("\n").as_bytes()).lo();
+        let id = ItemHasher::Xxh3 { seed: spec.seed }.hash(spec.inputs.join("\n").as_bytes()).lo();
         let (shape, threads) = (*shape, *threads);
-        Job { spec, observer, sources, chunks, references, shape, hasher, id, threads }
+        Job { spec, observer, sources, chunks, references, shape, id, threads }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The hash covers the scope, so that items of different scopes have different hashes. The scope's hash has
 //! 128 bits: with a seed of 64 bits, two of a million files would have equal seeds far more often than two
-//! items have equal hashes.
+//! items have equal hashes. It is made under another seed than the items' own: an item that is the name of its
+//! scope's file would otherwise have hash 0 in every file.
 
 use super::inputs::Source;
 use std::path::PathBuf;
@@ -18,6 +19,9 @@ pub enum Scope {
     /// Those of one file.
     File,
 }
+
+/// What the seed of scopes' hashes differs by from that of items.
+const SCOPE_SEED: u64 = 0x5c09_e5c0_9e5c_09e5;
 
 impl Scope {
     /// Its name.
@@ -49,19 +53,12 @@ impl Scope {
         tag
     }
 
-    /// The hash function for a source's items.
-    pub(crate) fn hasher(
-        self,
-        hasher: ItemHasher,
-        source: &Source,
-        worker: Option<u16>,
-    ) -> ScopedHasher {
-        let nothing = ItemHash::new(0, 0);
-        let scope = match self {
-            Self::Global => nothing,
-            _ => hasher.hash(&self.tag(source, worker)),
-        };
-        ScopedHasher { hasher, scope }
+    /// The hash function for a source's items under the job's seed.
+    pub(crate) fn hasher(self, seed: u64, source: &Source, worker: Option<u16>) -> ScopedHasher {
+        match self {
+            Self::Global => ScopedHasher::global(seed),
+            _ => ScopedHasher::of_scope(seed, &self.tag(source, worker)),
+        }
     }
 }
 
@@ -73,6 +70,15 @@ pub(crate) struct ScopedHasher {
 }
 
 impl ScopedHasher {
+    fn global(seed: u64) -> Self {
+        Self { hasher: ItemHasher::Xxh3 { seed }, scope: ItemHash::new(0, 0) }
+    }
+
+    fn of_scope(seed: u64, tag: &[u8]) -> Self {
+        let scope = ItemHasher::Xxh3 { seed: seed ^ SCOPE_SEED }.hash(tag);
+        Self { scope, ..Self::global(seed) }
+    }
+
     /// Hashes an item.
     #[inline]
     pub(crate) fn hash(&self, item: &[u8]) -> ItemHash {
@@ -116,9 +122,16 @@ mod tests {
     #[test]
     fn one_scope_changes_no_hash_and_others_all() {
         let hasher = ItemHasher::Xxh3 { seed: 7 };
-        let global = ScopedHasher { hasher, scope: ItemHash::new(0, 0) };
-        assert_eq!(global.hash(b"x"), hasher.hash(b"x"));
-        let scoped = ScopedHasher { hasher, scope: hasher.hash(b"a.txt") };
+        assert_eq!(ScopedHasher::global(7).hash(b"x"), hasher.hash(b"x"));
+        let scoped = ScopedHasher::of_scope(7, b"a.txt");
         assert_ne!(scoped.hash(b"x"), hasher.hash(b"x"));
+    }
+
+    /// Items that are names of files: of the own one, and each of the other one.
+    #[test]
+    fn items_that_name_scopes_have_hashes_of_their_own() {
+        let [a, b] = [b"a", b"b"].map(|tag| ScopedHasher::of_scope(7, tag));
+        assert_ne!(a.hash(b"a"), b.hash(b"b"));
+        assert_ne!(a.hash(b"b"), b.hash(b"a"));
     }
 }

@@ -37,7 +37,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use umbel_dedup_engine::job::{CellSet, Forecast};
 use umbel_dedup_engine::{ExchangeReport, JobShape, RecordId, RecordPart};
 use umbel_files::folder_of;
-use umbel_filter::ItemHasher;
 use umbel_records::ContentDigest;
 
 /// Memory that a thread needs to read, hash, sort and write, as in a job of one process.
@@ -256,7 +255,6 @@ impl Bench {
             chunks: &self.chunks,
             references: &self.references,
             shape,
-            hasher: ItemHasher::Xxh3 { seed: self.spec.seed },
             id: self.member.job,
             threads: self.threads,
         }

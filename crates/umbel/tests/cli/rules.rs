@@ -103,6 +103,19 @@ fn only_records_of_one_scope_meet() {
     }
 }
 
+/// A list of what is in a folder names its own file, too.
+#[test]
+fn lines_that_name_files_stay_in_each() {
+    let names = ["s/u1", "s/u2", "s/u3"];
+    let texts =
+        names.map(|name| format!("{name}\n{}\n{}", name.trim_start_matches("s/"), "u1\nx\n"));
+    let files: Vec<_> = names.into_iter().zip(&texts).collect();
+    let sandbox = Sandbox::with(&files);
+    sandbox.run("s --scope file --output out/").kept();
+    let kept = names.map(|name| sandbox.text(&name.replacen('s', "out", 1)));
+    assert_eq!(kept, ["s/u1\nu1\nx\n", "s/u2\nu2\nu1\nx\n", "s/u3\nu3\nu1\nx\n"]);
+}
+
 #[test]
 fn a_file_given_twice_is_one_scope() {
     let sandbox = Sandbox::with(&[("a.txt", "x\n")]);
