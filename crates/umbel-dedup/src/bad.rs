@@ -125,11 +125,12 @@ pub(crate) struct ChunkBad {
 }
 
 impl ChunkBad {
-    /// Counts the next one, and stores it unless `stored_max` records are stored.
+    /// Counts the next one, and stores it unless `stored_max` records are stored. One that loses the rest of the file is
+    /// the last of its chunk, and always stored, because its cause decides whether the file may be replaced.
     pub(crate) fn add(&mut self, bad: BadRecord, stored_max: usize) {
         self.count += 1;
         *self.by_cause.entry(bad.cause.name()).or_default() += 1;
-        if self.records.len() < stored_max {
+        if self.records.len() < stored_max || bad.cause.loses_rest() {
             self.records.push(bad);
         }
     }
@@ -142,6 +143,11 @@ impl ChunkBad {
     /// The stored ones, in input order: the first ones at least.
     pub(crate) fn records(&self) -> &[BadRecord] {
         &self.records
+    }
+
+    /// The one behind which the rest of the file, or of its row group, is lost.
+    pub(crate) fn loses_rest(&self) -> Option<&BadRecord> {
+        self.records.last().filter(|bad| bad.cause.loses_rest())
     }
 
     /// Takes the stored ones.
@@ -252,5 +258,20 @@ mod tests {
         assert_eq!((few.count(), numbers, all.records().len()), (50, vec![0, 1, 2], 7));
         let counts = BadCounts::of([&few, &all].into_iter());
         assert_eq!((counts.total(), counts.by_cause()["field_count"]), (57, 57));
+    }
+
+    #[test]
+    fn the_one_that_loses_the_rest_is_stored_behind_however_many() {
+        let mut bad = ChunkBad::default();
+        let mut add = |record, cause| {
+            bad.add(BadRecord { record, content_offset: 0, cause }, 3);
+            bad.loses_rest().map(|bad| bad.record)
+        };
+        for record in 0..9 {
+            let error = ItemError::FieldCount { found: 1, expected: 2 };
+            assert_eq!(add(record, BadCause::Item(error)), None);
+        }
+        let unclosed = ReadError::UnclosedQuote { content_offset: 0 };
+        assert_eq!(add(9, BadCause::Read(unclosed)), Some(9));
     }
 }

@@ -23,6 +23,12 @@ pub enum InputError {
     /// The same, before the first one is determined from the facts of the chunks.
     #[error("too many bad records")]
     TooManyBad,
+    /// Kept records would replace the only copy of what cannot be read. Names the file, the record and the cause.
+    #[error(
+        "{0}, and what is kept of the file would replace it; nothing was replaced: repair the file, leave it out, or \
+         name another --output"
+    )]
+    RestLost(String),
     /// A second reading has found other bytes than the first.
     #[error("{0}: the file was changed while it was read; run the job again")]
     Changed(String),

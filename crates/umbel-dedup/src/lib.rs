@@ -51,6 +51,7 @@ mod join_indexes;
 mod json_lines;
 mod ledger_line;
 mod local_pass;
+mod lost_rest;
 mod memory;
 mod name_filter;
 mod object_inputs;

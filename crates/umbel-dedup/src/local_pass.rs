@@ -9,6 +9,7 @@ use super::context::Job;
 use super::drop_rows::{DropRow, DropRows, DropWriter};
 use super::drops::ChunkBits;
 use super::hash_runs::{Run, RunStore};
+use super::lost_rest::check_rest;
 use super::outputs::BAD_LINES_SHOWN;
 use super::progress::Bar;
 use super::record_starts::RecordStarts;
@@ -100,7 +101,9 @@ pub(crate) fn run(
     facts.resize_with(job.chunks.len(), ChunkFacts::default);
     let todo: Vec<usize> = (0..job.chunks.len()).collect();
     let sink = || Stored { job, store, report: dropped.map(DropRows::writer) };
-    read_chunks(job, &todo, facts, sink, bar)
+    let local = read_chunks(job, &todo, facts, sink, bar)?;
+    check_rest(job, &local.facts)?;
+    Ok(local)
 }
 
 /// Reads the chunks `todo`; `facts` has the facts of all others.

@@ -234,16 +234,22 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
     refuse_existing(spec, paths.iter().map(PathBuf::as_path).filter(|_| !in_place))
 }
 
+/// Whether kept records, or annotations, go to the name of this source.
+pub(crate) fn is_replaced(spec: &JobSpec, source: &Source) -> bool {
+    match &spec.output {
+        OutputTarget::Stdout => false,
+        OutputTarget::File(path) => source.stands_at(path),
+        OutputTarget::Directory(root) => source.stands_at(&output_path(spec, root, source)),
+    }
+}
+
 /// Rejects outputs that would replace inputs whose kept items go to a filter: these are read for that once more when all
 /// outputs have their names.
 fn check_added(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     let Some(filter) = &spec.add_to else { return Ok(()) };
-    let is_replaced = |source: &&Source| match &spec.output {
-        OutputTarget::Stdout => false,
-        OutputTarget::File(path) => source.stands_at(path),
-        OutputTarget::Directory(root) => source.stands_at(&output_path(spec, root, source)),
+    let Some(source) = sources.iter().find(|source| is_replaced(spec, source)) else {
+        return Ok(());
     };
-    let Some(source) = sources.iter().find(is_replaced) else { return Ok(()) };
     refuse(format!(
         "--add-to {filter} reads the inputs again once the outputs have their names, and {} would be replaced by then: \
          name another --output, or leave --add-to out and give what was kept to umbel filter insert",

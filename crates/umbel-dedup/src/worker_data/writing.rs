@@ -6,6 +6,7 @@ use super::super::addresses::is_object;
 use super::super::bad::{BadCounts, BadLine};
 use super::super::chunk_facts::{ChunkFacts, FactTotals};
 use super::super::file_state::check_unchanged;
+use super::super::lost_rest::check_rest;
 use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
 use super::super::observer::Unit;
 use super::super::output::{OutputFiles, OutputTimes, directory, stream};
@@ -166,6 +167,7 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
     }
     uploads::abort_unfinished(&mut lock(&bench.journal_state), &bench.spec.stores);
     let state = bench.read_state()?;
+    check_rest(&bench.job(state.reading), &state.facts)?;
     filters::query(bench, &state)?;
     let watch = Stopwatch::start();
     let times = Mutex::new(OutputTimes::default());

@@ -95,6 +95,39 @@ fn what_fails_leaves_all_as_it_was() {
     assert_eq!(sandbox.text("bad.jsonl").lines().count(), 1);
 }
 
+/// Its rest is nowhere else.
+#[test]
+fn a_file_whose_rest_cannot_be_read_is_not_replaced() {
+    let table = format!("n,t\n1,a\n1,a\n2,\"open\n{}", "3,c\n".repeat(50));
+    let packed = gzip(&lines(3, 20_000));
+    let cut = &packed[..packed.len() - 3];
+    let files: [(&str, &[u8]); 3] =
+        [("d/a.csv", table.as_bytes()), ("d/b", &b"x\nx\n"[..]), ("c.gz", cut)];
+    let sandbox = Sandbox::with(&files);
+    for (args, said) in [
+        ("d --in-place", "d/a.csv: record 3 (byte"),
+        ("d --in-place --workers 3", "d/a.csv: record 3 (byte"),
+        ("d -o d --overwrite", "d/a.csv: record 3 (byte"),
+        ("d/a.csv -o d/a.csv --overwrite", "d/a.csv: record 3 (byte"),
+        ("c.gz --in-place", "c.gz: record "),
+        ("c.gz --in-place --count", "c.gz: record "),
+        ("c.gz -o c.gz --overwrite --granularity file", "c.gz: record 1 "),
+    ] {
+        let ran = sandbox.run(&format!("{args} --skip-bad --bad bad"));
+        ran.refused(1, &[said, "rest of the file is lost", "nothing was replaced"]);
+        assert_eq!(sandbox.files(), ["c.gz", "d/a.csv", "d/b"], "{args}");
+        for (name, content) in &files {
+            assert!(sandbox.read(name) == *content, "{name} by {args}");
+        }
+    }
+    // Elsewhere the file keeps its rest.
+    sandbox.run("d -o out/ --skip-bad").ended_with(3);
+    assert_eq!(sandbox.text("out/a.csv"), "n,t\n1,a\n");
+    // Whole files that are bad are not replaced.
+    sandbox.run("c.gz -o . --overwrite --granularity file --skip-bad --bad bad").ended_with(3);
+    assert!(sandbox.read("c.gz") == cut);
+}
+
 #[test]
 fn what_cannot_be_replaced_is_refused_and_named() {
     let sandbox = Sandbox::with(&[("a", "x\nx\n"), ("d/b", "y\n"), ("seen", "z\n")]);
