@@ -19,6 +19,8 @@ mod bench;
 mod cancel_test;
 mod catalogue;
 mod claims;
+#[cfg(test)]
+mod commit_test;
 mod conclusion;
 #[cfg(test)]
 mod crash_test;

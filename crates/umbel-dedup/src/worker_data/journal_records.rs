@@ -228,10 +228,10 @@ pub(super) struct JournalState {
 }
 
 impl JournalState {
-    /// Whether the worker still needs its input; `adds` tells whether the job adds kept items to a filter.
+    /// Whether the worker still needs its input; `adds` tells whether the job adds kept items to a filter. Until the
+    /// commit it does, also when all outputs are written: that the input is unchanged is checked then, too.
     pub(super) const fn needs_input(&self, adds: bool) -> bool {
-        let will_write = self.written.is_none() && !self.committing;
-        !self.ended && (will_write || (adds && !self.added))
+        !self.ended && (!self.committing || (adds && !self.added))
     }
 
     /// Valid bytes of the files `runs`, `drops`, `groups` and `asked`; 0 after the end, when they may have been removed.

@@ -200,7 +200,7 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
     (part_times.output, part_times.output_threads) = (watch.elapsed(), *lock(&times));
     drop(part_times);
     let written = written(bench, &state, order)?;
-    // Before any worker is told to commit: from then on, an output may have replaced its input.
+    // Before any worker is told to commit, because then none does.
     check_unchanged(&bench.sources)?;
     bench.append_record(&JournalRecord::Written(written.clone()))?;
     lock(&bench.journal_state).written = Some(written.clone());
@@ -374,6 +374,8 @@ pub(super) fn commit(bench: &Bench) -> Result<()> {
     let _alone = lock(&bench.outputs);
     let mut journal_state = lock(&bench.journal_state);
     if !journal_state.committing {
+        // Others may have written for long since this was checked. From here on, an output may have replaced its input.
+        check_unchanged(&bench.sources)?;
         bench.append_record(&JournalRecord::Committing)?;
         journal_state.committing = true;
     }

@@ -1,0 +1,47 @@
+//! What others do to the files of a worker between its last output and its commit.
+
+use super::super::error::chain_text;
+use super::super::observer::Unwatched;
+use super::super::turns::lock;
+use super::bench::{Bench, Membership};
+use super::fixture_test::Fixture;
+use super::journal_records::JournalRecord;
+use super::writing::commit;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::sync::Arc;
+use umbel_dedup_engine::job::Written;
+use umbel_dedup_engine::{Keep, Level};
+
+/// Others write for as long as they need, and a restarted worker finds its outputs written.
+#[test]
+fn a_line_that_is_appended_before_the_commit_is_found_by_it() {
+    let fixture = Fixture::new();
+    let bench = fixture.bench(0, &fixture.path("job0"));
+    let written = Written::default();
+    bench.append_record(&JournalRecord::Written(written.clone())).unwrap();
+    lock(&bench.journal_state).written = Some(written);
+    let mut input = OpenOptions::new().append(true).open(fixture.path("in0/b.jsonl")).unwrap();
+    input.write_all(b"{\"id\": 1}\n").unwrap();
+    let error = commit(&bench).unwrap_err().to_string();
+    assert!(error.contains("in0/b.jsonl: the file was changed"), "{error}");
+    assert!(!lock(&bench.journal_state).committing);
+    drop(bench);
+    let spec = fixture.spec(vec![fixture.input(0)], Level::Fingerprint, Keep::First, "out0.txt");
+    let member = Membership { worker: 0, job: 77, spec_digest: [3; 16] };
+    let again = Bench::open(spec, member, &fixture.path("job0"), Arc::new(Unwatched));
+    let error = again.err().map(|error| chain_text(&error)).unwrap();
+    assert!(error.contains("in0/b.jsonl: the input has changed since the job began"), "{error}");
+}
+
+/// From the commit on, an output may stand in place of the input.
+#[test]
+fn a_worker_that_has_begun_its_commit_looks_at_no_input() {
+    let fixture = Fixture::new();
+    let bench = fixture.bench(0, &fixture.path("job0"));
+    commit(&bench).unwrap();
+    std::fs::write(fixture.path("in0/b.jsonl"), "{\"id\": 1}\n").unwrap();
+    commit(&bench).unwrap();
+    drop(bench);
+    commit(&fixture.bench(0, &fixture.path("job0"))).unwrap();
+}
