@@ -113,10 +113,12 @@ fn join(
     Ok((blocks.finish(sink)?, count))
 }
 
-/// Gives the joined index its name, unless another job has updated meanwhile the index that it replaces.
+/// Gives the joined index its name, unless another job has updated meanwhile the index that it replaces, or is about to.
 fn put_in_place(indexes: &[IndexFile], output: &Path, joined: Complete) -> Result<()> {
     if let Ok(place) = std::fs::canonicalize(output) {
-        let mut replaced = indexes.iter().filter(|index| index.stands_at(&place));
+        let mut replaced = indexes.iter().filter(|index| index.stands_at(&place)).peekable();
+        // Only once: an index that was named twice is open twice, and one lock excludes the other.
+        replaced.peek().map_or(Ok(()), |index| index.lock())?;
         replaced.try_for_each(IndexFile::check_not_replaced)?;
     }
     commit(joined)
@@ -179,6 +181,14 @@ mod tests {
         let error = put_in_place(&indexes, &old, joined(&old)).unwrap_err().to_string();
         assert!(error.contains("old: another job has replaced this index"), "{error}");
         assert_eq!(index_facts(std::slice::from_ref(&old)).unwrap()[0].count, 9);
+        // Also where it was named twice, this one may be replaced, unless another job that has read it, too, is about to.
+        let twice = || [&old, &old].map(|path| open(path, &stores).unwrap());
+        put_in_place(&twice(), &old, joined(&old)).unwrap();
+        let theirs = open(&old, &stores).unwrap();
+        theirs.lock().unwrap();
+        let error = put_in_place(&twice(), &old, joined(&old)).unwrap_err().to_string();
+        assert!(error.contains("old: another process has locked this index"), "{error}");
+        theirs.check_not_replaced().unwrap();
         // An output elsewhere undoes nothing.
         let new = folder.path().join("new");
         put_in_place(&indexes, &new, joined(&new)).unwrap();

@@ -8,7 +8,7 @@ use super::object_inputs::ObjectStores;
 use super::scope::Scope;
 use super::spec::{JobSpec, SaveIndex};
 use crate::error::{Context, Result, bail, refuse};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -121,13 +121,16 @@ impl References {
         self.updated.map(|index| &self.files[index])
     }
 
-    /// Checks that no other job has replaced the index to update: the items of that job would be lost.
+    /// Checks that no other job has replaced the index to update, and keeps others from it until the end of this job:
+    /// the items of one of the two would be lost.
     ///
     /// # Errors
     ///
-    /// It was replaced. No output has its name yet.
-    pub(crate) fn check_not_replaced(&self) -> Result<()> {
-        self.updated().map_or(Ok(()), IndexFile::check_not_replaced)
+    /// It was replaced, or another job is about to. No output has its name yet.
+    pub(crate) fn take_updated(&self) -> Result<()> {
+        let Some(index) = self.updated() else { return Ok(()) };
+        index.lock()?;
+        index.check_not_replaced()
     }
 
     /// The number of hashes and of bits of each; `None` without references.
@@ -241,6 +244,26 @@ impl IndexFile {
     /// Whether it is a file at this path, which has no links.
     pub(super) fn stands_at(&self, place: &Path) -> bool {
         self.file.as_ref().is_some_and(|(path, _)| path == place)
+    }
+
+    /// Locks it until it is closed, so that no other job puts an index in its place meanwhile. Whoever gets the lock later
+    /// finds it replaced.
+    ///
+    /// # Errors
+    ///
+    /// Another process has the lock. The caller has not given any output its name.
+    pub(super) fn lock(&self) -> Result<()> {
+        let IndexBytes::File(file) = &self.bytes else { return Ok(()) };
+        match file.try_lock() {
+            // It does not wait: whoever has the lock most likely replaces the index.
+            Err(TryLockError::WouldBlock) => bail!(
+                "{}: another process has locked this index (flock), most likely a job that is replacing it; nothing was \
+                 put under its name, run the job again",
+                self.name
+            ),
+            // Where the file system has no locks, the check for another file must do.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+        }
     }
 
     /// Checks that no other job has replaced it since it was opened: what that kept would be lost if this index, with new

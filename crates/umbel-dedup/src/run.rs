@@ -183,7 +183,7 @@ fn execute(
     let last: Vec<Complete> = index.into_iter().chain(summary_written).collect();
     let all = written.complete.iter().chain(&last);
     let was_closed = written.was_closed || all.into_iter().any(|output| output.was_closed);
-    job.references.check_not_replaced()?;
+    job.references.take_updated()?;
     check_unchanged(job.sources)?;
     let goes_on = spec.add_to.is_some();
     Commit { outputs: written.complete, last, goes_on }.carry_out()?;

@@ -91,6 +91,22 @@ fn an_output_that_others_make_meanwhile_is_refused_and_left_alone() {
     }
 }
 
+/// Of two jobs that update one index, the later one would undo what the earlier one has put there.
+#[test]
+fn an_index_that_another_job_is_replacing_is_not_updated() {
+    let sandbox = Sandbox::with(&[("old", "x\n"), ("new", "x\ny\n")]);
+    sandbox.run("old --save-index seen --output none --quiet").kept();
+    let before = sandbox.read("seen");
+    let update = "new --reference seen --save-index seen --output kept --quiet";
+    let other = File::open(sandbox.path("seen")).unwrap();
+    other.lock().unwrap();
+    sandbox.run(update).refused(1, &["seen: another process has locked this index", "run the job"]);
+    assert!(!sandbox.exists("kept") && sandbox.read("seen") == before);
+    other.unlock().unwrap();
+    sandbox.run(update).kept();
+    assert_eq!(sandbox.text("kept"), "y\n");
+}
+
 #[test]
 fn an_output_that_others_make_meanwhile_is_replaced_if_asked_for() {
     let sandbox = Sandbox::with(&[("a.txt", repeats())]);
