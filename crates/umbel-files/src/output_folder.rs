@@ -9,7 +9,9 @@ use super::Likeness;
 use super::roots::{FOLDER, OpenBelowError, READ, Roots};
 use crate::PartialFile;
 use crate::folder_of;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, mkdirat, openat, renameat, statat, unlinkat,
+};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -108,6 +110,16 @@ impl OutputFolder {
         Ok(self.kind(path, AtFlags::empty())?.is_some())
     }
 
+    /// The length of the file of this name, if it exists.
+    ///
+    /// # Errors
+    ///
+    /// Any I/O error.
+    pub fn bytes(&self, path: &Path) -> io::Result<Option<u64>> {
+        let found = self.stat(path, AtFlags::empty())?;
+        found.map(|found| u64::try_from(found.st_size).map_err(io::Error::other)).transpose()
+    }
+
     /// When the file of this name was last modified, if it exists.
     ///
     /// # Errors
@@ -127,8 +139,12 @@ impl OutputFolder {
     }
 
     fn kind(&self, path: &Path, flags: AtFlags) -> io::Result<Option<FileType>> {
+        Ok(self.stat(path, flags)?.map(|found| FileType::from_raw_mode(found.st_mode)))
+    }
+
+    fn stat(&self, path: &Path, flags: AtFlags) -> io::Result<Option<Stat>> {
         match statat(&self.0, name_of(path)?, flags) {
-            Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
+            Ok(found) => Ok(Some(found)),
             Err(rustix::io::Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -301,8 +317,10 @@ mod tests {
         partial.keep();
         folder.sync().unwrap();
         assert!(folder.is_taken(&out).unwrap() && folder.likeness(&out).is_some());
+        std::fs::write(place.path("root/moved/out"), "ours").unwrap();
+        assert_eq!(folder.bytes(&out).unwrap(), Some(4));
         folder.remove(&out).unwrap();
-        assert!(!folder.has(&out).unwrap());
+        assert!(!folder.has(&out).unwrap() && folder.bytes(&out).unwrap().is_none());
         assert_eq!(std::fs::read_to_string(place.path("outside/out")).unwrap(), "theirs");
     }
 

@@ -5,7 +5,7 @@ use super::super::observer::Unwatched;
 use super::super::turns::lock;
 use super::bench::{Bench, Membership};
 use super::fixture_test::Fixture;
-use super::journal_records::JournalRecord;
+use super::journal_records::{JournalRecord, JournaledAside, JournaledOutput};
 use super::writing::commit;
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -44,4 +44,28 @@ fn a_worker_that_has_begun_its_commit_looks_at_no_input() {
     commit(&bench).unwrap();
     drop(bench);
     commit(&fixture.bench(0, &fixture.path("job0"))).unwrap();
+}
+
+/// A cleaner may remove what has a temporary name.
+#[test]
+fn an_older_file_is_not_taken_for_an_output_that_is_gone() {
+    let fixture = Fixture::new();
+    let bench = fixture.bench(0, &fixture.path("job0"));
+    let (path, aside) = (fixture.path("out0.txt"), fixture.path(".out0.txt.aside"));
+    let output = |bytes| {
+        let aside = JournaledAside::File { path: aside.clone(), bytes };
+        JournaledOutput { source: None, path: path.clone(), aside }
+    };
+    // Written twice: the last record is valid.
+    lock(&bench.journal_state).outputs.extend([output(7), output(4)]);
+    std::fs::write(&path, "old").unwrap();
+    let error = commit(&bench).unwrap_err().to_string();
+    assert!(error.contains("out0.txt: has 3 bytes, and this job has written 4"), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    let error = commit(&bench).unwrap_err().to_string();
+    assert!(error.contains("out0.txt: cannot rename into place"), "{error}");
+    std::fs::write(&aside, "mine").unwrap();
+    commit(&bench).unwrap();
+    commit(&bench).unwrap();
+    assert_eq!(fixture.read("out0.txt"), "mine");
 }

@@ -382,22 +382,29 @@ pub(super) fn commit(bench: &Bench) -> Result<()> {
     // An output may have been written twice, with equal content; the last record is valid.
     let last: BTreeMap<&Path, &JournaledOutput> =
         journal_state.outputs.iter().map(|output| (&*output.path, output)).collect();
-    uploads::commit(&bench.spec, &last.into_values().collect::<Vec<_>>())?;
+    uploads::commit(&bench.spec, &last.values().copied().collect::<Vec<_>>())?;
     let mut folders: BTreeMap<&Path, OutputFolder> = BTreeMap::new();
-    for JournaledOutput { aside, path, .. } in &journal_state.outputs {
-        let Some(aside) = aside.file() else { continue };
+    // In the order in which they were written first.
+    for JournaledOutput { path, .. } in &journal_state.outputs {
+        let JournaledAside::File { path: aside, bytes } = &last[&**path].aside else { continue };
         let folder = match folders.entry(folder_of(path)) {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(new) => new.insert(folder_for(bench, path)?),
         };
-        put_in_place(bench, folder, aside, path)?;
+        put_in_place(bench, folder, (aside, *bytes), path)?;
     }
     folders.into_iter().try_for_each(|(path, folder)| {
         folder.sync().with_context(|| format!("{}: cannot sync", path.display()))
     })
 }
 
-fn put_in_place(bench: &Bench, folder: &OutputFolder, aside: &Path, path: &Path) -> Result<()> {
+/// Renames an output of this many bytes to its name, unless that was done before.
+fn put_in_place(
+    bench: &Bench,
+    folder: &OutputFolder,
+    (aside, bytes): (&Path, u64),
+    path: &Path,
+) -> Result<()> {
     let cannot = || format!("{}: cannot rename into place", path.display());
     let is_written = folder.has(aside).with_context(cannot)?;
     if !bench.spec.overwrite && is_written && folder.is_taken(path).with_context(cannot)? {
@@ -408,7 +415,19 @@ fn put_in_place(bench: &Bench, folder: &OutputFolder, aside: &Path, path: &Path)
         );
     }
     match folder.rename(aside, path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && folder.has(path)? => Ok(()),
+        // An earlier commit has renamed it, or somebody has removed it, and what has its name is older.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            match folder.bytes(path).with_context(cannot)? {
+                Some(found) if found == bytes => Ok(()),
+                Some(found) => bail!(
+                    "{}: has {found} bytes, and this job has written {bytes}, to {}, which somebody has removed: the \
+                     output is lost or was changed; run the job again in a new --job-dir",
+                    path.display(),
+                    aside.display()
+                ),
+                None => Err(error).with_context(cannot),
+            }
+        }
         renamed => renamed.with_context(cannot),
     }
 }
