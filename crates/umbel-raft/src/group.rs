@@ -369,6 +369,12 @@ impl Group {
         Some(metrics.membership_config.membership().get_node(&node)?.0.clone())
     }
 
+    /// Whether a snapshot of this replica was found to be damaged on the disk since this was asked last: a
+    /// new one takes its place, which is written from memory.
+    pub fn needs_another_snapshot(&self) -> bool {
+        self.network.takes_damage()
+    }
+
     /// Starts to write a snapshot; the entries that it covers are purged some time later.
     pub async fn snapshot(&self) {
         // A stopped group has nothing to snapshot; its failure is reported elsewhere.

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -59,6 +59,8 @@ pub(crate) struct Network {
     announced: Arc<AtomicU64>,
     /// Snapshot transfers that this group has started; numbers them.
     transfer_count: Arc<AtomicU64>,
+    /// Set when the snapshot to send was found to be damaged on the disk.
+    has_damaged_snapshot: Arc<AtomicBool>,
 }
 
 impl Network {
@@ -69,14 +71,19 @@ impl Network {
         rounds: ReadRounds,
         group: GroupId,
     ) -> Self {
-        let (announced, transfer_count) = Default::default();
-        Self { links, witness, rounds, group, announced, transfer_count }
+        let (announced, transfer_count, has_damaged_snapshot) = Default::default();
+        Self { links, witness, rounds, group, announced, transfer_count, has_damaged_snapshot }
     }
 
     /// The index up to which followers may have applied entries because this node told them of the
     /// commit; 0 before the first. Known before any of them is told.
     pub(crate) fn announced(&self) -> u64 {
         self.announced.load(Ordering::SeqCst)
+    }
+
+    /// Whether a snapshot was found to be damaged since this was asked last.
+    pub(crate) fn takes_damage(&self) -> bool {
+        self.has_damaged_snapshot.swap(false, Ordering::Relaxed)
     }
 
     /// The node's rounds of read confirmations.
@@ -130,6 +137,8 @@ enum ReplicaError {
     Answer { from: NodeId, error: DecodeError },
     #[error("the snapshot at hand could not be read at byte {offset}: {error}")]
     Read { offset: u64, error: std::io::Error },
+    #[error("the snapshot at hand is not sent: {0}")]
+    Damaged(std::io::Error),
     #[error("the snapshot at hand ends at byte {offset} of {byte_count}")]
     Short { offset: u64, byte_count: u64 },
     #[error(transparent)]
@@ -224,6 +233,23 @@ impl PeerReplica {
         Ok(answer)
     }
 
+    /// Checks that a snapshot is as it was written: the receiver cannot know, and computes a checksum of
+    /// its own over what comes.
+    async fn check_snapshot(&self, file: &SnapshotFile) -> Result<(), ReplicaError> {
+        let Err(error) = file.verify().await else { return Ok(()) };
+        if error.kind() == std::io::ErrorKind::InvalidData {
+            let is_news = !self.network.has_damaged_snapshot.swap(true, Ordering::Relaxed);
+            if is_news {
+                tracing::error!(
+                    group = %self.network.group, %error,
+                    "a snapshot was damaged on this node's disk; it is not sent, and a new one is \
+                     written in its place; look at that disk"
+                );
+            }
+        }
+        Err(ReplicaError::Damaged(error))
+    }
+
     /// Sends a snapshot in chunks; the whole `timeout` applies to each of them.
     async fn send_snapshot(
         &self,
@@ -231,6 +257,7 @@ impl PeerReplica {
         snapshot: SnapshotOf<Types, SnapshotFile>,
         timeout: Duration,
     ) -> Result<SnapshotResponse<Types>, ReplicaError> {
+        self.check_snapshot(&snapshot.snapshot).await?;
         let Network { witness, group, .. } = &self.network;
         let (ticket, last) = (witness.ticket(self.to, *group, vote), snapshot.meta.last_log_id);
         let transfer = self.network.transfer_count.fetch_add(1, Ordering::Relaxed) + 1;

@@ -44,6 +44,8 @@ const VERSION: u32 = 1;
 const WRAPPED_VERSION: u32 = 2;
 const HEADER_BYTES: usize = 20;
 const TRAILER_BYTES: u64 = 12;
+/// The last bytes of the trailer.
+const CHECKSUM_BYTES: usize = 4;
 
 /// Most bytes of an encoded head: members and their addresses, at most thousands of them.
 const META_BYTES_MAX: usize = 1 << 20;
@@ -105,6 +107,38 @@ impl SnapshotFile {
         let bytes = self.file.read_at(self.body_start + offset, byte_count).await?;
         if bytes.len() == byte_count { Ok(bytes) } else { Err(damaged(&self.name, "is cut off")) }
     }
+
+    /// Reads the whole file once more and compares its checksum: what was whole when it was written or
+    /// opened may have been damaged on the disk since.
+    ///
+    /// # Errors
+    /// If the disk fails, or the file is damaged: that error is of the kind `InvalidData` and names the file.
+    pub async fn verify(&self) -> io::Result<()> {
+        let damage = find_damage(&*self.file).await?;
+        damage.map_or(Ok(()), |what| Err(unreadable(&self.name, &what)))
+    }
+}
+
+/// Reads a whole file and compares its checksum. Returns how the file is damaged, or None if it is whole.
+async fn find_damage(file: &dyn File) -> io::Result<Option<String>> {
+    let cut = || Ok(Some("is cut off".to_owned()));
+    let Some(end) = file.len().await?.checked_sub(CHECKSUM_BYTES as u64) else { return cut() };
+    let mut checksum = BlockChecksum::default();
+    let mut offset = 0;
+    while offset < end {
+        let left = usize::try_from(end - offset).unwrap_or(usize::MAX);
+        let bytes = file.read_at(offset, left.min(BLOCK_BYTES)).await?;
+        if bytes.is_empty() {
+            return cut();
+        }
+        checksum.update(&bytes);
+        offset += bytes.len() as u64;
+    }
+    let expected = file.read_at(end, CHECKSUM_BYTES).await?;
+    let Some(expected) = expected.first_chunk() else { return cut() };
+    let (expected, got) = (u32::from_le_bytes(*expected), checksum.finish());
+    let is_damaged = expected != got;
+    Ok(is_damaged.then(|| format!("is damaged: checksum {got:08x}, expected {expected:08x}")))
 }
 
 fn damaged(path: &str, what: &str) -> io::Error {
@@ -306,8 +340,8 @@ impl SnapshotStore {
         Ok(adopted)
     }
 
-    /// The newest snapshot. Its checksum is verified when it is first read. Waits while the process lacks
-    /// descriptors.
+    /// The newest snapshot. The checksum of one that was found on the disk is verified when it is first
+    /// read; [`SnapshotFile::verify`] does so again. Waits while the process lacks descriptors.
     ///
     /// # Errors
     /// If the disk fails, or the newest file is damaged: the error names the file.
@@ -351,27 +385,14 @@ impl SnapshotStore {
         else {
             return Err(damaged(&path, "is cut off"));
         };
-        let trailer = file.read_at(body_end, 12).await?;
-        let (Some(length), Some(crc)) = (trailer.first_chunk(), trailer.last_chunk()) else {
+        let trailer = file.read_at(body_end, 8).await?;
+        let Some(length) = trailer.first_chunk() else {
             return Err(damaged(&path, "is cut off"));
         };
         if u64::from_le_bytes(*length) != body_end - body_start {
             return Err(damaged(&path, "is damaged: its length differs from what it says"));
         }
-        let mut checksum = BlockChecksum::default();
-        let mut offset = 0;
-        while offset < byte_count - 4 {
-            let left = usize::try_from(byte_count - 4 - offset).unwrap_or(usize::MAX);
-            let bytes = file.read_at(offset, left.min(BLOCK_BYTES)).await?;
-            if bytes.is_empty() {
-                return Err(damaged(&path, "is cut off"));
-            }
-            checksum.update(&bytes);
-            offset += bytes.len() as u64;
-        }
-        let (expected, got) = (u32::from_le_bytes(*crc), checksum.finish());
-        if expected != got {
-            let what = format!("is damaged: checksum {got:08x}, expected {expected:08x}");
+        if let Some(what) = find_damage(&*file).await? {
             return Err(damaged(&path, &what));
         }
         let byte_count = body_end - body_start;

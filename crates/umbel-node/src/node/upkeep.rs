@@ -116,6 +116,9 @@ pub(super) async fn care(local: Arc<Local>) {
                 group.snapshot().await;
             }
         }
+        for group in local.groups().iter().filter(|group| group.needs_another_snapshot()) {
+            group.snapshot().await;
+        }
         drop_settled(&local).await;
         let (groups, pinning) = groups_to_snapshot(&local);
         for group in pinning {

@@ -122,7 +122,7 @@ struct Pair {
     replica: PeerReplica,
     follower: TestNode<Follower>,
     leader_storage: Storage,
-    _folders: [TempDir; 2],
+    folders: [TempDir; 2],
 }
 
 async fn pair(never_ends: bool) -> Pair {
@@ -139,7 +139,7 @@ async fn pair(never_ends: bool) -> Pair {
     let rounds = ReadRounds::start(NodeId(1), Arc::clone(&links), beats);
     let mut network = Network::new(links, Arc::default(), rounds, GROUP);
     let replica = network.new_client(NodeId(2), &NodeAddress("two:1".to_owned())).await;
-    Pair { replica, follower, leader_storage, _folders: folders }
+    Pair { replica, follower, leader_storage, folders }
 }
 
 fn option() -> RPCOption {
@@ -190,6 +190,31 @@ async fn snapshots_arrive_whole() {
         }
         assert!(read == bytes);
     }
+}
+
+/// The damage is in the head of the body, which has no checksum of its own.
+#[tokio::test]
+async fn a_snapshot_that_was_damaged_on_the_disk_is_not_sent() {
+    let mut pair = pair(false).await;
+    let path = pair.folders[0].path().join(format!("snapshots/{}/empty.snap", GROUP.number()));
+    let file = snapshot_of(&pair.leader_storage, b"members and catalogue").await;
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(7).position(|part| part == b"members").unwrap();
+    bytes[at] ^= 4;
+    std::fs::write(&path, bytes).unwrap();
+    let snapshot = Snapshot { meta: file.meta().clone(), snapshot: file };
+    let cancel = std::future::pending();
+    let error = pair.replica.full_snapshot(vote(), snapshot, cancel, option()).await.unwrap_err();
+    assert!(error.to_string().contains("empty.snap is damaged: checksum"), "{error}");
+    assert!(pair.follower.handler.installed.lock().unwrap().is_empty());
+    assert!(pair.replica.network.takes_damage() && !pair.replica.network.takes_damage());
+
+    // Another one takes its place.
+    let file = snapshot_of(&pair.leader_storage, b"members and catalogue").await;
+    let snapshot = Snapshot { meta: file.meta().clone(), snapshot: file };
+    let cancel = std::future::pending();
+    pair.replica.full_snapshot(vote(), snapshot, cancel, option()).await.unwrap();
+    assert_eq!(pair.follower.handler.installed.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -96,6 +96,29 @@ async fn every_damaged_byte_is_found() {
 }
 
 #[tokio::test]
+async fn damage_since_a_file_was_written_is_found_until_a_new_one_replaces_it() {
+    let disk = FaultDisk::new();
+    let snapshots = store(&disk);
+    let written = write(&snapshots, 7, &body(BLOCK_BYTES + 9)).await;
+    written.verify().await.unwrap();
+    let path = "snapshots/4/7-2.snap";
+    // In the head, in the body, in the body's length and in the checksum.
+    let length = disk.len(path);
+    for byte in [30, BLOCK_BYTES, length - 12, length - 1] {
+        disk.flip(path, byte, 4);
+        for file in [&written, &snapshots.latest().await.unwrap().unwrap()] {
+            let error = file.verify().await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            assert!(error.to_string().contains(path), "{error}");
+        }
+        disk.flip(path, byte, 4);
+    }
+    disk.flip(path, 30, 4);
+    write(&snapshots, 7, b"again").await;
+    snapshots.latest().await.unwrap().unwrap().verify().await.unwrap();
+}
+
+#[tokio::test]
 async fn leftovers_are_removed() {
     let disk = FaultDisk::new();
     let snapshots = store(&disk);
