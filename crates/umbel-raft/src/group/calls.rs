@@ -1,5 +1,5 @@
-//! Calls from other replicas of the group. A vote with a term that no election can have reached is
-//! refused before openraft learns of it.
+//! Calls from other replicas of the group. A vote with a term that no election can have reached, and a
+//! snapshot that ends where none can, are refused before openraft learns of them.
 
 use std::io;
 use std::sync::PoisonError;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use openraft::EntryPayload;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse};
 use openraft::storage::Snapshot;
+use openraft_rt::WatchReceiver;
 use umbel_engine::GroupId;
 use umbel_engine::shard::ShardCommand;
 use umbel_step::planted::{self, Planted};
@@ -16,7 +17,7 @@ use umbel_storage::{FinalStateId, SnapshotFile};
 
 use super::Group;
 use crate::network::SnapshotReceiver;
-use crate::network::terms::{check_entries, check_vote};
+use crate::network::terms::{check_entries, check_snapshot, check_vote};
 
 impl Group {
     pub(crate) async fn append(
@@ -100,12 +101,16 @@ impl Group {
         &self.incoming
     }
 
+    /// Installs a snapshot that the leader with this vote has sent.
     pub(crate) async fn install(
         &self,
         vote: Vote,
         file: SnapshotFile,
     ) -> Result<SnapshotResponse<Types>, String> {
         self.check_term(&vote)?;
+        let committed = self.raft.metrics().borrow_watched().local_committed;
+        let checked = check_snapshot(&vote, file.meta().last_log_id, committed);
+        checked.map_err(|error| error.to_string())?;
         let snapshot = Snapshot { meta: file.meta().clone(), snapshot: file };
         self.raft.install_full_snapshot(vote, snapshot).await.map_err(|error| error.to_string())
     }

@@ -15,8 +15,9 @@ use openraft::storage::Snapshot;
 use tempfile::TempDir;
 use tonic::Status;
 use umbel_engine::{GroupId, NodeId, ShardId};
+use umbel_filter::HashRange;
 use umbel_ports::encoding::{decode, encode};
-use umbel_ports::memory_net::MemoryNet;
+use umbel_ports::memory_net::{CountingSeed, MemoryNet};
 use umbel_ports::{Net, PortFuture, RealDisk};
 use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
 use umbel_storage::identity::Identity;
@@ -30,10 +31,12 @@ use super::snapshot_receiver::{
 };
 use super::{Network, PeerReplica};
 use crate::beats::Beats;
+use crate::group::Group;
 use crate::peer::test_node::{TIMING, TestNode, identity, links, serve_handler};
 use crate::peer::{CallHandler, CallKind, LocalIdentity, Refusal, RefusalReason};
 use crate::read_rounds::ReadRounds;
 use crate::recall::calls::{RecallAnswer, RecallRequest};
+use crate::state_machine::Replica;
 
 const GROUP: GroupId = GroupId::of_shard(ShardId(3));
 
@@ -239,6 +242,29 @@ fn begin(transfer: u64, byte_count: u64) -> Bytes {
 
 fn end(transfer: u64) -> Bytes {
     encode(&SnapshotEnd { transfer })
+}
+
+/// openraft would panic, and the node stop.
+#[tokio::test]
+async fn a_snapshot_of_a_later_leader_than_its_sender_stops_no_group() {
+    let folder = TempDir::new().unwrap();
+    let storage = storage(&folder).await;
+    let net: Arc<dyn Net> = Arc::new(MemoryNet::default());
+    let (links, beats) = (Arc::new(links(&net, 1)), Arc::new(Beats::new(NodeId(1), 1, TIMING)));
+    let rounds = ReadRounds::start(NodeId(1), Arc::clone(&links), Arc::clone(&beats));
+    let network = Network::new(links, Arc::default(), rounds, GROUP);
+    let replica = Replica::shard(GROUP, HashRange::WHOLE);
+    let seed = Arc::new(CountingSeed::default());
+    let group =
+        Group::start(GROUP, NodeId(1), replica, &storage, network, seed, beats).await.unwrap();
+    let meta = SnapshotMeta { last_log_id: Some(log_id(6, 3)), ..SnapshotMeta::default() };
+    let writer = storage.snapshots(GROUP).writer(meta).await.unwrap();
+    let file = writer.finish_aside().await.unwrap();
+    let vote = Vote::new_committed(5, NodeId(2));
+    let refused = group.install(vote, file).await.unwrap_err();
+    assert!(refused.contains("entry 3 of term 6"), "{refused}");
+    assert_eq!(group.failure(), None);
+    group.shut_down().await;
 }
 
 #[tokio::test]

@@ -1,8 +1,9 @@
 //! Rejects terms that no election can have reached. Terms only rise, so one near the end of its range
-//! would make elections impossible for ever.
+//! would make elections impossible for ever. And rejects snapshots that end where none can: openraft
+//! panics at those.
 
 use thiserror::Error;
-use umbel_storage::types::{Entry, Vote};
+use umbel_storage::types::{Entry, LogId, Vote};
 
 /// How far a term may exceed the replica's own. A replica that is offline misses one term per election:
 /// at ten elections a second, it would miss this many in thirteen years.
@@ -33,6 +34,55 @@ pub(crate) enum AbsurdTerm {
     },
 }
 
+/// A node sent a snapshot that ends where none of its group can; it was refused as a whole. Check that
+/// node, and the one that refused: the disk or memory of one of them is damaged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub(crate) enum AbsurdSnapshot {
+    /// It ends with an entry of a later leader than the one that sent it.
+    #[error(
+        "a snapshot up to entry {} of term {} by {} comes from the leader of term {}, {}: look at that node",
+        .last.index, .last.leader_id.term, .last.leader_id.node_id,
+        .vote.leader_id.term, .vote.leader_id.node_id
+    )]
+    Ahead {
+        /// The vote of the leader that sent it.
+        vote: Vote,
+        /// The last entry that it covers.
+        last: LogId,
+    },
+    /// Another entry is committed at the index where it ends, or after it.
+    #[error(
+        "a snapshot up to entry {} of term {} contradicts entry {} of term {}, which is committed here: \
+         look at both nodes",
+        .last.index, .last.leader_id.term, .committed.index, .committed.leader_id.term
+    )]
+    Contradicts {
+        /// The last entry that is committed, as far as this replica knows.
+        committed: LogId,
+        /// The last entry that the snapshot covers.
+        last: LogId,
+    },
+}
+
+/// Checks that a replica that knows entries to be committed up to `committed` may install a snapshot up to
+/// `last` from the leader with this vote.
+pub(crate) fn check_snapshot(
+    vote: &Vote,
+    last: Option<LogId>,
+    committed: Option<LogId>,
+) -> Result<(), AbsurdSnapshot> {
+    let Some(last) = last else { return Ok(()) };
+    if last.leader_id > vote.leader_id {
+        return Err(AbsurdSnapshot::Ahead { vote: *vote, last });
+    }
+    match committed {
+        Some(committed) if last > committed && last.index <= committed.index => {
+            Err(AbsurdSnapshot::Contradicts { committed, last })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Checks that a replica in the term `ours` may accept this vote.
 pub(crate) const fn check_vote(ours: u64, vote: &Vote) -> Result<(), AbsurdTerm> {
     let got = vote.leader_id.term;
@@ -52,6 +102,7 @@ pub(crate) fn check_entries(vote: &Vote, entries: &[Entry]) -> Result<(), Absurd
 #[cfg(test)]
 mod tests {
     use umbel_engine::NodeId;
+    use umbel_storage::testing::id;
 
     use super::*;
 
@@ -65,5 +116,35 @@ mod tests {
             assert_eq!(refused, Err(AbsurdTerm::Leap { ours, got }));
         }
         assert_eq!(check_vote(u64::MAX, &Vote::new(u64::MAX, NodeId(2))), Ok(()));
+    }
+
+    #[test]
+    fn snapshots_end_where_their_leader_and_the_committed_entries_allow() {
+        let vote = Vote::new_committed(5, NodeId(1));
+        for (last, committed) in [
+            (None, Some(id(5, 9))),
+            (Some(id(5, 9)), None),
+            (Some(id(4, 9)), Some(id(4, 9))),
+            // One that is older than what is committed has no effect.
+            (Some(id(3, 7)), Some(id(4, 9))),
+            (Some(id(5, 10)), Some(id(4, 9))),
+        ] {
+            assert_eq!(check_snapshot(&vote, last, committed), Ok(()), "{last:?} {committed:?}");
+        }
+        let (last, committed) = (id(6, 10), id(4, 9));
+        let refused = check_snapshot(&vote, Some(last), Some(committed));
+        assert_eq!(refused, Err(AbsurdSnapshot::Ahead { vote, last }));
+        // Another leader of the same term.
+        let vote_before = Vote::new_committed(6, NodeId(0));
+        let refused = check_snapshot(&vote_before, Some(last), None).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "a snapshot up to entry 10 of term 6 by node 1 comes from the leader of term 6, node 0: look at that node"
+        );
+        for index in [8, 9] {
+            let last = id(5, index);
+            let refused = check_snapshot(&vote, Some(last), Some(committed));
+            assert_eq!(refused, Err(AbsurdSnapshot::Contradicts { committed, last }));
+        }
     }
 }
