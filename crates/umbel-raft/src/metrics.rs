@@ -6,7 +6,7 @@ use metrics::counter;
 /// Calls with entries or heartbeats that leaders made to other replicas.
 pub const RAFT_APPENDS: &str = "umbel_raft_appends_total";
 
-/// Replicas that started without entries that other nodes know to be confirmed or committed.
+/// Replicas that started without entries that they had confirmed to other nodes.
 pub const REPLICAS_BEHIND: &str = "umbel_replicas_started_behind_total";
 
 /// Replicas of other nodes that were found to lack what they confirmed.

@@ -81,6 +81,11 @@ impl Network {
         self.announced.load(Ordering::SeqCst)
     }
 
+    /// Notes that a node gets a replica of this group that has no entries yet.
+    pub(crate) fn starts_anew(&self, node: NodeId) {
+        self.witness.starts_anew(node, self.group);
+    }
+
     /// Whether a snapshot was found to be damaged since this was asked last.
     pub(crate) fn takes_damage(&self) -> bool {
         self.has_damaged_snapshot.swap(false, Ordering::Relaxed)

@@ -63,8 +63,28 @@ pub struct Recollection {
 #[derive(Default)]
 struct Inner {
     callers: BTreeSet<NodeId>,
-    groups: BTreeMap<GroupId, (Option<Vote>, Option<LogId>)>,
+    groups: BTreeMap<GroupId, Known>,
     copies: BTreeMap<FilterId, KnownInserts>,
+}
+
+/// What other nodes know of this node's replica of a group.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// The highest vote of any of them.
+    vote: Option<Vote>,
+    /// The entry that the replica's log must reach.
+    last: Option<LogId>,
+    /// The last entry that the replica has confirmed to one of them.
+    confirmed: Option<LogId>,
+}
+
+impl Known {
+    /// The last entry that the replica has confirmed, if neither its log nor its floor, which is there if it
+    /// left this node or has noted its loss, reaches it. The end of the log alone tells of no loss: the group
+    /// may have committed more while this node was away, or before it had a replica.
+    fn lost(&self, last: Option<LogId>, floor: Option<LogId>) -> Option<LogId> {
+        self.confirmed.filter(|&confirmed| last.max(floor) < Some(confirmed))
+    }
 }
 
 /// How many of this node's inserts into a replicated filter another node has.
@@ -133,19 +153,24 @@ impl Recollection {
     /// # Errors
     /// If the log has failed.
     pub(crate) async fn restore(&self, storage: &Storage, group: GroupId) -> io::Result<()> {
-        let Some((vote, confirmed)) = self.lock().groups.get(&group).copied() else {
+        let Some(known) = self.lock().groups.get(&group).copied() else {
             return Ok(());
         };
         let log = storage.log(group);
-        let last = log.last_id();
-        log.recall(vote, confirmed).await?;
-        if let Some(confirmed) = confirmed.filter(|confirmed| last < Some(*confirmed)) {
+        let (last, floor) = (log.last_id(), log.floor());
+        log.recall(known.vote, known.last).await?;
+        let ours = last.map_or(0, |last| last.index);
+        if let Some(confirmed) = known.lost(last, floor) {
             metrics::replica_behind();
-            let ours = last.map_or(0, |last| last.index);
             tracing::warn!(
                 %group, ours, known = confirmed.index,
                 "other nodes know of entries of this replica that its log lacks: it does not vote for \
                  whoever lacks them, and does not lead, until it has them"
+            );
+        } else if let Some(known) = known.last.filter(|known| last < Some(*known)) {
+            tracing::info!(
+                %group, ours, known = known.index,
+                "the group has gone on without this replica: it does not lead until it has those entries"
             );
         }
         Ok(())
@@ -165,10 +190,13 @@ impl Inner {
             let known = self.groups.entry(group).or_default();
             // If a node leads by that vote, it reports that itself.
             let vote = vote.map(|vote| Vote { committed: false, ..vote });
-            if known.0 < vote {
-                known.0 = vote;
+            if known.vote < vote {
+                known.vote = vote;
             }
-            known.1 = known.1.max(last);
+            known.last = known.last.max(last);
+            if vote.is_some() {
+                known.confirmed = known.confirmed.max(last);
+            }
         }
         for (filter, generation, count) in standings.copies {
             let theirs = KnownInserts { by, generation, count };
@@ -252,9 +280,9 @@ fn standings_of(node: NodeId, storage: &Storage, witness: &Witness) -> Vec<Stand
     let mut confirmed = witness.recall(node);
     let groups = storage.groups().into_iter().filter(|group| group.copy().is_none());
     groups
-        .map(|group| {
-            let (vote, last) = storage.log(group).standing_of(node);
-            Standing { group, vote, last: confirmed.remove(&group).max(last) }
+        .flat_map(|group| {
+            let (vote, had) = storage.log(group).standing_of(node);
+            Standing::of(group, vote, confirmed.remove(&group), had)
         })
         .collect()
 }
@@ -296,6 +324,7 @@ mod tests {
     use umbel_ports::memory_net::MemoryNet;
     use umbel_ports::{Listener, Net, PortFuture, Stream};
     use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
+    use umbel_storage::testing::id;
 
     use super::*;
     use crate::peer::test_node::{TestNode, identity, links, serve_handler};
@@ -374,6 +403,33 @@ mod tests {
     async fn serve(net: &LossyNet, refusals: usize) -> TestNode<BusyNode> {
         let node = BusyNode { refusals: AtomicUsize::new(refusals) };
         serve_handler(net, ADDRESS, Arc::new(node)).await
+    }
+
+    /// What node 1 learns of its replica from node 2.
+    fn known(vote: Option<Vote>, confirmed: Option<LogId>, had: Option<LogId>) -> Known {
+        let mut inner = Inner::default();
+        let groups = Standing::of(GroupId::META, vote, confirmed, had).collect();
+        inner.take(NodeId(2), Standings { groups, ..Standings::default() });
+        inner.groups[&GroupId::META]
+    }
+
+    #[test]
+    fn only_what_a_replica_had_confirmed_is_lost() {
+        let vote = Some(Vote::new(1, NodeId(2)));
+        // A restart while the others commit more; a new node; a replica that comes to a node later.
+        for (confirmed, last) in [(Some(id(1, 4)), Some(id(1, 4))), (None, None)] {
+            let known = known(vote, confirmed, Some(id(1, 9)));
+            assert_eq!((known.vote, known.last), (vote, Some(id(1, 9))));
+            assert_eq!(known.lost(last, None), None);
+        }
+        for had in [None, Some(id(1, 3)), Some(id(1, 9))] {
+            let known = known(vote, Some(id(1, 4)), had);
+            assert_eq!(known.last, had.max(Some(id(1, 4))));
+            assert_eq!(known.lost(Some(id(1, 3)), None), Some(id(1, 4)));
+            assert_eq!(known.lost(None, Some(id(1, 3))), Some(id(1, 4)));
+            assert_eq!(known.lost(None, Some(id(1, 4))), None, "it left, and has come back");
+            assert_eq!(known.lost(Some(id(2, 3)), None), None, "another leader truncated them");
+        }
     }
 
     #[tokio::test(start_paused = true)]

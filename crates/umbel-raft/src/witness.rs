@@ -129,6 +129,16 @@ impl Witness {
         record.groups.iter().filter_map(|(&group, of)| Some((group, of.last?))).collect()
     }
 
+    /// A replica comes to a node as a new one. What an earlier one there confirmed to this leader, it does not
+    /// have, and its disk has lost nothing. What a starting node is told stays.
+    pub(crate) fn starts_anew(&self, node: NodeId, group: GroupId) {
+        if let Some(confirmed) =
+            self.lock().get_mut(&node).and_then(|record| record.groups.get_mut(&group))
+        {
+            confirmed.of_vote = None;
+        }
+    }
+
     /// Drops nodes that are no longer members: they have nothing to ask.
     pub(crate) fn retain(&self, members: &BTreeSet<NodeId>) {
         self.lock().retain(|node, _| members.contains(node));
@@ -172,6 +182,20 @@ mod tests {
         let early = witness.ticket(NODE, group(), vote(1));
         confirm(&witness, 1, id(1, 9));
         assert_eq!(early.lost(Some(id(1, 8))), None);
+    }
+
+    #[test]
+    fn a_replica_that_comes_back_has_lost_nothing() {
+        let witness = Witness::default();
+        confirm(&witness, 1, id(1, 7));
+        witness.starts_anew(NODE, group());
+        let ticket = witness.ticket(NODE, group(), vote(1));
+        assert_eq!(ticket.lost(Some(id(1, 3))), None);
+        confirm(&witness, 1, id(1, 5));
+        let ticket = witness.ticket(NODE, group(), vote(1));
+        assert_eq!(ticket.lost(Some(id(1, 3))), Some(id(1, 5)));
+        // Its node still has to reach what the earlier one confirmed.
+        assert_eq!(witness.recall(NODE), BTreeMap::from([(group(), id(1, 7))]));
     }
 
     #[test]

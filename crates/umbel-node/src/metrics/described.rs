@@ -145,7 +145,7 @@ const ALL: [Measurement; 56] = [
     counter(
         REPLICAS_BEHIND,
         Unit::Count,
-        "Replicas that started without entries that other nodes know to be confirmed or committed.",
+        "Replicas that started without entries that they had confirmed to other nodes.",
     ),
     counter(
         REPLICAS_LOST,

@@ -60,6 +60,7 @@ impl Group {
                 if !known.contains(&node) {
                     // New voters must catch up before they count; plain learners may catch up later.
                     let blocking = voters.contains_key(&node);
+                    self.network.starts_anew(node);
                     self.raft.add_learner(node, address.clone(), blocking).await?;
                 } else if voters.contains_key(&node) && !view.voters.contains(&node) {
                     self.raft.add_learner(node, address.clone(), true).await?;

@@ -37,12 +37,30 @@ pub(crate) struct Standings {
     pub(crate) nodes: Vec<(NodeId, String)>,
 }
 
-/// What a node knows of another node's replica of a group.
+/// What a node knows of another node's replica of a group. There may be two of a group.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Standing {
     pub(crate) group: GroupId,
-    /// This node's own vote in the group: the other node may have voted the same.
+    /// This node's own vote in the group: the other node may have voted the same. None also in the second
+    /// standing of a group.
     pub(crate) vote: Option<Vote>,
-    /// The last entry that the other node has confirmed to this node, or that is committed.
+    /// The last entry that the other node has confirmed to this node. In a standing without a vote, and in all
+    /// those of releases that send one for each group, also what the other node must have although it may
+    /// never have confirmed it: what is committed, or what it proposed.
     pub(crate) last: Option<LogId>,
+}
+
+impl Standing {
+    /// The standings that tell what the other node has confirmed, and what it must have besides. They are
+    /// two because a release that knows only one merges any number of them, but reads no other field.
+    pub(crate) fn of(
+        group: GroupId,
+        vote: Option<Vote>,
+        confirmed: Option<LogId>,
+        had: Option<LogId>,
+    ) -> impl Iterator<Item = Self> {
+        let rest = had.filter(|&had| confirmed < Some(had));
+        let rest = rest.map(|had| Self { group, vote: None, last: Some(had) });
+        std::iter::once(Self { group, vote, last: confirmed }).chain(rest)
+    }
 }
