@@ -402,13 +402,14 @@ impl Local {
         });
     }
 
-    /// Checks for groups that stopped by themselves, and updates the metrics.
+    /// Checks for groups that stopped by themselves, ends what nobody continues, and updates the metrics.
     pub(crate) fn look_after_groups(&self) {
         let shards = self.shards();
         let groups = shards.iter().map(|shard| shard.group()).chain([&self.meta]);
         let mut leaders = self.leaders_seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut change_count = 0;
         for group in groups {
+            group.drop_idle_snapshots();
             if let Some(why) = group.failure() {
                 self.fail(format!("{} stopped: {why}", group.id()));
             }

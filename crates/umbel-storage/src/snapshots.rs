@@ -203,7 +203,11 @@ async fn remove_files(
         let is_final = FinalStateId::of_file(&name).is_some();
         let is_ours = is_final || order(&name).is_some() || name.ends_with(".part");
         if is_ours && goes(&name) {
-            disk.remove(&format!("{folder}/{name}")).await?;
+            match disk.remove(&format!("{folder}/{name}")).await {
+                // Another snapshot of the group that begins or ends at the same time was first.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
             count += 1;
         }
     }

@@ -96,6 +96,11 @@ impl Group {
         check_vote(self.term(), vote).map_err(|error| error.to_string())
     }
 
+    /// Drops incoming snapshots that their senders do not continue. To be called now and then.
+    pub fn drop_idle_snapshots(&self) {
+        self.incoming.drop_idle();
+    }
+
     /// The receiver of snapshots that other replicas send to this one.
     pub(crate) fn incoming_snapshots(&self) -> &SnapshotReceiver {
         &self.incoming

@@ -330,6 +330,22 @@ async fn transfers_are_few() {
 }
 
 #[tokio::test]
+async fn a_transfer_that_nobody_continues_ends_without_another_call() {
+    let folder = TempDir::new().unwrap();
+    let receiver = SnapshotReceiver::new(storage(&folder).await.snapshots(GROUP));
+    let from = NodeId(1);
+    receiver.begin(from, begin(1, 3)).await.unwrap();
+    receiver.drop_idle();
+    receiver.chunk(from, chunk_body(1, 0, b"a")).await.unwrap();
+    tokio::time::pause();
+    tokio::time::advance(SNAPSHOT_IDLE + Duration::from_secs(1)).await;
+    tokio::time::resume();
+    receiver.drop_idle();
+    let refusal = receiver.chunk(from, chunk_body(1, 1, b"b")).await.unwrap_err();
+    assert_eq!(refusal.message, "snapshot transfer 1 of node 1 is not known");
+}
+
+#[tokio::test]
 async fn a_replica_that_lacks_confirmed_entries_is_notified_before_raft() {
     let mut pair = pair(false).await;
     let append = |prev: u64, entries: std::ops::Range<u64>| AppendEntriesRequest::<Types> {

@@ -22,7 +22,7 @@ pub(crate) const SNAPSHOT_CHUNK_BYTES: usize = 1 << 20;
 /// leader does not know of it yet.
 pub(crate) const SNAPSHOT_TRANSFERS_MAX: usize = 3;
 
-/// A transfer that was idle for this long is dropped at the next call.
+/// A transfer that was idle for this long is dropped at the next call, or when the node looks after its groups.
 pub(crate) const SNAPSHOT_IDLE: Duration = Duration::from_secs(60);
 
 /// Bytes of a chunk's head: version, transfer, offset.
@@ -159,10 +159,15 @@ impl SnapshotReceiver {
         Ok((state.vote, file))
     }
 
+    /// Drops the transfers that nobody continues: each of them keeps a file open.
+    pub(crate) fn drop_idle(&self) {
+        self.retain(|_, _| true);
+    }
+
     /// Removes a transfer from the map, so that an error or a dropped call ends it.
     fn take(&self, from: NodeId, transfer: u64) -> Result<Transfer, Refusal> {
         let taken = self.lock().remove(&(from, transfer));
-        self.retain(|_, _| true);
+        self.drop_idle();
         taken.ok_or_else(|| {
             Refusal::bad_body(format!("snapshot transfer {transfer} of {from} is not known"))
         })

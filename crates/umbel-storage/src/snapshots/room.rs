@@ -90,6 +90,8 @@ impl SnapshotStore {
         meta: SnapshotMeta,
         byte_count: u64,
     ) -> io::Result<SnapshotWriter> {
+        // First: the part that came of a transfer that broke may have the room which its repetition needs.
+        self.remove_dropped().await?;
         let needed = byte_count.saturating_add(LOG_BYTES);
         match self.disk.free_bytes().await {
             Ok(free) if free < needed => {
@@ -237,6 +239,29 @@ mod tests {
         assert!(!has_part(&disk));
         writer.finish().await.unwrap_err();
         assert!(snapshots.latest().await.unwrap().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_came_of_a_broken_transfer_gives_its_room_to_the_next() {
+        let disk = FaultDisk::new();
+        let storage = open(&disk).await;
+        let snapshots = storage.snapshots(GROUP);
+        let (body_bytes, paths) = (BODY_BYTES as u64, disk.paths());
+        let used: u64 = paths.iter().map(|path| disk.len(path) as u64).sum();
+        // Enough for one and a half.
+        let room = Some(used + LOG_BYTES + body_bytes * 3 / 2);
+        disk.set(Faults { room, ..Faults::default() });
+        let mut broken = snapshots.writer_of(meta(1), body_bytes).await.unwrap();
+        write(&mut broken).await.unwrap();
+        // As long as it may go on, it keeps its room.
+        let error = snapshots.writer_of(meta(1), body_bytes).await.err().unwrap();
+        assert!(error.to_string().contains("free some space"), "{error}");
+        drop(broken);
+
+        let mut again = snapshots.writer_of(meta(1), body_bytes).await.unwrap();
+        write(&mut again).await.unwrap();
+        again.finish().await.unwrap();
+        assert!(!has_part(&disk));
     }
 
     #[tokio::test(start_paused = true)]

@@ -63,6 +63,16 @@ impl Drop for Part {
     }
 }
 
+impl SnapshotStore {
+    /// Removes what writers that were dropped have left.
+    pub(super) async fn remove_dropped(&self) -> io::Result<()> {
+        // The open ones are looked up once the names are read: a writer that begins meanwhile is among them.
+        let dropped =
+            |name: &str| name.ends_with(".part") && !self.shared.parts().open.contains(name);
+        remove_files(&*self.disk, self.group, dropped).await
+    }
+}
+
 /// A snapshot that is being written.
 ///
 /// While the disk is full, its calls wait until the storage closes or the group is forgotten; or, if it
@@ -97,12 +107,7 @@ impl SnapshotWriter {
         store.shared.with_room(|| store.disk.make_folder(&folder)).await?;
         let sync = || sync_folder(&*store.disk, SNAPSHOT_FOLDER);
         store.shared.with_room(|| Box::pin(sync())).await?;
-        let remove_dropped = async || {
-            let open = store.shared.parts().open.clone();
-            let dropped = |name: &str| name.ends_with(".part") && !open.contains(name);
-            remove_files(&*store.disk, store.group, dropped).await
-        };
-        store.shared.with_room(|| Box::pin(remove_dropped())).await?;
+        store.shared.with_room(|| Box::pin(store.remove_dropped())).await?;
 
         let path = format!("{folder}/{}", part.name);
         let file = store.shared.with_room(|| store.disk.open(&path, true)).await?;
