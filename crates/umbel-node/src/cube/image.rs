@@ -166,6 +166,10 @@ pub(super) async fn load(
             (CopyState::new(replica, 0, is_settled), SampleTable::new(options.node))
         }
     };
+    // The log alone does not tell: where nothing follows what was purged, it reads as an empty one.
+    if state.applied_index + 1 < log.first_index() {
+        return Err(snapshots.missing(log.first_index()).into());
+    }
     replay(&mut state, &mut samples, settings, log).await?;
     Ok((state, samples))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use umbel_engine::meta::{Distribution, MetaCommand};
-use umbel_engine::{FilterId, Generation};
+use umbel_engine::{FilterId, Generation, GroupId};
 use umbel_filter::{Insert, ItemHash};
 use umbel_ports::RealSeed;
 
@@ -84,6 +84,27 @@ async fn a_late_copy_that_is_cleared_remains_late() {
         assert!(copy.clear(next, 9).unwrap());
         assert_eq!(copy.is_settled(), is_settled);
     }
+    drop((copy, local));
+    node.shutdown().await;
+}
+
+/// It would count as one that lacks nothing, although all that was saved is gone.
+#[tokio::test]
+async fn a_copy_without_the_snapshot_that_its_log_relies_on_is_not_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let (node, id) = node_and_filter(&folder).await;
+    let local = Arc::clone(node.local());
+    let copy = local.copies().get(id).unwrap();
+    // Higher than the catalogue's last entry, so the node takes it for one that is still to be created.
+    let other = FilterId(1_000_000);
+    let group = GroupId::of_copy(other).unwrap();
+    let log = local.storage().log(group);
+    log.found(copy.node).await.unwrap();
+    log.purge_own(copy.node, 3).await.unwrap();
+    let error = local.copies().open(other, copy.settings.clone()).await.err().unwrap();
+    let folder = format!("snapshots/{}", group.number());
+    assert!(error.contains(&folder) && error.contains("before 4 is missing"), "{error}");
+    assert!(local.copies().get(other).is_none());
     drop((copy, local));
     node.shutdown().await;
 }
