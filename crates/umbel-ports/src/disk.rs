@@ -150,6 +150,23 @@ impl Disk for RealDisk {
         })
     }
 
+    fn remove_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>> {
+        Box::pin(async move {
+            let path = self.place(folder)?;
+            // POSIX allows either of the last two for a folder that contains something.
+            let stays = [
+                io::ErrorKind::NotFound,
+                io::ErrorKind::DirectoryNotEmpty,
+                io::ErrorKind::AlreadyExists,
+            ];
+            blocking(move || match fs::remove_dir(path) {
+                Err(error) if stays.contains(&error.kind()) => Ok(()),
+                removed => removed,
+            })
+            .await
+        })
+    }
+
     fn sync_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>> {
         Box::pin(async move {
             let path = self.place(folder)?;
@@ -285,6 +302,13 @@ mod tests {
         disk.remove("wal/a").await.unwrap();
         assert_eq!(file.read_at(0, 8).await.unwrap(), &b"abc"[..]);
         assert!(disk.free_bytes().await.unwrap() > 0);
+        // A folder goes once it is empty.
+        for names in [&["old"][..], &[], &[]] {
+            disk.remove_folder("wal").await.unwrap();
+            assert_eq!(disk.list("wal").await.unwrap(), names);
+            disk.remove_folder("wal/old").await.unwrap();
+        }
+        assert!(disk.list("").await.unwrap().is_empty());
     }
 
     /// Other users of the machine cannot read the keys, whatever the umask.

@@ -142,6 +142,10 @@ pub trait Disk: Send + Sync + 'static {
     /// Removes a file.
     fn remove<'a>(&'a self, path: &'a str) -> PortFuture<'a, io::Result<()>>;
 
+    /// Removes a folder; does nothing if it does not exist or contains anything. It may return at a power loss until
+    /// the folder above it is synced.
+    fn remove_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>>;
+
     /// Makes the names in a folder durable; `""` is the data folder itself.
     fn sync_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>>;
 

@@ -359,6 +359,10 @@ impl Disk for FaultDisk {
         })
     }
 
+    fn remove_folder<'a>(&'a self, _folder: &'a str) -> PortFuture<'a, io::Result<()>> {
+        Box::pin(async move { self.inner().alive() })
+    }
+
     fn sync_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>> {
         Box::pin(async move {
             let mut inner = self.inner();

@@ -180,8 +180,10 @@ impl Storage {
     async fn remove_snapshots(&self, group: GroupId) -> io::Result<()> {
         self.lock_final_states().retain(|&(into, _)| into != group);
         let store = self.snapshots(group);
+        let removed = store.remove_all().await;
+        // Not before: what another store writes into the folder meanwhile would be removed, too.
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).remove(&group);
-        store.remove_all().await
+        removed
     }
 
     /// Like [`forget`](Self::forget), for a replica that may return to this node: keeps its promises,

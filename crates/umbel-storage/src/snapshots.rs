@@ -171,8 +171,8 @@ fn order(name: &str) -> Option<Option<(u64, u64)>> {
     Some(Some((index.parse().ok()?, term.parse().ok()?)))
 }
 
-/// Removes unfinished files of writers, and snapshots of groups that the log does not know: the removal
-/// of such a group was cut short. Returns the final states that are kept, each with the group that is to
+/// Removes unfinished files of writers, and snapshots of groups that the log does not know, with their folders:
+/// the removal of such a group was cut short. Returns the final states that are kept, each with the group that is to
 /// absorb it.
 pub(super) async fn clean(
     disk: &dyn Disk,
@@ -185,7 +185,11 @@ pub(super) async fn clean(
         let Some(group) = name.parse().ok().map(GroupId::from_number) else { continue };
         let is_known = groups.contains(&group);
         remove_files(disk, group, |name| !is_known || name.ends_with(".part")).await?;
-        let names = if is_known { disk.list(&folder(group)).await? } else { Vec::new() };
+        if !is_known {
+            disk.remove_folder(&folder(group)).await?;
+            continue;
+        }
+        let names = disk.list(&folder(group)).await?;
         let states = names.iter().filter_map(|name| FinalStateId::of_file(name));
         kept.extend(states.map(|state| (group, state)));
     }
@@ -443,12 +447,14 @@ impl SnapshotStore {
         self.shared.parts().is_forgotten
     }
 
-    /// Removes all files of the group for good; writers that are still at work fail.
+    /// Removes all files of the group for good, and their folder; writers that are still at work fail.
     pub(super) async fn remove_all(&self) -> io::Result<()> {
         self.shared.parts().is_forgotten = true;
         let mut newest = self.shared.newest.lock().await;
         *newest = None;
-        remove_files(&*self.disk, self.group, |_| true).await
+        remove_files(&*self.disk, self.group, |_| true).await?;
+        // Not synced: if it returns, the next start removes it.
+        self.disk.remove_folder(&folder(self.group)).await
     }
 }
 

@@ -390,3 +390,30 @@ proptest! {
         }
     }
 }
+
+/// Whether a folder that was removed is back after a power loss.
+async fn comes_back(seed: u64, is_synced: bool) -> bool {
+    let disk = SimDisk::new(seed);
+    let mounted = disk.mount();
+    mounted.make_folder("a/b").await.unwrap();
+    for folder in ["", "a"] {
+        mounted.sync_folder(folder).await.unwrap();
+    }
+    mounted.remove_folder("a/b").await.unwrap();
+    assert!(mounted.list("a").await.unwrap().is_empty());
+    if is_synced {
+        mounted.sync_folder("a").await.unwrap();
+    }
+    disk.power_loss(LossMode::All);
+    let names = disk.mount().list("a").await.unwrap();
+    names == ["b"]
+}
+
+#[test]
+fn a_folder_is_gone_for_good_once_the_one_above_is_synced() {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let count =
+        |is_synced| (0..32).filter(|&seed| runtime.block_on(comes_back(seed, is_synced))).count();
+    assert_eq!(count(true), 0);
+    assert!((1..32).contains(&count(false)), "each of both happens");
+}

@@ -95,6 +95,10 @@ impl Disk for Mount {
         Box::pin(self.call(Pace::Write, |state| state.remove(path)))
     }
 
+    fn remove_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>> {
+        Box::pin(self.call(Pace::Write, |state| state.tree.remove_folder(folder)))
+    }
+
     fn sync_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>> {
         Box::pin(self.call(Pace::Sync, |state| state.sync_folder(folder)))
     }

@@ -25,6 +25,7 @@ enum Step {
     MakeFolder(usize),
     Rename(usize, usize),
     Remove(usize),
+    RemoveFolder(usize),
     SyncFolder(usize),
     /// The process is killed and restarted; no written bytes are lost.
     Restart,
@@ -46,6 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => path.clone().prop_map(Step::MakeFolder),
         3 => (path.clone(), path.clone()).prop_map(|(from, to)| Step::Rename(from, to)),
         2 => path.clone().prop_map(Step::Remove),
+        2 => path.clone().prop_map(Step::RemoveFolder),
         1 => path.prop_map(Step::SyncFolder),
         1 => Just(Step::Restart),
     ]
@@ -78,6 +80,7 @@ async fn take(disk: &dyn Disk, files: &mut Files, step: &Step) -> String {
         Step::MakeFolder(path) => shown(disk.make_folder(PATHS[*path]).await),
         Step::Rename(from, to) => shown(disk.rename(PATHS[*from], PATHS[*to]).await),
         Step::Remove(path) => shown(disk.remove(PATHS[*path]).await),
+        Step::RemoveFolder(path) => shown(disk.remove_folder(PATHS[*path]).await),
         Step::SyncFolder(path) => shown(disk.sync_folder(PATHS[*path]).await),
         Step::Restart => String::new(),
         Step::Read(index, offset, count) => match file(*index) {

@@ -250,6 +250,20 @@ impl Tree {
         Ok(self.files[&inode].len())
     }
 
+    /// Removes a folder's name, if there is such a folder and it is empty.
+    pub(super) fn remove_folder(&mut self, path: &str) -> io::Result<()> {
+        let (above, name) = match self.place(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            place => place?,
+        };
+        let Some(inode) = self.named(above, name) else { return Ok(()) };
+        let folder = self.folders.get(&inode).ok_or(io::ErrorKind::NotADirectory)?;
+        if folder.names.is_empty() {
+            self.change(vec![NameStep { folder: above, name: name.to_owned(), inode: None }]);
+        }
+        Ok(())
+    }
+
     /// Makes the names in a folder durable. A rename touches two folders, so earlier changes of the other
     /// one become durable, too: the order of changes within a folder is preserved.
     pub(super) fn sync_folder(&mut self, path: &str) -> io::Result<()> {

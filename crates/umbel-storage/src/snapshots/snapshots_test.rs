@@ -3,6 +3,7 @@
 use openraft::StoredMembership;
 use openraft::vote::leader_id_adv::LeaderId;
 use umbel_engine::NodeId;
+use umbel_ports::RealDisk;
 
 use super::super::fault_disk::{FaultDisk, Faults};
 use super::*;
@@ -195,4 +196,23 @@ async fn a_forgotten_group_gets_no_files_back() {
     snapshots.adopt(&aside).await.unwrap_err();
     assert!(snapshots.writer(meta(3)).await.is_err());
     assert!(disk.paths().is_empty());
+}
+
+#[tokio::test]
+async fn a_group_that_is_gone_leaves_no_folder() {
+    let data = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(data.path()).unwrap());
+    let (_closing, watched) = watch::channel(false);
+    let snapshots = SnapshotStore::new(Arc::clone(&disk), GROUP, watched);
+    write(&snapshots, 1, b"old").await;
+    assert_eq!(disk.list(SNAPSHOT_FOLDER).await.unwrap(), ["4"]);
+    snapshots.remove_all().await.unwrap();
+    assert!(disk.list(SNAPSHOT_FOLDER).await.unwrap().is_empty());
+
+    // Earlier releases left it.
+    disk.make_folder(&folder(GROUP)).await.unwrap();
+    clean(&*disk, &[GROUP]).await.unwrap();
+    assert_eq!(disk.list(SNAPSHOT_FOLDER).await.unwrap(), ["4"]);
+    clean(&*disk, &[]).await.unwrap();
+    assert!(disk.list(SNAPSHOT_FOLDER).await.unwrap().is_empty());
 }
