@@ -336,6 +336,10 @@ impl JobCoordinator {
             let what = "it tells of more attempts than any job makes";
             return Err(JobFailure::Nonsense { worker, what });
         }
+        // Once there is a plan, cells may be decided by what it had read, and its input may have changed since: it cannot
+        // read again.
+        let has_read_before = self.plan.is_some() || self.phase > Phase::Reading;
+        let is_without_folder = has_read_before && stage.counts.is_none();
         let row = &mut self.rows[worker.index()];
         let known = row.forecast.get_or_insert(forecast).chunks;
         if known != forecast.chunks {
@@ -343,6 +347,9 @@ impl JobCoordinator {
             return Err(JobFailure::Nonsense { worker, what });
         }
         row.is_connected = true;
+        if is_without_folder {
+            return Err(JobFailure::NoFolder { worker });
+        }
         row.counts = stage.counts;
         row.group_count = stage.group_count;
         row.written = stage.written;

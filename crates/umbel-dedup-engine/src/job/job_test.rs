@@ -410,6 +410,44 @@ fn scratch_of_another_run_is_refused() {
     assert!(matches!(failure, JobFailure::Nonsense { worker: WorkerId(0), .. }), "{failure}");
 }
 
+/// After the reading, the other workers' data depends on what it has read.
+#[test]
+fn a_worker_without_its_folder_ends_the_job_until_the_folder_is_back() {
+    let text = "worker 1 came without its job folder: put it back, or begin a new job";
+    let mut world = joined(2);
+    for at in 0..2 {
+        world.deliver_order(at);
+        world.finish_task(at);
+        world.deliver_message(at);
+    }
+    let folder = std::mem::take(&mut world.hosts[1].journal);
+    world.kill_worker(1);
+    world.connect(1);
+    world.deliver_message(1);
+    let failure = world.outcome.take().unwrap().unwrap_err();
+    assert_eq!((failure.to_string().as_str(), failure.is_resumable()), (text, true));
+    for at in 0..2 {
+        let abort = world.hosts[at].orders.back();
+        assert!(matches!(abort, Some(Order::Abort { resumable: true, .. })), "{abort:?}");
+    }
+    world.hosts[1].journal = folder;
+    world.kill_coordinator();
+    (0..2).for_each(|at| world.kill_worker(at));
+    world.run_out();
+    assert_eq!(world.concluded, 1);
+
+    // A coordinator that is restarted late knows from its journal that all have read.
+    for end in [CoordinatorJournalRecord::Finished, CoordinatorJournalRecord::Committing] {
+        assert_eq!(world.journal.pop(), Some(end));
+        world.kill_coordinator();
+        let (forecast, stage) = (world.forecasts[1], Box::default());
+        let join = WorkerMessage::Join { forecast, stage, attempt: 0 };
+        world.coordinate(JobInput::Message(WorkerId(1), join));
+        let failure = world.outcome.take().unwrap().unwrap_err();
+        assert_eq!((failure.to_string().as_str(), failure.is_resumable()), (text, true));
+    }
+}
+
 #[test]
 fn a_worker_cannot_count_the_attempts_to_their_end() {
     let mut world = World::new(&forecasts(1, 10));

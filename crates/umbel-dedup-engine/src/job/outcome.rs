@@ -45,6 +45,12 @@ pub enum JobFailure {
         /// What the job needs from it.
         missing: &'static str,
     },
+    /// A worker came without what it had read. Put its job folder back and resume the job, or begin a new one.
+    #[error("worker {} came without its job folder: put it back, or begin a new job", worker.0)]
+    NoFolder {
+        /// The worker.
+        worker: WorkerId,
+    },
     /// More bad records than may be skipped. Fix them, or allow more.
     #[error("{bad} bad records, at most {max} may be left out ({by_worker})")]
     TooManyBad {
@@ -104,7 +110,7 @@ impl JobFailure {
     pub const fn is_resumable(&self) -> bool {
         match self {
             Self::Worker { resumable, .. } => *resumable,
-            Self::Away { .. } | Self::Fruitless { .. } => true,
+            Self::Away { .. } | Self::NoFolder { .. } | Self::Fruitless { .. } => true,
             _ => false,
         }
     }
