@@ -223,7 +223,8 @@ impl Coordinating {
                     JobOutput::Finished(result) => {
                         let concluded = self.workshop.conclude(&result).await;
                         self.conclusion = Some(Conclusion::Finished(Some(result)));
-                        concluded
+                        // All outputs have their names, and what is missing can be written later.
+                        concluded.map_err(|error| WorkshopError { resumable: true, ..error })
                     }
                     JobOutput::Failed(failure) => {
                         self.conclusion = Some(Conclusion::Failed(failure));

@@ -6,7 +6,7 @@ use umbel_dedup_engine::Level;
 use umbel_dedup_engine::job::JobFailure;
 
 use super::MemberError;
-use super::job_world::{Process, World};
+use super::job_world::{Process, World, finish};
 use super::memory_workshop::{Effect, Point, Trap};
 
 /// The last journal record of a worker is that of the end; after it restarts, no other process is left.
@@ -50,5 +50,23 @@ async fn a_coordinator_that_dies_after_a_failure_reports_it_again() {
             other => panic!("{other:?}"),
         }
         assert_eq!(world.disks[worker].ended(), Some(false));
+    }
+}
+
+/// Outputs of other workers have their names by then.
+#[tokio::test(start_paused = true)]
+async fn what_fails_for_good_after_the_commit_began_is_done_when_all_are_started_again() {
+    for (point, failing) in [(Point::Commit, 0), (Point::Commit, 1), (Point::Conclude, 0)] {
+        let world = World::new(2, 30, Level::Fingerprint);
+        let trap = Trap { point, nth: 0, effect: Effect::Refuse };
+        let start = |worker| world.start(worker, (worker == failing).then_some(trap));
+        for process in [0, 1].map(start) {
+            let error = process.outcome.await.unwrap().unwrap_err();
+            assert!(error.to_string().contains("there are no credentials"), "{error}");
+            assert!(error.is_resumable(), "{error:?}");
+        }
+        assert!(world.disks.iter().all(|disk| disk.ended() == Some(true)));
+        finish(world.start_all()).await;
+        world.check_outputs();
     }
 }

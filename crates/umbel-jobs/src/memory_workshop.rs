@@ -47,6 +47,8 @@ pub(super) enum Effect {
     Crash { after: bool },
     /// The call fails.
     Fail,
+    /// The call fails, and would fail again.
+    Refuse,
     /// The call never ends.
     Hang,
     /// The test is notified; the call goes on.
@@ -212,6 +214,9 @@ impl Process {
         }
         match effect {
             Some(Effect::Fail) => Err(error("disk /scratch is full")),
+            Some(Effect::Refuse) => {
+                Err(WorkshopError { resumable: false, ..error("there are no credentials") })
+            }
             Some(Effect::Crash { after: false }) => {
                 self.kill();
                 Err(error("dead"))

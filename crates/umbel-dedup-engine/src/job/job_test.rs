@@ -449,6 +449,41 @@ fn a_worker_without_its_folder_ends_the_job_until_the_folder_is_back() {
 }
 
 #[test]
+fn a_commit_that_fails_for_good_can_be_tried_again() {
+    let mut world = joined(2);
+    world.run_out();
+    assert_eq!(world.journal.pop(), Some(CoordinatorJournalRecord::Finished));
+    for host in &mut world.hosts {
+        host.journal.retain(|record| {
+            let is_added = *record == WorkerJournalRecord::Added;
+            *record != WorkerJournalRecord::Committed && !is_added && !record.is_end()
+        });
+    }
+    world.kill_coordinator();
+    (0..2).for_each(|at| world.kill_worker(at));
+    world.connect(1);
+    world.deliver_message(1);
+    world.deliver_order(1);
+    assert_eq!(world.hosts[1].tasks.back(), Some(&WorkerOutput::Commit));
+    let cause = "no credentials".to_owned();
+    world.work(1, WorkerEvent::Failed { cause: cause.clone(), resumable: false });
+    let reported = WorkerMessage::Failed { cause: cause.clone(), resumable: true };
+    assert_eq!(world.hosts[1].messages.back(), Some(&reported));
+
+    // The coordinator does not rely on it.
+    let message = WorkerMessage::Failed { cause, resumable: false };
+    world.coordinate(JobInput::Message(WorkerId(1), message));
+    let failure = world.outcome.take().unwrap().unwrap_err();
+    assert_eq!(failure.to_string(), "worker 1: no credentials");
+    assert!(failure.is_resumable());
+    assert_eq!(world.journal.last(), Some(&CoordinatorJournalRecord::Committing));
+    world.kill_coordinator();
+    (0..2).for_each(|at| world.kill_worker(at));
+    world.run_out();
+    assert_eq!(world.concluded, 2);
+}
+
+#[test]
 fn a_worker_cannot_count_the_attempts_to_their_end() {
     let mut world = World::new(&forecasts(1, 10));
     let (forecast, stage) = (world.forecasts[0], Box::default());

@@ -24,7 +24,7 @@ pub struct JobResult {
     pub attempts: u32,
 }
 
-/// Why a job has no result. No output has its name.
+/// Why a job has no result. No output has its name, unless the job had begun to commit; then it can be resumed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum JobFailure {
     /// A worker cannot continue. Fix what it names; if the job is resumable, resume it.
@@ -105,6 +105,18 @@ pub enum JobFailure {
 }
 
 impl JobFailure {
+    /// The same failure, as one after which the job can be resumed.
+    pub(super) fn into_resumable(self) -> Self {
+        let resumable = true;
+        match self {
+            Self::Worker { worker, cause, .. } => Self::Worker { worker, cause, resumable },
+            Self::Nonsense { worker, what } => {
+                Self::Worker { worker, cause: what.to_owned(), resumable }
+            }
+            other => other,
+        }
+    }
+
     /// Whether the job can be resumed from what is durable.
     #[must_use]
     pub const fn is_resumable(&self) -> bool {

@@ -317,12 +317,18 @@ impl JobWorker {
                 out.push(WorkerOutput::Send(WorkerMessage::Added));
             }
             WorkerEvent::Failed { cause, resumable } => {
+                let resumable = resumable || self.has_begun_to_commit();
                 let message = WorkerMessage::Failed { cause: cause.clone(), resumable };
                 out.push(WorkerOutput::Send(message));
                 self.end(Some(cause), resumable, out);
             }
             _ => {} // From an attempt that has ended.
         }
+    }
+
+    /// From then on the others' outputs stand: what this worker needs to complete its own must stay.
+    fn has_begun_to_commit(&self) -> bool {
+        self.stage.committed || self.doing == Doing::Committing
     }
 
     fn receive_order(&mut self, order: Order, out: &mut Outbox<WorkerOutput>) {

@@ -91,8 +91,11 @@ impl JobCoordinator {
 
     /// Ends the job without a result.
     pub(super) fn fail(&mut self, failure: JobFailure, out: &mut Outbox<JobOutput>) {
+        // From the commit on, outputs may have their names: no worker may remove what it needs to complete its own.
+        let is_decided = self.phase >= Phase::Committing;
+        let failure = if is_decided { failure.into_resumable() } else { failure };
         self.phase = Phase::Ended;
-        let (cause, resumable) = (failure.to_string(), failure.is_resumable());
+        let (cause, resumable) = (failure.to_string(), is_decided || failure.is_resumable());
         if !resumable {
             // Workers remove their scratch data when they receive this, so it must be durable here first.
             out.push(JobOutput::Journal(CoordinatorJournalRecord::Failed { cause: cause.clone() }));
