@@ -2,7 +2,7 @@
 //! are read group by group, sorted in input order.
 
 use super::context::Job;
-use super::spill::{GroupWriter, GroupedBytes, ScratchFile};
+use super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use crate::error::Result;
 use std::sync::Arc;
 use umbel_dedup_engine::{Keep, Rank, RecordId};
@@ -49,7 +49,10 @@ impl DropRows {
     pub(crate) fn new(job: &Job<'_>, scratch: &Arc<ScratchFile>) -> Self {
         let chunks = job.chunks.len();
         let groups = chunks.clamp(1, GROUPS_MAX);
-        let store = GroupedBytes::new(groups, job.resident_bytes() / 4, Arc::clone(scratch));
+        // One half for rows in memory, and one for the buffers of all threads.
+        let half = job.resident_bytes() / 8;
+        let store = GroupedBytes::new(groups, half, Arc::clone(scratch))
+            .with_buffers(buffer_bytes(half, job.threads, groups));
         Self { store, first_chunk: 0, chunks, keep: job.shape.keep }
     }
 

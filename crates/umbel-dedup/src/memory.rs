@@ -54,6 +54,18 @@ pub(crate) fn check_workers(memory_bytes: u64, workers: u32, level: Level) -> Re
     )
 }
 
+/// As many threads as fit into half of the memory. The other half is for entries or, at a worker of a job over many
+/// machines, for exchange tasks, connections and facts of chunks.
+pub(crate) fn threads_for(memory_bytes: u64, cores: usize) -> usize {
+    let fit = memory_bytes / 2 / THREAD_BYTES;
+    cores.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1)
+}
+
+/// The threads of a job in one process: two at least, because the least memory has room for them and some entries.
+pub(crate) fn threads_of_process(memory_bytes: u64, cores: usize) -> usize {
+    threads_for(memory_bytes, cores).max(cores.min(2))
+}
+
 /// Bytes of entries (and later of the report) that are kept in memory; further ones go to scratch disk.
 pub(crate) fn resident_bytes(memory_bytes: u64, threads: usize) -> u64 {
     (memory_bytes / 8 * 7).saturating_sub(THREAD_BYTES * threads as u64)
@@ -126,6 +138,16 @@ mod tests {
             // The memory for entries is what remains after the sample.
             assert!(pairs_bytes(workers, level) < least << 20);
         }
+    }
+
+    #[test]
+    fn threads_leave_memory_for_entries_on_any_machine() {
+        for (memory, cores, threads) in [(64, 1, 1), (64, 64, 2), (1_024, 2, 2), (1_024, 64, 21)] {
+            let memory_bytes = memory << 20;
+            assert_eq!(threads_of_process(memory_bytes, cores), threads, "{memory}M, {cores}");
+            assert!(resident_bytes(memory_bytes, threads) >= 8 << 20, "{memory}M, {cores}");
+        }
+        assert_eq!(threads_for(MEMORY_BYTES_MIN, 64), 1);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::file_state::check_unchanged;
 use super::hash_runs::{HashRuns, RunStore};
 use super::inputs::Source;
 use super::local_pass::{self, LocalPass};
-use super::memory::check_workers;
+use super::memory::{check_workers, threads_of_process};
 use super::observer::{Observer, Unit};
 use super::online::Online;
 use super::output::Written;
@@ -65,7 +65,8 @@ impl Prepared {
     /// planned.
     fn new(spec: &JobSpec, observer: &dyn Observer, is_written: bool) -> Result<Self> {
         let sources = open_sources(spec, observer, is_written)?;
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads_of_process(spec.memory_bytes, cores);
         let workers = spec.workers.unwrap_or(1);
         let references = References::open(spec)?;
         let forecast = plan::forecast(spec, &sources)?;

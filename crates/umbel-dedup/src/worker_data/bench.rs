@@ -9,6 +9,7 @@ use super::super::chunks::{Chunk, cut};
 use super::super::context::Job;
 use super::super::drops::SharedBits;
 use super::super::inputs::{Source, identity};
+use super::super::memory::threads_for;
 use super::super::observer::Observer;
 use super::super::online::Online;
 use super::super::outputs::try_objects;
@@ -38,9 +39,6 @@ use umbel_dedup_engine::job::{CellSet, Forecast};
 use umbel_dedup_engine::{ExchangeReport, JobShape, RecordId, RecordPart};
 use umbel_files::folder_of;
 use umbel_records::ContentDigest;
-
-/// Memory that a thread needs to read, hash, sort and write, as in a job of one process.
-const THREAD_BYTES: u64 = 24 << 20;
 
 /// Identifies a worker and its job.
 #[derive(Clone, Debug)]
@@ -404,13 +402,6 @@ impl Bench {
         let files = [&self.runs, &self.drops, &self.groups, &self.asked];
         files.map(DataFile::bytes).iter().sum::<u64>() + lock(&self.journal).bytes()
     }
-}
-
-/// As many threads as fit into half of the memory. The other half is for exchange tasks, connections and
-/// facts of chunks.
-fn threads_for(memory_bytes: u64, cores: usize) -> usize {
-    let fit = memory_bytes / 2 / THREAD_BYTES;
-    cores.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1)
 }
 
 /// Opens the input of a new job, and checks that its outputs can be written.

@@ -74,7 +74,7 @@ fn a_drawn_seed_keeps_what_the_model_keeps() {
 
 #[test]
 fn little_memory_spills_and_keeps_what_it_must() {
-    // More entries than fit in the part of 64M that two cores leave; with more cores none fit.
+    // More entries than fit in the part of 64M that two threads leave, and there are no more with 64M.
     const DISTINCT: usize = 230_000;
     let distinct: String = (0..DISTINCT).map(|number| format!("{number}\n")).collect();
     let sandbox = Sandbox::with(&[("a.txt", distinct.repeat(2))]);
