@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::{Stream, stream};
 use tokio::time::Instant;
-use umbel_engine::meta::{FilterName, FilterState};
+use umbel_engine::meta::{FilterName, FilterState, MetaState};
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, ShardId};
@@ -19,7 +19,7 @@ use super::{
     BACKUP_FORMAT, BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportHead,
     ExportPart, FrameSum, encode_exported, step_deadline,
 };
-use crate::catalogue::ranges_of;
+use crate::catalogue::{is_answering, ranges_of};
 use crate::splits::split_meanwhile;
 use crate::{Coordinator, LiveFilter};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
@@ -53,8 +53,8 @@ impl Coordinator {
         Ok(ExportParts { head: Some(Box::new(head)), frames, is_ended: false })
     }
 
-    /// Copies all filters that are live now, in order of their names: each by itself, as
-    /// [`export`](Self::export) does.
+    /// Copies all filters that answer queries now, in order of their names: each by itself, as
+    /// [`export`](Self::export) does. One that is being cleared, rotated or renamed is copied once that is done.
     ///
     /// # Errors
     /// If the catalogue cannot be refreshed.
@@ -66,8 +66,8 @@ impl Coordinator {
         self.meta_refresh(deadline).await?;
         self.wait_unsplit(deadline).await?;
         let (ranges, mut filters) = self.read_meta(|state| {
-            let live = state.filters().filter(|(_, record)| record.state == FilterState::Live);
-            let filters: Vec<_> = live.map(|(id, record)| (record.name.clone(), id)).collect();
+            let whole = state.filters().filter(|(_, record)| is_answering(record.state));
+            let filters: Vec<_> = whole.map(|(id, record)| (record.name.clone(), id)).collect();
             ranges_of(state).map(|ranges| (ranges, filters))
         })??;
         filters.sort_unstable();
@@ -234,15 +234,19 @@ impl BackupParts {
         id: FilterId,
         deadline: Instant,
     ) -> Result<Option<(LiveFilter, FilterFrames)>, CallFailure> {
-        let name = self.coordinator.read_meta(|state| {
-            let record = state.filter(id).filter(|record| record.state != FilterState::Dropping)?;
-            Some(record.name.clone())
-        })?;
-        let Some(name) = name else { return Ok(None) };
-        let filter = self.coordinator.live_filter(name.as_str(), deadline).await?;
+        let (name, filter) = loop {
+            let Some(name) = self.live_name(id, deadline).await? else { return Ok(None) };
+            match self.coordinator.live_filter(name.as_str(), deadline).await {
+                // The next change of it has begun since.
+                Err(CallFailure::FilterBusy { .. }) if Instant::now() < deadline => {}
+                found => break (name, found?),
+            }
+        };
         if filter.id != id {
             return Err(CallFailure::Changed { name: name.into() });
         }
+        // The wait must not shorten the step that follows it.
+        let deadline = step_deadline();
         if !filter.record.is_replicated() && filter.ranges != self.ranges {
             return Err(split_meanwhile());
         }
@@ -251,6 +255,31 @@ impl BackupParts {
             FilterFrames::begin(&self.coordinator, filter, wish, deadline).await?;
         frames.fill().await?;
         Ok(Some((filter, frames)))
+    }
+
+    /// The name of a filter, once it is not being changed as a whole any more; None if it was dropped.
+    async fn live_name(
+        &self,
+        id: FilterId,
+        deadline: Instant,
+    ) -> Result<Option<FilterName>, CallFailure> {
+        let mut busy = None;
+        let look = |state: &MetaState| {
+            let record = state.filter(id).filter(|record| record.state != FilterState::Dropping);
+            if let Some(record) = record
+                && record.state != FilterState::Live
+            {
+                let (name, state) = (record.name.as_str().to_owned(), record.state.to_string());
+                busy = Some(CallFailure::FilterBusy { name, state });
+                return None;
+            }
+            Some(record.map(|record| record.name.clone()))
+        };
+        let found = self.coordinator.wait_meta(deadline, look).await;
+        match (found, busy) {
+            (Err(CallFailure::NoQuorum { .. }), Some(busy)) => Err(busy),
+            (found, _) => found,
+        }
     }
 
     /// The parts as a stream, which ends after an error.

@@ -54,6 +54,36 @@ async fn a_backup_has_each_filter_under_the_name_that_it_had() {
     assert_eq!(names, ["a", "b"]);
 }
 
+/// The changes begin, and nobody waits for their end: of the first filter when the backup lists it, of the
+/// second one when its turn comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_has_filters_that_are_being_cleared() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    let mut orders = Vec::new();
+    for filter in ["a", "b"] {
+        create(&asked, filter, Kind::Blocked).await;
+        let info = asked.info(&name(filter), deadline()).await.unwrap();
+        let change = FilterChange::Clear { generation: info.record.generation };
+        orders.push((info, change));
+    }
+    let [(a, clear_a), (b, clear_b)] = orders.try_into().unwrap();
+    asked.propose_order((a.id, &a.record), clear_a, deadline()).await.unwrap();
+    let mut backup = asked.backup(false, deadline()).await.unwrap();
+    assert!(matches!(backup.next().await.unwrap(), Some(BackupPart::Head(_))));
+    asked.propose_order((b.id, &b.record), clear_b, deadline()).await.unwrap();
+    let mut names = Vec::new();
+    while let Some(part) = backup.next().await.unwrap() {
+        if let BackupPart::Filter(filter) = part {
+            names.push(filter.name);
+        }
+    }
+    assert_eq!(names, ["a", "b"]);
+    drop((backup, asked));
+    node.shutdown().await;
+}
+
 /// Lets a coordinator work with a copy of the catalogue that is up to two seconds old.
 struct Lagging;
 
