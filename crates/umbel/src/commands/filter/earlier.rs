@@ -2,7 +2,7 @@
 
 use crate::commands::cluster::chunk_file::{self, ChunkReader};
 use anyhow::{Result, anyhow};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use umbel_client::proto::export_chunk::Part;
 use umbel_client::proto::{ExportChange, ExportChunk, ExportFrame, KnownFrames};
 use umbel_node::export_change::{DIGEST_BYTES, FrameChange, piece_digests};
@@ -45,7 +45,7 @@ pub(super) fn known(path: &Path) -> Result<Vec<KnownFrames>> {
 
 /// Completes the new export with the frames of an earlier one, which is read in parallel.
 pub(super) struct Frames {
-    name: String,
+    path: PathBuf,
     reader: ChunkReader<ExportChunk>,
     /// The place of the frame that was read last: its shard, and its number within the shard.
     at: Option<(u32, u64)>,
@@ -67,7 +67,7 @@ impl Frames {
     /// If it cannot be read, or is no export.
     pub(super) fn open(path: &Path) -> Result<Self> {
         Ok(Self {
-            name: path.display().to_string(),
+            path: path.to_owned(),
             reader: ChunkReader::open(path, None)?,
             at: None,
             ahead: None,
@@ -92,7 +92,8 @@ impl Frames {
                 let change = FrameChange { byte_count, kept, others };
                 let frame = change.put_together(&earlier).map_err(|error| {
                     let (shard, number) = place;
-                    anyhow!("{}: frame {number} of shard {shard}: {error}", self.name)
+                    let path = self.path.display();
+                    anyhow!("{path}: frame {number} of shard {shard}: {error}")
                 })?;
                 self.written.add(&frame);
                 Some(Part::Frame(ExportFrame { shard, frame: frame.into() }))
@@ -120,10 +121,22 @@ impl Frames {
         place
     }
 
-    /// The earlier frame at a place; None if there is none. Places must be requested in ascending order.
+    /// The earlier frame at a place; None if there is none. Shards come in the order of their ranges, which
+    /// is not that of their numbers. Both exports have the same order, and the file is read once, unless
+    /// their clusters were founded with different numbers of shards: then it is read again from its
+    /// beginning for a shard that lies before.
     fn frame_at(&mut self, place: (u32, u64)) -> Result<Option<Vec<u8>>> {
-        while self.at.is_none_or(|at| at < place) {
-            let Some(ExportChunk { part }) = self.reader.next()? else { return Ok(None) };
+        let mut is_read_again = false;
+        while self.at != Some(place) {
+            let Some(ExportChunk { part }) = self.reader.next()? else {
+                if is_read_again {
+                    return Ok(None);
+                }
+                is_read_again = true;
+                self.reader = ChunkReader::open(&self.path, None)?;
+                self.at = None;
+                continue;
+            };
             let Some(Part::Frame(frame)) = part else { continue };
             let number = match self.at {
                 Some((shard, number)) if shard == frame.shard => number + 1,
@@ -132,7 +145,81 @@ impl Frames {
             self.at = Some((frame.shard, number));
             self.ahead = Some(frame);
         }
-        let is_there = self.at == Some(place);
-        Ok(if is_there { self.ahead.take().map(|frame| frame.frame.to_vec()) } else { None })
+        Ok(self.ahead.take().map(|frame| frame.frame.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::cluster::chunk_file::ChunkWriter;
+    use bytes::Bytes;
+    use umbel_client::proto::ExportHeader;
+
+    /// Two frames of each of three shards, in the order that a cluster has that was founded with one.
+    const PLACES: [(u32, u64); 6] = [(0, 0), (0, 1), (2, 0), (2, 1), (1, 0), (1, 1)];
+
+    fn frame((shard, number): (u32, u64)) -> Vec<u8> {
+        format!("frame {number} of shard {shard}").into_bytes()
+    }
+
+    fn write_export(path: &Path) {
+        let mut sum = chunk_file::Frames::default();
+        let mut parts = vec![Part::Header(ExportHeader::default())];
+        for place in PLACES {
+            sum.add(&frame(place));
+            parts.push(Part::Frame(ExportFrame { shard: place.0, frame: frame(place).into() }));
+        }
+        parts.push(Part::End(sum.end()));
+        let mut file = ChunkWriter::create(path, false, None).unwrap();
+        for part in parts {
+            file.write(&ExportChunk { part: Some(part) }).unwrap();
+        }
+        file.finish().unwrap();
+    }
+
+    /// The frame that is written for one whose only piece is known.
+    fn completed(frames: &mut Frames, place: (u32, u64)) -> Result<ExportChunk> {
+        let byte_count = u32::try_from(frame(place).len()).unwrap();
+        let (kept, others) = (Bytes::from_static(&[1]), Bytes::new());
+        let change = ExportChange { shard: place.0, byte_count, kept, others };
+        frames.completed(ExportChunk { part: Some(Part::Change(change)) })
+    }
+
+    fn assert_completed(frames: &mut Frames, place: (u32, u64)) {
+        let expected = ExportFrame { shard: place.0, frame: frame(place).into() };
+        let chunk = completed(frames, place).unwrap();
+        assert_eq!(chunk.part, Some(Part::Frame(expected)));
+    }
+
+    #[test]
+    fn shards_come_in_the_order_of_their_ranges() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old");
+        write_export(&path);
+        let mut frames = Frames::open(&path).unwrap();
+        for place in PLACES {
+            assert_completed(&mut frames, place);
+        }
+        // A frame that the cluster sent as a whole is passed over.
+        let mut frames = Frames::open(&path).unwrap();
+        let whole = ExportFrame { shard: 2, frame: Bytes::from_static(b"new") };
+        frames.completed(ExportChunk { part: Some(Part::Frame(whole)) }).unwrap();
+        assert_completed(&mut frames, (2, 1));
+        // The cluster never leaves out what the file does not have.
+        let error = completed(&mut frames, (3, 0)).unwrap_err().to_string();
+        let expected = format!("{}: frame 0 of shard 3", path.display());
+        assert!(error.starts_with(&expected), "{error}");
+    }
+
+    #[test]
+    fn a_cluster_that_was_founded_otherwise_has_another_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("old");
+        write_export(&path);
+        let mut frames = Frames::open(&path).unwrap();
+        for place in [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)] {
+            assert_completed(&mut frames, place);
+        }
     }
 }
