@@ -19,7 +19,7 @@ use crate::commands::cluster::show::{facts, print};
 use crate::exit::{Exit, UsageError};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use file::{key_of, parse_given};
+use file::{key_of, parse_given, send_filter};
 use serde_json::json;
 use server::{Dump, Server};
 use std::path::{Path, PathBuf};
@@ -137,12 +137,12 @@ pub(super) async fn import_file(
         None => database.to_string(),
     };
     let searched = database.clone();
-    let found = tokio::task::spawn_blocking(move || searched.filter(key)).await;
-    let key = found.context("the reading thread broke off")?.context(what)?;
+    let found = tokio::task::spawn_blocking(move || searched.at_filter(key)).await;
+    let (key, reader) = found.context("the reading thread broke off")?.context(what)?;
     let client = connect()?;
     let (chunks, sent) = mpsc::channel(WAITING_CHUNKS_MAX);
     let (name, what) = (name.to_owned(), key_of(&database, &key));
-    let reading = tokio::task::spawn_blocking(move || database.send_filter(&key, &name, &chunks));
+    let reading = tokio::task::spawn_blocking(move || send_filter(reader, &name, &chunks));
     let outcome = client.import(ReceiverStream::new(sent)).await;
     // If the file is damaged, that caused the failure of the call; it is reported first.
     reading.await.context("the reading thread broke off")?.context(what)?;

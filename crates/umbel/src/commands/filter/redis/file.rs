@@ -209,44 +209,57 @@ impl FileDatabase {
         bail!("the key has gone: is the file being written?")
     }
 
-    /// Sends a filter as an import. If the file is damaged, the stream ends without its end message.
-    pub(super) fn send_filter(
-        &self,
-        key: &[u8],
-        name: &str,
-        chunks: &mpsc::Sender<ImportChunk>,
-    ) -> Result<()> {
-        let mut reader = self.at_key(key)?;
-        let send = |part| {
-            let part = match part {
-                ValuePart::Head { settings, .. } => {
-                    let exported = ExportHeader {
-                        filter: None,
-                        shard_count: 1,
-                        shards_founded: 1,
-                        settings,
-                        version: env!("CARGO_PKG_VERSION").to_owned(),
-                        log_indexes: Vec::new(),
-                    };
-                    let (name, exported) = (name.to_owned(), Some(exported));
-                    import_chunk::Part::Header(ImportHeader { name, exported })
-                }
-                ValuePart::Frame(frame) => {
-                    import_chunk::Part::Frame(ExportFrame { shard: 0, frame })
-                }
-                ValuePart::End { frame_count, checksum } => {
-                    import_chunk::Part::End(ExportEnd { frame_count, checksum })
-                }
-            };
-            let sent = chunks.blocking_send(ImportChunk { part: Some(part) });
-            sent.map_err(|_| redis_bloom_value::Unwanted)
+    /// Finds the key of the filter, as [`filter`](Self::filter) does, and advances to its value: a node waits for
+    /// the first message of an import only for a while, and what lies before the key may take longer.
+    ///
+    /// # Errors
+    ///
+    /// As for [`filter`](Self::filter).
+    pub(super) fn at_filter(&self, name: Option<Vec<u8>>) -> Result<(Vec<u8>, RdbReader<File>)> {
+        let key = self.filter(name)?;
+        let reader = self.at_key(&key)?;
+        Ok((key, reader))
+    }
+}
+
+/// Sends the filter at which a reader is as an import. If the file is damaged, the stream ends without its end
+/// message.
+///
+/// # Errors
+///
+/// If the file is damaged, or the value is no supported filter.
+pub(super) fn send_filter(
+    mut reader: RdbReader<File>,
+    name: &str,
+    chunks: &mpsc::Sender<ImportChunk>,
+) -> Result<()> {
+    let send = |part| {
+        let part = match part {
+            ValuePart::Head { settings, .. } => {
+                let exported = ExportHeader {
+                    filter: None,
+                    shard_count: 1,
+                    shards_founded: 1,
+                    settings,
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                    log_indexes: Vec::new(),
+                };
+                let (name, exported) = (name.to_owned(), Some(exported));
+                import_chunk::Part::Header(ImportHeader { name, exported })
+            }
+            ValuePart::Frame(frame) => import_chunk::Part::Frame(ExportFrame { shard: 0, frame }),
+            ValuePart::End { frame_count, checksum } => {
+                import_chunk::Part::End(ExportEnd { frame_count, checksum })
+            }
         };
-        let read = reader.read_module(|id, module| redis_bloom_value::read_value(id, module, send));
-        match read {
-            // The call has failed and reports why.
-            Err(redis_bloom_value::ValueError::Unwanted) => Ok(()),
-            read => Ok(read?),
-        }
+        let sent = chunks.blocking_send(ImportChunk { part: Some(part) });
+        sent.map_err(|_| redis_bloom_value::Unwanted)
+    };
+    let read = reader.read_module(|id, module| redis_bloom_value::read_value(id, module, send));
+    match read {
+        // The call has failed and reports why.
+        Err(redis_bloom_value::ValueError::Unwanted) => Ok(()),
+        read => Ok(read?),
     }
 }
 
@@ -332,5 +345,35 @@ impl FileSource {
                 Ok(())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The file is gone: whatever is sent is read from where the reader is.
+    #[test]
+    fn a_filter_is_sent_from_where_it_was_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.rdb");
+        let stored =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../umbel-rdb/testdata/redisbloom.rdb");
+        std::fs::copy(stored, &path).unwrap();
+        let (key, reader) = FileDatabase { path: path.clone(), number: 0 }.at_filter(None).unwrap();
+        assert_eq!(key, b"users");
+        std::fs::remove_file(path).unwrap();
+        let (chunks, mut sent) = mpsc::channel(64);
+        let mut parts = Vec::new();
+        std::thread::scope(|scope| {
+            let sending = scope.spawn(move || send_filter(reader, "new", &chunks));
+            while let Some(ImportChunk { part }) = sent.blocking_recv() {
+                parts.push(part.unwrap());
+            }
+            sending.join().unwrap().unwrap();
+        });
+        let Some(import_chunk::Part::Header(header)) = parts.first() else { panic!("{parts:?}") };
+        assert_eq!(header.name, "new");
+        assert!(matches!(parts.last(), Some(import_chunk::Part::End(_))), "{parts:?}");
     }
 }
