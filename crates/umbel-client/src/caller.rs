@@ -144,6 +144,10 @@ impl Caller {
             if progress.may_be_applied && failure.applied != Applied::Partly {
                 failure.applied = Applied::Unknown;
             }
+            // Nodes do not know whether an earlier attempt was applied; here it is known.
+            if is_session_lost(&failure) && !progress.may_be_applied {
+                failure.applied = Applied::No;
+            }
             attempts_left -= 1;
             let pause = self.pause(tried, failure.retry_after);
             tried += 1;

@@ -182,6 +182,16 @@ fn bits(answers: &[bool]) -> Vec<u8> {
     bytes
 }
 
+/// Refuses a request of a forgotten session. As real nodes do, it leaves open whether an earlier attempt was
+/// applied.
+fn check_session(forgotten: &BTreeSet<u64>, request: Option<RequestId>) -> Result<(), Status> {
+    if request.is_some_and(|request| forgotten.contains(&request.session)) {
+        let detail = detail(ErrorCode::SessionExpired, Applied::Unknown);
+        return Err(status(Code::FailedPrecondition, &detail));
+    }
+    Ok(())
+}
+
 impl Node {
     fn count(&self, call: &'static str) -> MutexGuard<'_, World> {
         let mut world = self.world.lock().unwrap();
@@ -255,10 +265,7 @@ impl Node {
         let mut world = self.world.lock().unwrap();
         let World { filters, answers, forgotten, .. } = &mut *world;
         let id = request.as_ref().map(|r| (r.session, r.sequence));
-        if request.is_some_and(|r| forgotten.contains(&r.session)) {
-            let detail = detail(ErrorCode::SessionExpired, Applied::No);
-            return Err(status(Code::FailedPrecondition, &detail));
-        }
+        check_session(forgotten, request)?;
         if let Some(first) = id.and_then(|id| answers.get(&id)) {
             return Ok(first.clone());
         }
@@ -403,8 +410,9 @@ impl Filters for Node {
     }
 
     async fn merge(&self, request: Request<MergeRequest>) -> Answer<MergeResponse> {
-        drop(self.count("merge"));
-        let new_position_count = request.into_inner().sources.len() as u64;
+        let MergeRequest { sources, request, .. } = request.into_inner();
+        check_session(&self.count("merge").forgotten, request)?;
+        let new_position_count = sources.len() as u64;
         Ok(Response::new(MergeResponse { new_position_count }))
     }
 

@@ -94,11 +94,24 @@ async fn an_expired_session_is_renewed_on_a_first_try_only() {
     cluster.fail([unknown()]);
     cluster.fail([Fault::Refuse(
         Code::FailedPrecondition,
-        detail(ErrorCode::SessionExpired, Applied::No),
+        detail(ErrorCode::SessionExpired, Applied::Unknown),
     )]);
     let error = seen.insert(["c"]).await.unwrap_err();
     assert!(matches!(error, ClientError::FirstAnswerLost(_)), "{error}");
     assert!(error.to_string().contains("outcome of this request is unknown"));
+}
+
+#[tokio::test]
+async fn a_merge_renews_an_expired_session() {
+    let cluster = Cluster::start(1).await;
+    let client = client(&cluster, options());
+    assert_eq!(client.merge("a", &["b"]).await.unwrap(), 1);
+    cluster.world().forgotten.insert(1);
+    for _ in 0..2 {
+        assert_eq!(client.merge("a", &["b"]).await.unwrap(), 1);
+    }
+    let world = cluster.world();
+    assert_eq!((world.session_count, world.calls["merge"]), (2, 4));
 }
 
 #[tokio::test]
