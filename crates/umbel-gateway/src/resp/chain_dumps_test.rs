@@ -4,6 +4,7 @@ use tempfile::TempDir;
 use umbel_filter::{Insert, ItemHasher, RedisBloom, RedisBloomHeader, RedisBloomShape};
 use umbel_node::config::Config;
 
+use super::dumps::COPIES_MAX;
 use super::dumps_test::{add, dump, gone, load, piece};
 use super::resp_test::{Client, node};
 use crate::test_node::Node;
@@ -165,6 +166,28 @@ async fn a_dump_goes_on_at_any_connection_and_anywhere() {
     for iterator in ["281", "282", "99999999", "-1", "-9223372036854775808"] {
         other.ask(&format!("BF.SCANDUMP k {iterator}"), "*2\r\n:0\r\n$0\r\n\r\n").await;
     }
+    node.shutdown().await;
+}
+
+/// Complete copies, whose last piece may come again, take no room from others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_got_no_answer_sends_the_last_piece_again() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    let pieces = pieces_of(&theirs(RedisBloomShape::for_rate(10, 0.01).unwrap(), 9), 1 << 20);
+    let last = pieces.last().unwrap();
+    for number in 0..=COPIES_MAX {
+        let key = format!("k{number}");
+        for piece in &pieces {
+            load(&mut client, "BF.LOADCHUNK", &key, piece).await;
+            client.expect("+OK\r\n", &key).await;
+        }
+        let mut other = Client::new(&node).await;
+        load(&mut other, "BF.LOADCHUNK", &key, last).await;
+        other.expect("+OK\r\n", &key).await;
+    }
+    load(&mut client, "BF.LOADCHUNK", "k0", last).await;
+    client.expect("+OK\r\n", "the last piece of the first copy").await;
     node.shutdown().await;
 }
 

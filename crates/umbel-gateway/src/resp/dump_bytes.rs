@@ -61,7 +61,12 @@ impl PartReader {
     /// The next part, for a filter of this name; None if more bytes are needed.
     pub(super) fn next(&mut self, name: &FilterName) -> Result<Option<ImportPart>, NoCopy> {
         if self.has_ended {
-            return if self.rest.is_empty() { Ok(None) } else { Err(NoCopy) };
+            if !self.rest.is_empty() {
+                return Err(NoCopy);
+            }
+            // Even empty it holds the memory of the last parts.
+            self.rest = BytesMut::new();
+            return Ok(None);
         }
         if !self.has_begun {
             let magic = EXPORT_FILE_MAGIC;

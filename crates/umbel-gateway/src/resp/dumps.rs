@@ -8,8 +8,8 @@
 //! Filters of RedisBloom's kind are copied in RedisBloom's own pieces: [`super::chain_dumps`] reads them,
 //! and this module loads them if the first piece is a header of RedisBloom's. For all other kinds an
 //! iterator contains the number of a copy, which its node keeps while it is read, and the number of a
-//! piece. Any connection to the node may continue the copy, and may request the last piece again. A copy
-//! that no client reads, or writes, is dropped.
+//! piece. Any connection to the node may continue the copy, and may request, or send, the last piece again.
+//! A copy that no client reads, or writes, is dropped.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,11 +86,19 @@ struct Pieces {
 /// A copy that a client is loading.
 struct Writing {
     coming: Coming,
-    parts: mpsc::Sender<Result<ImportPart, CallFailure>>,
-    import: JoinHandle<Result<(), CallFailure>>,
-    /// The outcome of the import, once it is known: its task tells it only once, and two connections may ask.
-    outcome: Option<Result<(), Refusal>>,
+    import: Import,
 }
+
+/// The call that creates the filter.
+enum Import {
+    /// The way of the parts to it, until it is given up, and its task.
+    Running(Option<PartSender>, JoinHandle<Result<(), CallFailure>>),
+    /// When its outcome became known, and the outcome: its task tells it only once, and two connections, or a
+    /// client that did not get the answer, may ask. Nothing else is held of it.
+    Ended(Instant, Result<(), Refusal>),
+}
+
+type PartSender = mpsc::Sender<Result<ImportPart, CallFailure>>;
 
 /// The format of the arriving pieces.
 enum Coming {
@@ -103,7 +111,9 @@ enum Coming {
 impl Drop for Writing {
     fn drop(&mut self) {
         // Ending the import call also drops the half-loaded filter.
-        self.import.abort();
+        if let Import::Running(_, task) = &self.import {
+            task.abort();
+        }
     }
 }
 
@@ -282,8 +292,6 @@ async fn load(
     let outcome = writing.lock().await.take(&name, iterator, data).await;
     if outcome.is_err() {
         writing.lock().await.give_up().await;
-    }
-    if !matches!(outcome, Ok(false)) {
         let mut written = lock(&dumps.written);
         if written.get(&name).is_some_and(|ours| Arc::ptr_eq(ours, &writing)) {
             written.remove(&name);
@@ -322,20 +330,20 @@ async fn begin_load(
         sleep(RETRY_WAIT_MIN).await;
     }
     let mut written = lock(&session.shared.dumps.written);
-    // Removes copies whose import has ended, as it does when no piece arrives for a while.
-    written.retain(|_, writing| {
-        writing.try_lock().map_or(true, |writing| !writing.import.is_finished())
-    });
-    if written.len() >= COPIES_MAX {
+    written.retain(|_, writing| writing.try_lock().map_or(true, |writing| writing.is_kept()));
+    let is_loading = |writing: &&Arc<tokio::sync::Mutex<Writing>>| {
+        writing.try_lock().map_or(true, |writing| matches!(writing.import, Import::Running(..)))
+    };
+    if written.values().filter(is_loading).count() >= COPIES_MAX {
         let what = format!("TRYAGAIN {COPIES_MAX} copies are being loaded on this node");
         return Err(Refusal::Other(what.into()));
     }
     let (parts, sent) = mpsc::channel(1);
     let owner = session.caller.principal_name();
-    let import = tokio::spawn(async move {
+    let task = tokio::spawn(async move {
         coordinator.import(ReceiverStream::new(sent), owner).await.map(drop)
     });
-    let writing = Writing { coming, parts, import, outcome: None };
+    let writing = Writing { coming, import: Import::Running(Some(parts), task) };
     let writing = Arc::new(tokio::sync::Mutex::new(writing));
     written.insert(name.clone(), Arc::clone(&writing));
     Ok(writing)
@@ -349,56 +357,69 @@ impl Writing {
         iterator: i64,
         data: &[u8],
     ) -> Result<bool, Refusal> {
-        let Some((parts, is_complete)) = self.coming.take(name, iterator, data)? else {
-            // The client sent the piece again.
-            return self.outcome.clone().map_or(Ok(false), |outcome| outcome.map(|()| true));
-        };
+        let (parts, is_complete) = self.coming.take(name, iterator, data)?;
         for part in parts {
-            if self.parts.send(Ok(part)).await.is_err() {
+            let is_taken = match &self.import {
+                Import::Running(Some(sender), _) => sender.send(Ok(part)).await.is_ok(),
+                Import::Running(None, _) | Import::Ended(..) => false,
+            };
+            if !is_taken {
                 return self.ended().await.map(|()| true);
             }
         }
-        if !is_complete {
+        if !is_complete && matches!(self.import, Import::Running(..)) {
             return Ok(false);
         }
         self.ended().await.map(|()| true)
     }
 
+    /// Whether pieces may still come: of a copy whose import has not ended, as it does when none arrives for a
+    /// while, or of a complete one the last piece again.
+    fn is_kept(&self) -> bool {
+        match &self.import {
+            Import::Running(_, task) => !task.is_finished(),
+            Import::Ended(at, outcome) => outcome.is_ok() && at.elapsed() < IDLE_MAX,
+        }
+    }
+
     /// Ends an incomplete import; what it created is removed before its client gets the answer.
     async fn give_up(&mut self) {
-        // The import's only sender is dropped.
-        self.parts = mpsc::channel(1).0;
+        if let Import::Running(sender, _) = &mut self.import {
+            *sender = None;
+        }
         let _ = timeout(RESP_BUSY_WAIT_MAX, self.ended()).await;
     }
 
     /// The outcome of the import.
     async fn ended(&mut self) -> Result<(), Refusal> {
-        if let Some(outcome) = &self.outcome {
-            return outcome.clone();
-        }
-        let outcome = match (&mut self.import).await {
+        let task = match &mut self.import {
+            Import::Running(_, task) => task,
+            Import::Ended(_, outcome) => return outcome.clone(),
+        };
+        let outcome = match task.await {
             Ok(outcome) => outcome.map_err(|failure| refusal(&failure)),
             Err(error) => Err(Refusal::Other(format!("ERR {error}").into())),
         };
-        self.outcome = Some(outcome.clone());
+        self.import = Import::Ended(Instant::now(), outcome.clone());
         outcome
     }
 }
 
 impl Coming {
-    /// The parts that a piece completes, and whether all have arrived; None if the piece was taken before.
+    /// The parts that a piece completes, and whether all have arrived. A piece that was taken before completes
+    /// none.
     fn take(
         &mut self,
         name: &FilterName,
         iterator: i64,
         data: &[u8],
-    ) -> Result<Option<(Vec<ImportPart>, bool)>, Refusal> {
+    ) -> Result<(Vec<ImportPart>, bool), Refusal> {
         match self {
-            Self::Chain(reader) => take_of_chain(reader, name, iterator, data).map(Some),
+            Self::Chain(reader) => take_of_chain(reader, name, iterator, data),
             Self::Parts(reader, last) => {
                 let (_, number) = split(iterator).ok_or(Refusal::BadData)?;
                 if number == *last {
-                    return Ok(None);
+                    return Ok((Vec::new(), reader.is_complete()));
                 }
                 if number != *last + 1 {
                     return Err(Refusal::BadData);
@@ -409,7 +430,7 @@ impl Coming {
                 while let Some(part) = reader.next(name).map_err(|NoCopy| Refusal::BadData)? {
                     parts.push(part);
                 }
-                Ok(Some((parts, reader.is_complete())))
+                Ok((parts, reader.is_complete()))
             }
         }
     }
@@ -465,14 +486,14 @@ mod tests {
         let pieces = pieces_of(&theirs(RedisBloomShape::for_rate(10, 0.01).unwrap(), 9), 1 << 20);
         let coming = Coming::Chain(Box::new(DumpReader::new(&pieces[0].1).unwrap()));
         let (parts, sent) = mpsc::channel(1);
-        let import = tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             let is_end =
                 |part: &Result<ImportPart, CallFailure>| matches!(part, Ok(ImportPart::End(_)));
             let mut sent = ReceiverStream::new(sent);
             while sent.next().await.is_some_and(|part| !is_end(&part)) {}
             ends
         });
-        (Writing { coming, parts, import, outcome: None }, pieces)
+        (Writing { coming, import: Import::Running(Some(parts), task) }, pieces)
     }
 
     /// Another connection sends the last piece again, and has waited for the outcome of the first one.
@@ -492,6 +513,8 @@ mod tests {
             }
             writing.give_up().await;
             assert_eq!(writing.take(&name, last.0, &last.1).await, answer);
+            // Only of a complete copy the last piece may come once more.
+            assert_eq!(writing.is_kept(), answer.is_ok());
         }
         // Nor does it matter that the copy was given up meanwhile.
         let (mut writing, pieces) = loading(Err(CallFailure::NotFormed));

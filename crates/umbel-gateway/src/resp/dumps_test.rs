@@ -152,6 +152,11 @@ async fn a_filter_is_copied_in_pieces() {
         for item in 0..1_000 {
             client.ask(&format!("BF.EXISTS {copy} {item}"), ":1\r\n").await;
         }
+        // A client that has not received the answer sends the last piece again.
+        if let [_, .., last] = &pieces[..] {
+            load(&mut client, &command, &copy, last).await;
+            client.expect("+OK\r\n", &command).await;
+        }
         // The filter exists, and is not overwritten.
         load(&mut client, &command, &copy, &pieces[0]).await;
         client.expect("-ERR received bad data\r\n", &command).await;
