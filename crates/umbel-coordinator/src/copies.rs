@@ -58,8 +58,10 @@ const LOADS_IN_FLIGHT_MAX: usize = 8;
 /// Timeout of one step of a copy (loading a frame, creating a filter).
 const STEP_TIMEOUT: Duration = CALL_TIMEOUT_DEFAULT;
 
-/// A client that sends nothing for this long counts as gone, and what it holds is released.
-const QUIET_MAX: Duration = Duration::from_secs(30);
+/// A client that sends nothing for this long counts as gone, and what it holds is released. A client that copies
+/// from another server sends a frame once it has all of it: of a server that it allows a minute, and then
+/// 16 KiB a second, a frame of 1 MiB takes 124 s.
+const QUIET_MAX: Duration = Duration::from_secs(150);
 
 /// What is exported: the first part of an export.
 #[derive(Clone, PartialEq, Debug)]

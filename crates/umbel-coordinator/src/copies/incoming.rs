@@ -182,3 +182,31 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::stream;
+    use tokio::time::sleep;
+    use umbel_node::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
+
+    use super::*;
+
+    /// As slowly as `umbel filter import --from redis://` lets a server answer.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_with_a_slow_source_is_waited_for() {
+        let after = |pause| {
+            let part = async move {
+                sleep(pause).await;
+                Ok::<u8, CallFailure>(7)
+            };
+            stream::once(part).boxed()
+        };
+        let of_frame = u64::try_from(EXPORT_FRAME_PAYLOAD_BYTES_MAX).unwrap() / (16 << 10);
+        let slow = Duration::from_secs(60 + of_frame);
+        assert_eq!(next(&mut after(slow)).await, Ok(Some(7)));
+        let error = next(&mut after(2 * QUIET_MAX)).await.unwrap_err().to_string();
+        assert!(error.contains("the client sent nothing for 150 s"), "{error}");
+    }
+}
