@@ -10,7 +10,7 @@ use umbel_proto::v1::export_chunk::Part as ExportPart;
 use umbel_proto::v1::scrub_report::Part as ScrubPart;
 use umbel_proto::v1::{
     BackupChunk, BackupRequest, ExportChunk, ExportRequest, ExportSince, FilterSummary,
-    ImportChunk, KnownFrames, ScrubReport, ScrubRequest,
+    ImportChunk, KnownFrames, RestoreResponse, ScrubReport, ScrubRequest,
 };
 
 use crate::caller::{Ask, Failed, First, Progress, Repeat};
@@ -192,19 +192,18 @@ impl Client {
             .await
     }
 
-    /// Restores filters of a backup, and returns their names.
+    /// Restores filters of a backup, and returns the names of those that were created, and of those that were
+    /// left out because their names are taken (nodes of earlier releases do not return these).
     ///
     /// It is sent to one node, and never retried.
     ///
     /// # Errors
-    /// [`ClientError`]; `Refused` if a name is taken; `ChangeUnknown` if some filters may be restored.
-    pub async fn restore<S>(&self, chunks: S) -> Result<Vec<String>, ClientError>
+    /// [`ClientError`]; `ChangeUnknown` if some filters may be restored.
+    pub async fn restore<S>(&self, chunks: S) -> Result<RestoreResponse, ClientError>
     where
         S: Stream<Item = BackupChunk> + Send + 'static,
     {
-        let answer =
-            self.upload("restore", |node| async move { node.admin().restore(chunks).await });
-        Ok(answer.await?.restored)
+        self.upload("restore", |node| async move { node.admin().restore(chunks).await }).await
     }
 
     /// Compares the replicas of a filter, or of all filters, bit by bit and repairs them: for a

@@ -160,6 +160,15 @@ impl std::fmt::Debug for BackupFilter {
     }
 }
 
+/// What a restore did with the filters of its backup, by their names.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Restored {
+    /// Those that were created.
+    pub restored: Vec<String>,
+    /// Those that were left out because their names were taken.
+    pub skipped: Vec<String>,
+}
+
 /// A frame of a slice, or of a replicated filter's copy, which counts as the slice of shard 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CopyFrame {

@@ -6,6 +6,7 @@ use futures_util::StreamExt;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 use umbel_coordinator::Coordinator;
+use umbel_coordinator::copies::Restored;
 use umbel_coordinator::releases::{NodeRelease, newest_common};
 use umbel_engine::meta::{MetaCommand, MetaReply, MetaState, VersionRange};
 use umbel_engine::placement::ShardRanges;
@@ -300,8 +301,8 @@ impl Admin for AdminService {
         measured("restore", async {
             let owner = Caller::of(&request)?.principal_name();
             let parts = request.into_inner().map(convert::backup_part);
-            let restored = self.coordinator.restore(parts, owner).await?;
-            Ok(v1::RestoreResponse { restored })
+            let Restored { restored, skipped } = self.coordinator.restore(parts, owner).await?;
+            Ok(v1::RestoreResponse { restored, skipped })
         })
         .await
     }

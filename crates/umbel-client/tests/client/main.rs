@@ -222,7 +222,11 @@ async fn copies_travel_as_streams() {
     assert!(reports.next().await.unwrap().is_some(), "the end");
     assert!(reports.next().await.unwrap().is_none());
     let filter = |name: &str| proto::BackupFilter { name: name.into(), settings: "".into() };
-    let parts = ["a", "b"].map(|name| Some(proto::backup_chunk::Part::Filter(filter(name))));
+    cluster.put("taken", Hashing::Keyed, 0);
+    let parts =
+        ["a", "taken", "b"].map(|name| Some(proto::backup_chunk::Part::Filter(filter(name))));
     let chunks = tokio_stream::iter(parts).map(|part| proto::BackupChunk { part });
-    assert_eq!(client.restore(chunks).await.unwrap(), ["a", "b"]);
+    let outcome = client.restore(chunks).await.unwrap();
+    assert_eq!(outcome.restored, ["a", "b"]);
+    assert_eq!(outcome.skipped, ["taken"]);
 }

@@ -14,7 +14,7 @@ use super::loading::{Cuts, Loading, ended_early};
 use super::whole::one_shard;
 use super::{
     BACKUP_FORMAT, BackupFilter, BackupHead, BackupPart, ExportedSettings, ImportHead, ImportPart,
-    QUIET_MAX, check_ranges, checked, decode_settings, invalid, step_deadline,
+    QUIET_MAX, Restored, check_ranges, checked, decode_settings, invalid, step_deadline,
 };
 use crate::Coordinator;
 use crate::catalogue::ranges_of;
@@ -60,13 +60,13 @@ impl Coordinator {
             .await
     }
 
-    /// Creates the filters of a backup, each as soon as its frames are verified, and returns their names.
-    /// Filters whose names are taken are left out. On an error the complete filters stay.
+    /// Creates the filters of a backup, each as soon as its frames are verified. Filters whose names are taken
+    /// are left out. On an error the complete filters stay.
     pub async fn restore<S>(
         self: &Arc<Self>,
         mut parts: S,
         owner: Option<PrincipalName>,
-    ) -> Result<Vec<String>, CallFailure>
+    ) -> Result<Restored, CallFailure>
     where
         S: Stream<Item = Result<BackupPart, CallFailure>> + Unpin,
     {
@@ -79,20 +79,21 @@ impl Coordinator {
             return Err(invalid(what));
         }
         self.meta_refresh(step_deadline()).await?;
-        let (mut restored, mut seen_count) = (Vec::new(), 0);
+        let (mut outcome, mut seen_count) = (Restored::default(), 0);
         loop {
             match next(&mut parts).await? {
                 Some(BackupPart::Filter(filter)) => {
                     seen_count += 1;
                     let name = filter.name.clone();
                     if self.restore_filter(filter, owner.clone(), ranges, &mut parts).await? {
-                        restored.push(name);
+                        outcome.restored.push(name);
                     } else {
                         tracing::warn!(filter = name, "not restored: the name is taken");
+                        outcome.skipped.push(name);
                     }
                 }
                 Some(BackupPart::End { filter_count }) if filter_count == seen_count => {
-                    return Ok(restored);
+                    return Ok(outcome);
                 }
                 Some(BackupPart::End { filter_count }) => {
                     let what = format!("{seen_count} filters came, expected {filter_count}");

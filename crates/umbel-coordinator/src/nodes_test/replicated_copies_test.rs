@@ -262,7 +262,7 @@ async fn a_backup_holds_filters_of_both_distributions() {
     let mut expected = KINDS.map(|kind| kind.to_string()).to_vec();
     expected.push("cut".to_owned());
     expected.sort_unstable();
-    assert_eq!(restored, expected);
+    assert_eq!(restored.restored, expected);
     assert!(asked.unconfirmed(deadline()).await.unwrap().is_empty());
     for kind in KINDS {
         let filter = kind.to_string();

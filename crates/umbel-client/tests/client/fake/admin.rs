@@ -67,13 +67,16 @@ impl Admin for Node {
 
     async fn restore(&self, request: Request<Streaming<BackupChunk>>) -> Answer<RestoreResponse> {
         let mut chunks = request.into_inner();
-        let mut restored = Vec::new();
+        let mut names = Vec::new();
         while let Some(chunk) = chunks.next().await {
             if let Some(backup_chunk::Part::Filter(filter)) = chunk?.part {
-                restored.push(filter.name);
+                names.push(filter.name);
             }
         }
-        Ok(Response::new(RestoreResponse { restored }))
+        let world = self.count("restore");
+        let (skipped, restored) =
+            names.into_iter().partition(|name| world.filters.contains_key(name));
+        Ok(Response::new(RestoreResponse { restored, skipped }))
     }
 
     type ScrubStream = Chunks<ScrubReport>;
