@@ -377,6 +377,8 @@ impl Core {
         out.push(Output::Finish(Ok(Outcome {
             direction: self.aim.direction,
             notifies_responder: self.aim.notify_responder,
+            on_conflict: self.aim.on_conflict,
+            initiator_is_b: self.aim.is_b,
             here_count: self.here_count,
             there_count: self.there_count,
             only_here_count: only_here,

@@ -66,6 +66,9 @@ pub enum Refusal {
     ReadOnly,
     /// The sets differ in size by more than the responder allows. Raise its limit.
     TooLarge,
+    /// The responder was given another rule for records that differ on both sides. Give both sides the same
+    /// one, or only the initiator.
+    Conflict,
 }
 
 impl fmt::Display for Refusal {
@@ -76,6 +79,10 @@ impl fmt::Display for Refusal {
             Self::Dataset => "it has another dataset, or reads its items otherwise",
             Self::ReadOnly => "its set may not be changed",
             Self::TooLarge => "the sets differ in size by more than it allows",
+            Self::Conflict => {
+                "it has another rule for what differs on both sides: give both the same --on-conflict, or only the \
+                 side that begins"
+            }
         })
     }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::error::SessionError;
 use super::item::Item;
-use super::options::{Direction, Kind, Optimize, Options, Role};
+use super::options::{Direction, Kind, OnConflict, Optimize, Options, Role};
 use super::session_test::sets;
 use super::shuttle::{Damage, Shuttle, Side, sketch_of};
 use super::wire::{FrameBuffer, put_frame};
@@ -251,15 +251,20 @@ fn collisions_are_found_and_cured_by_another_key() {
 fn strangers_part_with_a_reason() {
     let (ours, theirs) = sets(Kind::Hashed, true, 30, 2, 2);
     let ours_options = Options::initiator(Kind::Hashed, Direction::TwoWay, 1);
+    let role = |accept_items, on_conflict| Role::Responder { accept_items, on_conflict };
     let cases = [
         (Options { dataset_id: 9, ..Options::responder(Kind::Hashed, 2) }, "Dataset"),
         (Options::responder(Kind::Keyed, 2), "Kind"),
         (
             Options {
-                role: Role::Responder { accept_items: false },
+                role: role(false, OnConflict::Report),
                 ..Options::responder(Kind::Hashed, 2)
             },
             "ReadOnly",
+        ),
+        (
+            Options { role: role(true, OnConflict::A), ..Options::responder(Kind::Hashed, 2) },
+            "Conflict",
         ),
     ];
     for (options, reason) in cases {

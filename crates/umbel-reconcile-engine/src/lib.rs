@@ -80,7 +80,7 @@ pub use offline::{
     SketchCell, SketchDecoder, SketchDifference, SketchError, SketchFormatError, SketchHeader,
     SketchReader, SketchSpec, StoredSketch,
 };
-pub use options::{Aim, Direction, Kind, Limits, Optimize, Options, Role};
+pub use options::{Aim, Direction, Kind, Limits, OnConflict, Optimize, Options, Role};
 pub use outcome::{BytesByPhase, Outcome};
 pub use pass::{Fingerprint, Pass};
 pub use resume::{

@@ -49,6 +49,18 @@ pub enum Optimize {
     Time,
 }
 
+/// What happens to a record that differs on both sides when both take what they lack.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum OnConflict {
+    /// Both sides keep their version.
+    #[default]
+    Report,
+    /// The version of A wins.
+    A,
+    /// The version of B wins.
+    B,
+}
+
 /// What an initiator wants. The responder learns it from the first frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aim {
@@ -65,6 +77,11 @@ pub struct Aim {
     /// The difference that an earlier session with this peer found, if any: above fifteen, the first frame
     /// carries an estimator instead of a sketch that could not be decoded.
     pub expected_difference: Option<u64>,
+    /// Which version wins in a [`Direction::TwoWay`] session. The responder follows it, so that both sides
+    /// keep the same version.
+    pub on_conflict: OnConflict,
+    /// Whether the initiator's set is B.
+    pub is_b: bool,
 }
 
 /// Which half of the session this is.
@@ -76,6 +93,8 @@ pub enum Role {
     Responder {
         /// Whether items may be pushed here: if not, `Push` and `TwoWay` sessions are refused.
         accept_items: bool,
+        /// A [`Direction::TwoWay`] session with another rule is refused; with [`OnConflict::Report`] none is.
+        on_conflict: OnConflict,
     },
 }
 
@@ -143,6 +162,8 @@ impl Options {
             want_items: false,
             notify_responder: false,
             expected_difference: None,
+            on_conflict: OnConflict::Report,
+            is_b: false,
         };
         Self::open(Role::Initiator(aim), kind, nonce)
     }
@@ -150,7 +171,8 @@ impl Options {
     /// A responder without a secret, with default limits, that accepts items.
     #[must_use]
     pub fn responder(kind: Kind, nonce: u64) -> Self {
-        Self::open(Role::Responder { accept_items: true }, kind, nonce)
+        let on_conflict = OnConflict::Report;
+        Self::open(Role::Responder { accept_items: true, on_conflict }, kind, nonce)
     }
 
     fn open(role: Role, kind: Kind, nonce: u64) -> Self {

@@ -1,6 +1,6 @@
 //! What a session found, and what it cost.
 
-use super::options::Direction;
+use super::options::{Direction, OnConflict};
 
 /// Bytes on the wire of both directions, frame headers included, by purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -53,6 +53,10 @@ pub struct Outcome {
     /// Whether the initiator wanted the responder to get the difference: see
     /// [`notify_responder`](super::Aim::notify_responder).
     pub notifies_responder: bool,
+    /// Which version of a record that differs on both sides wins, if both take what they lack.
+    pub on_conflict: OnConflict,
+    /// Whether the initiator's set is B; it matters only for that rule.
+    pub initiator_is_b: bool,
     /// Items here before the session.
     pub here_count: u64,
     /// Items there before the session.

@@ -10,7 +10,7 @@ use super::event::Output;
 use super::filter::{FilterJob, FilterStage, FilterTest};
 use super::job::{ItemsJob, Job, ListJob};
 use super::message::{Estimate, HELLO_SYNDROMES, Hello, Message, RequestMode, Welcome, hello_bits};
-use super::options::Role;
+use super::options::{Direction, OnConflict, Role};
 use super::partition::{Encoder, Partition};
 use super::pass::{Gathered, Pass, Work};
 use super::plan::{Plan, Stage};
@@ -212,13 +212,20 @@ impl Responder {
         hello: Box<Hello>,
         out: &mut Outbox<Output>,
     ) -> Result<(), SessionError> {
-        let accepts = matches!(core.options.role, Role::Responder { accept_items: true });
+        let (accepts, rule) = match core.options.role {
+            Role::Responder { accept_items, on_conflict } => (accept_items, on_conflict),
+            Role::Initiator(_) => (false, OnConflict::Report),
+        };
         let refusal = if hello.kind != core.kind() {
             Some(Refusal::Kind)
         } else if hello.dataset_id != core.options.dataset_id {
             Some(Refusal::Dataset)
         } else if hello.aim.direction.to_responder() && !accepts {
             Some(Refusal::ReadOnly)
+        } else if hello.aim.direction == Direction::TwoWay
+            && ![OnConflict::Report, hello.aim.on_conflict].contains(&rule)
+        {
+            Some(Refusal::Conflict)
         } else {
             None
         };

@@ -6,7 +6,7 @@ use super::event::{Input, Output};
 use super::initiator::Initiator;
 use super::message::Message;
 use super::offline::StoredSketch;
-use super::options::{Aim, Direction, Optimize, Options, Role};
+use super::options::{Aim, Direction, OnConflict, Optimize, Options, Role};
 use super::responder::Responder;
 use super::resume::OFFER;
 use super::wire::FrameBuffer;
@@ -21,6 +21,8 @@ const UNKNOWN_AIM: Aim = Aim {
     want_items: false,
     notify_responder: false,
     expected_difference: None,
+    on_conflict: OnConflict::Report,
+    is_b: false,
 };
 
 /// One half of a session.

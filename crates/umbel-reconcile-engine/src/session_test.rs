@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::item::Item;
-use super::options::{Direction, Kind, Optimize, Options, Role};
+use super::options::{Direction, Kind, OnConflict, Optimize, Options, Role};
 use super::shuttle::Shuttle;
 
 const DIRECTIONS: [Direction; 4] =
@@ -133,6 +133,32 @@ fn a_responder_that_is_pushed_to_learns_what_only_it_has_where_it_is_to_remove_i
                 let items_there = shuttle.theirs.items_here();
                 let case = (kind, optimize, shared, only_ours, only_theirs);
                 assert_eq!(items_there, Some(there), "{case:?}: {outcome:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn both_sides_learn_whose_version_wins() {
+    let (ours, theirs) = sets(Kind::Keyed, true, 30, 2, 2);
+    for (on_conflict, is_b) in [
+        (OnConflict::Report, false),
+        (OnConflict::A, false),
+        (OnConflict::A, true),
+        (OnConflict::B, false),
+        (OnConflict::B, true),
+    ] {
+        for insisted in [OnConflict::Report, on_conflict] {
+            let mut initiator = Options::initiator(Kind::Keyed, Direction::TwoWay, 5);
+            let Role::Initiator(aim) = &mut initiator.role else { panic!() };
+            (aim.on_conflict, aim.is_b) = (on_conflict, is_b);
+            let mut responder = Options::responder(Kind::Keyed, 6);
+            responder.role = Role::Responder { accept_items: true, on_conflict: insisted };
+            let mut shuttle = Shuttle::new(initiator, responder, &ours, &theirs);
+            shuttle.run();
+            for side in [&shuttle.ours, &shuttle.theirs] {
+                let outcome = side.result.clone().unwrap().unwrap();
+                assert_eq!((outcome.on_conflict, outcome.initiator_is_b), (on_conflict, is_b));
             }
         }
     }

@@ -3,17 +3,6 @@
 use std::collections::BTreeMap;
 use umbel_reconcile_engine::{Item, ItemIndex};
 
-/// What happens to a record that differs on both sides when both sides receive what they lack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OnConflict {
-    /// Both sides keep their version.
-    Report,
-    /// The version of A wins.
-    A,
-    /// The version of B wins.
-    B,
-}
-
 /// The change of a set.
 #[derive(Debug, Default)]
 pub struct Change {

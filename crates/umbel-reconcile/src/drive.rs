@@ -5,7 +5,7 @@
 //! own part only after that byte.
 
 use super::apply::change_of;
-use super::change::{Change, OnConflict};
+use super::change::Change;
 use super::contents;
 use super::endpoint::Connection;
 use super::link::{Event, Link, Patience, READ_BYTES, Reading};
@@ -17,7 +17,8 @@ use std::io::{self, Read};
 use std::path::Path;
 use umbel_reconcile_engine::limits::RECONCILE_INBOX_BYTES_MAX;
 use umbel_reconcile_engine::{
-    Direction, Input, Item, ItemIndex, Options, Outcome, Output, Pass, RemoteItem, Session,
+    Direction, Input, Item, ItemIndex, OnConflict, Options, Outcome, Output, Pass, RemoteItem,
+    Session,
 };
 use umbel_step::Outbox;
 
@@ -61,21 +62,17 @@ pub struct Initiative {
     /// Whether the side that receives items removes those that only it has. A responder removes nothing
     /// unless both sides set this option.
     pub delete: bool,
-    /// What happens to records that differ on both sides.
-    pub on_conflict: OnConflict,
-    /// Whether this side is the B of the command.
-    pub is_b: bool,
 }
 
-impl Initiative {
-    /// Whether the other side's version of a record wins; `None` if none does.
-    fn theirs_win(self, direction: Direction) -> Option<bool> {
-        match (direction, self.on_conflict) {
-            (Direction::Pull | Direction::Push, _) => Some(true),
-            (_, OnConflict::Report) => None,
-            (_, OnConflict::A) => Some(self.is_b),
-            (_, OnConflict::B) => Some(!self.is_b),
-        }
+/// Whether the other side's version of a record wins; `None` if none does. Both sides decide by what the
+/// initiator said, so that they keep the same version.
+fn theirs_win(outcome: &Outcome, is_initiator: bool) -> Option<bool> {
+    let is_b = outcome.initiator_is_b == is_initiator;
+    match (outcome.direction, outcome.on_conflict) {
+        (Direction::Pull | Direction::Push, _) => Some(true),
+        (_, OnConflict::Report) => None,
+        (_, OnConflict::A) => Some(is_b),
+        (_, OnConflict::B) => Some(!is_b),
     }
 }
 
@@ -365,7 +362,7 @@ impl<'s> Drive<'s> {
         };
         if takes {
             let came = ended.only_there.iter().filter_map(|item| item.item.clone()).collect();
-            let theirs_win = initiative.theirs_win(direction);
+            let theirs_win = theirs_win(&ended.outcome, is_initiator);
             let deletes =
                 if is_initiator { initiative.delete } else { self.deletes(ended, initiative)? };
             let removed = if deletes { ended.only_here.clone() } else { Vec::new() };

@@ -40,7 +40,7 @@ mod records;
 mod set;
 mod tree;
 
-pub use change::{Change, OnConflict};
+pub use change::Change;
 pub use drive::{Driving, Ended, Initiative, answer, reconcile};
 pub use endpoint::{Beside, Connection, Endpoint};
 pub use error::ReconcileError;

@@ -1,7 +1,6 @@
 //! Tests of which connections are accepted, and what is read before.
 
 use super::*;
-use crate::change::OnConflict;
 use crate::drive::{Initiative, reconcile};
 use crate::endpoint::{Beside, Endpoint};
 use crate::form::Form;
@@ -14,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use umbel_reconcile_engine::{Aim, Direction, Limits, Optimize, Role};
+use umbel_reconcile_engine::{Aim, Direction, Limits, OnConflict, Optimize, Role};
 use umbel_tls::{Secret, SecretUse};
 
 const SECRET: &str = "8f14e45fceea167a5a36dedd4bea2543";
@@ -33,7 +32,7 @@ impl Observer for ChannelObserver {
 }
 
 fn driving(observer: &dyn Observer) -> Driving<'_> {
-    let initiative = Initiative { delete: false, on_conflict: OnConflict::Report, is_b: true };
+    let initiative = Initiative { delete: false };
     let patience = Patience { idle: Duration::from_secs(60), whole: None };
     Driving { initiative, patience, journal: None, observer, draw: || 7 }
 }
@@ -66,7 +65,7 @@ impl Server {
                 counted.fetch_add(1, Ordering::SeqCst);
                 open_set(&path, &Form::Lines)
             };
-            let role = Role::Responder { accept_items: false };
+            let role = Role::Responder { accept_items: false, on_conflict: OnConflict::Report };
             let options = |set: &dyn ItemSet| Ok(options(set, role));
             let address = "127.0.0.1:0";
             let listening = Listening { address, secret, is_insecure: false, once: true };
@@ -91,6 +90,8 @@ impl Server {
             want_items: true,
             notify_responder: false,
             expected_difference: None,
+            on_conflict: OnConflict::Report,
+            is_b: false,
         };
         let (sender, _messages) = std::sync::mpsc::channel();
         let observer = ChannelObserver(Mutex::new(sender));

@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use turmoil::net::{TcpListener, TcpStream};
 use umbel_reconcile_engine::{
-    Aim, Direction, Item, ItemIndex, Kind, Optimize, Options, Resumption, Role, SketchSpec,
-    StoredSketch,
+    Aim, Direction, Item, ItemIndex, Kind, OnConflict, Optimize, Options, Resumption, Role,
+    SketchSpec, StoredSketch,
 };
 
 use super::context::{Context, Order, Place};
@@ -351,9 +351,11 @@ fn options(context: &Context, first: bool, scenario: &Scenario, nonce: u64) -> O
             want_items: scenario.contents,
             notify_responder: scenario.told,
             expected_difference: scenario.expected,
+            on_conflict: OnConflict::Report,
+            is_b: false,
         })
     } else {
-        Role::Responder { accept_items: true }
+        Role::Responder { accept_items: true, on_conflict: OnConflict::Report }
     };
     if let Some(bytes_max) = scenario.bytes_max {
         options.limits.bytes_max = bytes_max;

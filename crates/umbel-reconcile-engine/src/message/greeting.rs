@@ -10,7 +10,7 @@ use crate::limits::{
     RECONCILE_HELLO_SYNDROMES_MAX as HELLO_SYNDROMES_MAX,
     RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX, RECONCILE_SKETCH_SYMBOLS_MAX,
 };
-use crate::options::{Aim, Direction, Kind, Optimize};
+use crate::options::{Aim, Direction, Kind, OnConflict, Optimize};
 use crate::wire::{Reader, put_varint};
 
 const CODED_COUNT_MAX: u64 = RECONCILE_SKETCH_SYMBOLS_MAX as u64;
@@ -140,7 +140,12 @@ const TELL_RESPONDER: u16 = 16;
 const HAS_SKETCH: u16 = 32;
 const HAS_ESTIMATOR: u16 = 64;
 const IS_STORED: u16 = 128;
-const FLAGS_ALL: u16 = 255;
+/// The rule for records that differ on both sides, and whose set is B. Without a rule none is set: peers
+/// of earlier releases accept no further flags.
+const A_WINS: u16 = 256;
+const B_WINS: u16 = 512;
+const INITIATOR_IS_B: u16 = 1024;
+const FLAGS_ALL: u16 = 2047;
 
 pub(super) fn put_hello(body: &mut Vec<u8>, hello: &Hello) {
     let flag = |is_set: bool, bit: u16| if is_set { bit } else { 0 };
@@ -150,7 +155,8 @@ pub(super) fn put_hello(body: &mut Vec<u8>, hello: &Hello) {
         | flag(hello.aim.notify_responder, TELL_RESPONDER)
         | flag(hello.sketch.is_some(), HAS_SKETCH)
         | flag(hello.estimator.is_some(), HAS_ESTIMATOR)
-        | flag(hello.stored.is_some(), IS_STORED);
+        | flag(hello.stored.is_some(), IS_STORED)
+        | conflict_flags(&hello.aim);
     body.extend_from_slice(&[VERSION, code_in(&KINDS, &hello.kind)]);
     body.extend_from_slice(&flags.to_le_bytes());
     body.extend_from_slice(&hello.dataset_id.to_le_bytes());
@@ -169,6 +175,15 @@ pub(super) fn put_hello(body: &mut Vec<u8>, hello: &Hello) {
     }
 }
 
+fn conflict_flags(aim: &Aim) -> u16 {
+    let whose = if aim.is_b { INITIATOR_IS_B } else { 0 };
+    match (aim.direction, aim.on_conflict) {
+        (Direction::TwoWay, OnConflict::A) => A_WINS | whose,
+        (Direction::TwoWay, OnConflict::B) => B_WINS | whose,
+        _ => 0,
+    }
+}
+
 pub(super) fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, FrameError> {
     let field = |field: &'static str, got: u64| FrameError::Field { field, got };
     let version = reader.u8("version")?;
@@ -184,12 +199,20 @@ pub(super) fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, FrameError> {
     let is_set = |bit: u16| flags & bit != 0;
     let optimize = if is_set(OPTIMIZE_TIME) { Optimize::Time } else { Optimize::Bytes };
     let direction = *DIRECTIONS.get(usize::from(flags & 3)).expect("four directions");
+    let on_conflict = match (is_set(A_WINS), is_set(B_WINS)) {
+        (false, false) if !is_set(INITIATOR_IS_B) => OnConflict::Report,
+        (true, false) => OnConflict::A,
+        (false, true) => OnConflict::B,
+        _ => return Err(field("flags", flags.into())),
+    };
     let aim = Aim {
         direction,
         optimize,
         want_items: is_set(WANT_ITEMS),
         notify_responder: is_set(TELL_RESPONDER),
         expected_difference: None,
+        on_conflict,
+        is_b: is_set(INITIATOR_IS_B),
     };
     let (dataset_id, nonce) = (reader.u64("dataset id")?, reader.u64("nonce")?);
     let digest = read_digest(reader)?;
@@ -218,8 +241,14 @@ fn read_hello_sketch(reader: &mut Reader<'_>) -> Result<HelloSketch, FrameError>
     Ok(HelloSketch { field_bits, syndrome_count, has_zero, syndromes })
 }
 
-const REFUSALS: [Refusal; 5] =
-    [Refusal::Version, Refusal::Kind, Refusal::Dataset, Refusal::ReadOnly, Refusal::TooLarge];
+const REFUSALS: [Refusal; 6] = [
+    Refusal::Version,
+    Refusal::Kind,
+    Refusal::Dataset,
+    Refusal::ReadOnly,
+    Refusal::TooLarge,
+    Refusal::Conflict,
+];
 
 pub(super) fn put_welcome(body: &mut Vec<u8>, welcome: &Welcome) {
     match welcome {

@@ -8,8 +8,8 @@ use super::options::RepairOptions;
 use super::table::ResidueTable;
 use crate::limits::REPAIR_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
 use umbel_reconcile_engine::{
-    Aim, Direction, Input, Item, ItemIndex, ItemRef, Kind, Limits, Optimize, Options, Output, Role,
-    Session, SessionError,
+    Aim, Direction, Input, Item, ItemIndex, ItemRef, Kind, Limits, OnConflict, Optimize, Options,
+    Output, Role, Session, SessionError,
 };
 use umbel_step::Outbox;
 
@@ -55,12 +55,15 @@ impl Finder {
             want_items: false,
             notify_responder: false,
             expected_difference: Some(expected),
+            on_conflict: OnConflict::Report,
+            is_b: false,
         };
         Self::new(Role::Initiator(aim), options, blocks)
     }
 
     pub(crate) fn responder(options: &RepairOptions, blocks: u32) -> Self {
-        Self::new(Role::Responder { accept_items: false }, options, blocks)
+        let role = Role::Responder { accept_items: false, on_conflict: OnConflict::Report };
+        Self::new(role, options, blocks)
     }
 
     fn new(role: Role, options: &RepairOptions, blocks: u32) -> Self {

@@ -6,7 +6,7 @@ use crate::interrupt::BegunEmpty;
 use crate::stderr::eprint_text;
 use crate::units::some_seconds;
 use anyhow::{Context, Result};
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::{Arg, ArgAction, ArgGroup, Args, ValueEnum};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -53,6 +53,8 @@ Exit codes, like those of diff: 0 the sets are equal, or are now; 1 they differ;
 #[derive(Args)]
 #[command(
     group = ArgGroup::new("change").multiple(false),
+    // Earlier releases pass it over ssh. It says what the session does now.
+    arg = Arg::new("as-a").long("as-a").hide(true).action(ArgAction::SetTrue),
     after_help = HELP_END
 )]
 pub(crate) struct ReconcileArgs {
@@ -77,7 +79,8 @@ pub(crate) struct ReconcileArgs {
     /// option, too
     #[arg(long, help_heading = "Changes")]
     delete: bool,
-    /// With --two-way, for a record that differs: report it, or let the version of a or b win
+    /// With --two-way, for a record that differs: report it, or let the version of a or b win; with --stdio
+    /// or --listen, a or b refuses sessions with another rule
     #[arg(
         long,
         value_enum,
@@ -142,9 +145,6 @@ pub(crate) struct ReconcileArgs {
     /// Listen without a secret, for anybody, on addresses that other machines reach
     #[arg(long, requires = "listen", help_heading = "Answering")]
     insecure: bool,
-    /// The file answered for is the A of the other side's command
-    #[arg(long, hide = true)]
-    as_a: bool,
 }
 
 /// What becomes of a record that differs on both sides, when both take what they lack.
@@ -158,7 +158,7 @@ enum OnConflict {
     B,
 }
 
-impl From<OnConflict> for umbel_reconcile::OnConflict {
+impl From<OnConflict> for umbel_reconcile_engine::OnConflict {
     fn from(on_conflict: OnConflict) -> Self {
         match on_conflict {
             OnConflict::Report => Self::Report,
@@ -263,14 +263,10 @@ impl ReconcileArgs {
         }
     }
 
-    fn driving<'d>(&'d self, is_b: bool, observer: &'d dyn Observer) -> Driving<'d> {
-        let (initiative, patience) = (self.initiative(is_b), self.patience());
+    fn driving<'d>(&'d self, observer: &'d dyn Observer) -> Driving<'d> {
+        let (initiative, patience) = (Initiative { delete: self.delete }, self.patience());
         let journal = self.resume.as_deref();
         Driving { initiative, patience, journal, observer, draw: draw_key }
-    }
-
-    fn initiative(&self, is_b: bool) -> Initiative {
-        Initiative { delete: self.delete, on_conflict: self.on_conflict.into(), is_b }
     }
 
     /// Creates an empty set at a path that does not exist, if items are to be written there. A message
@@ -317,8 +313,14 @@ impl ReconcileArgs {
             // The responder must learn which items only it has, because it is to delete them.
             notify_responder: self.delete && self.direction(is_b) == Direction::Push,
             expected_difference: None,
+            on_conflict: self.on_conflict.into(),
+            is_b,
         };
         self.options(form, set, Role::Initiator(aim))
+    }
+
+    fn responder(&self, accept_items: bool) -> Role {
+        Role::Responder { accept_items, on_conflict: self.on_conflict.into() }
     }
 
     fn answer(&self, form: &Form) -> Result<()> {
@@ -330,9 +332,9 @@ impl ReconcileArgs {
             if self.writable {
                 set.check_writable()?;
             }
-            Ok(self.options(form, set, Role::Responder { accept_items: self.writable }))
+            Ok(self.options(form, set, self.responder(self.writable)))
         };
-        let driving = self.driving(!self.as_a, &Notices);
+        let driving = self.driving(&Notices);
         if let Some(address) = &self.listen {
             let open = || self.open(path, form);
             let (secret, is_insecure, once) = (self.secret(None)?, self.insecure, self.once);
@@ -358,15 +360,15 @@ impl ReconcileArgs {
         self.check_writable(&*here, direction.to_initiator())?;
         self.check_writable(&*there, direction.to_responder())?;
         let options = self.initiator(form, &*here, false);
-        let role = Role::Responder { accept_items: direction.to_responder() };
+        let role = self.responder(direction.to_responder());
         let answering = self.options(form, &*there, role);
         let names = [a, b].map(|path| path.display().to_string());
         let [to_b, to_a] = Connection::pair(names)?;
         let terminal = Terminal::start();
         let (answered, ended) = std::thread::scope(|scope| {
             let answering =
-                scope.spawn(|| answer(&*there, answering, to_a, self.driving(true, &Notices)));
-            let ended = reconcile(&*here, options, to_b, self.driving(false, &terminal));
+                scope.spawn(|| answer(&*there, answering, to_a, self.driving(&Notices)));
+            let ended = reconcile(&*here, options, to_b, self.driving(&terminal));
             let answered = answering.join().expect("it does not panic");
             match (answered, ended) {
                 // An error of the responder says more than the initiator's error that the connection
@@ -397,20 +399,15 @@ impl ReconcileArgs {
         let mut arguments = Vec::new();
         if direction.to_responder() {
             arguments.push("--writable".to_owned());
-            let rule = self.on_conflict.to_possible_value().expect("no value is hidden");
-            arguments.extend(["--on-conflict".to_owned(), rule.get_name().to_owned()]);
             if self.delete {
                 arguments.push("--delete".to_owned());
             }
-        }
-        if is_b {
-            arguments.push("--as-a".to_owned());
         }
         let beside = Beside { journals: self.resume.is_some(), sketch: self.sketch.is_some() };
         let connection = other.connect(form, &arguments, beside, secret.as_ref())?;
         let options = self.initiator(form, &*set, is_b);
         let terminal = Terminal::start();
-        let ended = reconcile(&*set, options, connection, self.driving(is_b, &terminal));
+        let ended = reconcile(&*set, options, connection, self.driving(&terminal));
         let ended = ended.map_err(|error| match other {
             Endpoint::Tcp(_) if secret.is_none() && error.is_unanswered() => {
                 anyhow::Error::from(error)

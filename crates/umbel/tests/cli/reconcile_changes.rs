@@ -24,7 +24,7 @@ fn what_is_pushed_to_loses_what_only_it_has_where_that_is_asked_for() {
         over_ssh(&sandbox, &format!("{form} a --push --delete"), "c").kept();
         assert_eq!(sandbox.text("c"), after, "{form}");
         // The command's A may be the remote side and accept changes: then items go there.
-        script(&sandbox, &format!("{form} --writable --delete --as-a d"));
+        script(&sandbox, &format!("{form} --writable --delete d"));
         reconcile(&sandbox, &format!("{form} exec:./there.sh a --pull --delete")).kept();
         assert_eq!((sandbox.text("d"), sandbox.text("a")), (after, a), "{form}");
     }
@@ -42,6 +42,37 @@ fn a_responder_removes_nothing_unless_both_sides_pass_delete() {
     assert_eq!(sandbox.text("b"), "1\n2\n");
     reconcile(&sandbox, "a exec:./there.sh --push --delete").kept();
     assert_eq!(sandbox.text("b"), "1\n");
+}
+
+#[test]
+fn both_sides_keep_the_version_of_the_same_side_whichever_is_a() {
+    let (here, there) = ("k\t1\n", "k\t2\n");
+    for (sets, rule, kept) in [
+        ("a exec:./there.sh", "a", here),
+        ("a exec:./there.sh", "b", there),
+        ("exec:./there.sh a", "a", there),
+        ("exec:./there.sh a", "b", here),
+    ] {
+        // The option that earlier releases pass changes nothing.
+        for given in ["", "--as-a", &format!("--on-conflict {rule}")] {
+            let sandbox = Sandbox::with(&[("a", here), ("b", there)]);
+            script(&sandbox, &format!("--kv --writable {given} b"));
+            let args = format!("--kv {sets} --two-way --on-conflict {rule}");
+            reconcile(&sandbox, &args).kept();
+            assert_eq!([sandbox.text("a"), sandbox.text("b")], [kept; 2], "{args}, {given}");
+        }
+    }
+}
+
+#[test]
+fn a_responder_with_another_rule_refuses_and_nothing_changes() {
+    let sandbox = Sandbox::with(&[("a", "k\t1\n"), ("b", "k\t2\n")]);
+    script(&sandbox, "--kv --writable --on-conflict b b");
+    for rule in ["a", "report"] {
+        let args = format!("--kv a exec:./there.sh --two-way --on-conflict {rule}");
+        reconcile(&sandbox, &args).refused(2, &["another rule for what differs on both sides"]);
+    }
+    assert_eq!((sandbox.text("a"), sandbox.text("b")), ("k\t1\n".into(), "k\t2\n".into()));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use umbel_reconcile::{
-    Change, Connection, Contents, Driving, Form, Initiative, ItemSet, Observer, OnConflict,
-    Patience, ReconcileError, Wanted, answer, open_set,
+    Change, Connection, Contents, Driving, Form, Initiative, ItemSet, Observer, Patience,
+    ReconcileError, Wanted, answer, open_set,
 };
 use umbel_reconcile_engine::{Item, ItemIndex, Kind, Options, Pass};
 
@@ -94,7 +94,7 @@ fn lie(listener: &TcpListener, folder: &Path, bytes: u64) {
     let dataset_id = Form::Tree.dataset_id(&set);
     let options = Options { dataset_id, ..Options::responder(set.kind(), 7) };
     let driving = Driving {
-        initiative: Initiative { delete: false, on_conflict: OnConflict::Report, is_b: true },
+        initiative: Initiative { delete: false },
         patience: Patience { idle: PATIENCE, whole: Some(PATIENCE) },
         journal: None,
         observer: &Silent,
