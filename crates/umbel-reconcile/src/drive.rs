@@ -372,9 +372,10 @@ impl<'s> Drive<'s> {
                     self.link.peer
                 );
             }
-            ended.change = change_of(self.set, came, removed, theirs_win)?;
-            let checked = self.set.check_change(&ended.change);
-            checked.with_context(|| format!("{}: nothing was applied here", self.link.peer))?;
+            let change = change_of(self.set, came, removed, theirs_win)
+                .and_then(|change| self.set.check_change(&change).map(|()| change));
+            ended.change =
+                change.with_context(|| format!("{}: nothing was applied here", self.link.peer))?;
         }
         match self.set.contents() {
             Some(contents) if direction != Direction::Compare => {
