@@ -122,12 +122,23 @@ struct Stamp {
     bytes: u64,
     changed_s: i64,
     changed_ns: i64,
+    modified_s: i64,
+    modified_ns: i64,
 }
 
 impl Stamp {
     fn of(metadata: &Metadata) -> Self {
         let (changed_s, changed_ns) = (metadata.ctime(), metadata.ctime_nsec());
-        Self { inode: metadata.ino(), bytes: metadata.len(), changed_s, changed_ns }
+        let (modified_s, modified_ns) = (metadata.mtime(), metadata.mtime_nsec());
+        let (inode, bytes) = (metadata.ino(), metadata.len());
+        Self { inode, bytes, changed_s, changed_ns, modified_s, modified_ns }
+    }
+
+    /// Whether nobody has written to the file in between. Unlike equality it holds for a file of several
+    /// names of which others were removed.
+    fn has_content_of(&self, other: &Self) -> bool {
+        let content = |of: &Self| (of.inode, of.bytes, of.modified_s, of.modified_ns);
+        content(self) == content(other)
     }
 }
 
@@ -184,11 +195,21 @@ impl Tree {
 
     /// Checks that an entry is unchanged since the tree was opened.
     fn check(&self, index: usize) -> Result<()> {
+        self.check_by(index, Stamp::eq)
+    }
+
+    /// Checks that the content of an entry is unchanged since the tree was opened, while the tree itself is
+    /// being changed.
+    fn check_content(&self, index: usize) -> Result<()> {
+        self.check_by(index, Stamp::has_content_of)
+    }
+
+    fn check_by(&self, index: usize, is_same: fn(&Stamp, &Stamp) -> bool) -> Result<()> {
         let path = &self.entries[index].path;
         let now = std::fs::symlink_metadata(self.root.join(path));
         let now = now.with_context(|| self.shown(path))?;
         ensure!(
-            Stamp::of(&now) == self.stamps[index],
+            is_same(&Stamp::of(&now), &self.stamps[index]),
             "{}: changed meanwhile; run it again",
             self.shown(path)
         );

@@ -145,28 +145,19 @@ pub(super) fn apply(tree: &Tree, staging: Option<Staging>, change: &Change) -> R
         }
     }
     let blocking = in_the_way::of(tree, change)?;
-    blocking.iter().try_for_each(|&index| remove(tree, &tree.entries[index].path))?;
-    for (entry, number) in entries.iter().zip(0..) {
+    blocking.iter().try_for_each(|&index| remove(tree, index))?;
+    let older = change.added.iter().map(|_| None);
+    let older = older.chain(change.replaced.keys().map(|index| Some(place(index.0))));
+    for (entry, older) in entries.iter().zip(older) {
         let left = uses.entry(entry.hash).or_default();
         *left -= 1;
         let made = make(tree, &staging, entry, *left == 0)?;
-        let target = tree.root.join(&entry.path);
-        let is_added = number < change.added.len();
-        // What somebody put there after the set was read would be lost.
-        let placed = if is_added { rename_new(&made, &target) } else { rename(&made, &target) };
-        match placed {
-            Err(error) if is_added && error.kind() == ErrorKind::AlreadyExists => {
-                let is_same = holds(&target, entry).with_context(|| tree.shown(&entry.path))?;
-                ensure!(is_same, "{}: changed meanwhile; run it again", tree.shown(&entry.path));
-                std::fs::remove_file(&made).with_context(|| cannot_write(&made))?;
-            }
-            placed => placed.with_context(|| cannot_write(&target))?,
-        }
+        put(tree, &made, entry, older)?;
     }
     // Sync the incoming files before anything is removed.
     sync_folders(&tree.root, entries.iter().map(|entry| &*entry.path))?;
     let rest: Vec<usize> = removed.filter(|index| !blocking.contains(index)).collect();
-    rest.iter().try_for_each(|&index| remove(tree, &tree.entries[index].path))?;
+    rest.iter().try_for_each(|&index| remove(tree, index))?;
     sync_folders(&tree.root, rest.iter().map(|&index| &*tree.entries[index].path))
 }
 
@@ -217,6 +208,28 @@ fn make(tree: &Tree, staging: &Staging, entry: &Entry, is_last: bool) -> Result<
     Ok(made)
 }
 
+/// Puts what was made in its place; `older` is the entry that it replaces. What somebody has put or written
+/// there after the set was read is not replaced.
+fn put(tree: &Tree, made: &Path, entry: &Entry, older: Option<usize>) -> Result<()> {
+    let target = tree.root.join(&entry.path);
+    let placed = match older {
+        None => rename_new(made, &target),
+        Some(older) => {
+            // The copies before may have taken long.
+            tree.check_content(older)?;
+            rename(made, &target)
+        }
+    };
+    match placed {
+        Err(error) if older.is_none() && error.kind() == ErrorKind::AlreadyExists => {
+            let is_same = holds(&target, entry).with_context(|| tree.shown(&entry.path))?;
+            ensure!(is_same, "{}: changed meanwhile; run it again", tree.shown(&entry.path));
+            std::fs::remove_file(made).with_context(|| cannot_write(made))
+        }
+        placed => placed.with_context(|| cannot_write(&target)),
+    }
+}
+
 /// Whether the file or link at this path is what the entry describes, so that nothing has to be placed.
 fn holds(path: &Path, entry: &Entry) -> Result<bool> {
     let metadata = std::fs::symlink_metadata(path)?;
@@ -255,9 +268,14 @@ fn make_parents(root: &Path, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file, and the directories that this leaves empty.
-fn remove(tree: &Tree, path: &Path) -> Result<()> {
+/// Removes a file, unless somebody has written to it after the set was read, and the directories that this
+/// leaves empty.
+fn remove(tree: &Tree, index: usize) -> Result<()> {
+    let path = &*tree.entries[index].path;
     let full = tree.root.join(path);
+    if std::fs::symlink_metadata(&full).is_ok() {
+        tree.check_content(index)?;
+    }
     match std::fs::remove_file(&full) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("{}: cannot remove", full.display()));
@@ -276,7 +294,7 @@ fn remove(tree: &Tree, path: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use tempfile::TempDir;
-    use umbel_reconcile_engine::Item;
+    use umbel_reconcile_engine::{Item, ItemIndex};
 
     /// A set that was empty when it was read, and a change that adds `a` to it.
     fn receiving(mode: u32, content: &[u8]) -> (TempDir, Tree, Change) {
@@ -313,6 +331,54 @@ mod tests {
         std::fs::write(folder.path().join("a"), "of the user").unwrap();
         assert!(apply_to(&tree, &change).is_err());
         assert_eq!(std::fs::read(folder.path().join("a")).unwrap(), b"of the user");
+    }
+
+    /// A set of the file `a` under `names`, and the entry that is to replace it.
+    fn holding(names: &[&str]) -> (TempDir, Tree, Entry) {
+        let folder = TempDir::new().unwrap();
+        std::fs::write(folder.path().join("a"), "ours").unwrap();
+        for name in names {
+            std::fs::hard_link(folder.path().join("a"), folder.path().join(name)).unwrap();
+        }
+        let tree = Tree::open(folder.path()).unwrap();
+        let (hash, bytes) = (*blake3::hash(b"theirs").as_bytes(), 6);
+        let staging = Staging::new(folder.path()).unwrap();
+        staging.stage(hash, bytes, &mut &b"theirs"[..]).unwrap();
+        *tree.staging.lock().unwrap() = Some(staging);
+        (folder, tree, Entry { path: "a".into(), mode: 0o644, bytes, hash })
+    }
+
+    #[test]
+    fn what_was_written_while_a_change_is_applied_is_neither_replaced_nor_removed() {
+        let (folder, tree, entry) = holding(&[]);
+        let staging = tree.staging.lock().unwrap().take().unwrap();
+        let made = make(&tree, &staging, &entry, true).unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "of the user").unwrap();
+        let changed = format!("{}: changed meanwhile; run it again", path.display());
+        assert_eq!(put(&tree, &made, &entry, Some(0)).unwrap_err().to_string(), changed);
+        assert_eq!(remove(&tree, 0).unwrap_err().to_string(), changed);
+        assert_eq!(std::fs::read(&path).unwrap(), b"of the user");
+        // What is gone is removed.
+        std::fs::remove_file(&path).unwrap();
+        remove(&tree, 0).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_several_names_is_replaced_and_removed_under_all() {
+        let (folder, tree, entry) = holding(&["b", "c", "d"]);
+        let other = Entry { path: "b".into(), ..entry.clone() };
+        let items = [entry, other].map(|entry| Item::Bytes(entry.item()));
+        let change = Change {
+            replaced: [ItemIndex(0), ItemIndex(1)].into_iter().zip(items).collect(),
+            removed: vec![ItemIndex(2), ItemIndex(3)],
+            ..Change::default()
+        };
+        apply_to(&tree, &change).unwrap();
+        let names: BTreeSet<PathBuf> =
+            std::fs::read_dir(folder.path()).unwrap().map(|child| child.unwrap().path()).collect();
+        assert_eq!(names, BTreeSet::from(["a", "b"].map(|name| folder.path().join(name))));
+        assert!(names.iter().all(|path| std::fs::read(path).unwrap() == b"theirs"));
     }
 
     #[test]
