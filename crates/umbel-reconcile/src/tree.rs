@@ -143,9 +143,8 @@ impl Stamp {
 }
 
 impl Tree {
-    /// Checks that the disk has room for the contents, before the first of them is requested.
-    fn check_room(&self, wanted: &[Wanted]) -> Result<()> {
-        let needed = wanted.iter().fold(0u64, |sum, wanted| sum.saturating_add(wanted.bytes));
+    /// Checks that the disk has room for this many bytes, before the first of them is written.
+    fn check_room(&self, needed: u64) -> Result<()> {
         let disk = rustix::fs::statvfs(&self.root).map_err(std::io::Error::from);
         let disk = disk.with_context(|| self.root.display().to_string())?;
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
@@ -378,7 +377,7 @@ impl Contents for Tree {
             wanted.insert(entry.hash, Wanted { hash: entry.hash, bytes: entry.bytes, basis });
         }
         let wanted: Vec<Wanted> = wanted.into_values().collect();
-        self.check_room(&wanted)?;
+        self.check_room(wanted.iter().fold(0u64, |sum, wanted| sum.saturating_add(wanted.bytes)))?;
         Ok(wanted)
     }
 

@@ -137,13 +137,20 @@ pub(super) fn apply(tree: &Tree, staging: Option<Staging>, change: &Change) -> R
     let entries: Result<Vec<Entry>> = items.map(|item| Entry::parse(&item.to_bytes())).collect();
     let mut uses: BTreeMap<[u8; 32], usize> = BTreeMap::new();
     let entries = entries.context("what came is no file")?;
+    // Every use of a content but the last is a copy.
+    let mut copied = 0u64;
     for entry in &entries {
-        *uses.entry(entry.hash).or_default() += 1;
+        let count = uses.entry(entry.hash).or_default();
+        if *count > 0 {
+            copied = copied.saturating_add(entry.bytes);
+        }
+        *count += 1;
         if !staging.path(entry.hash).exists() {
             let index = own.get(&entry.hash).context("a content did not come")?;
             staging.copy(tree, *index)?;
         }
     }
+    tree.check_room(copied)?;
     let blocking = in_the_way::of(tree, change)?;
     blocking.iter().try_for_each(|&index| remove(tree, index))?;
     let older = change.added.iter().map(|_| None);
@@ -395,6 +402,17 @@ mod tests {
         std::fs::write(&path, "the same").unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         assert!(apply_to(&tree, &change).is_err());
+    }
+
+    #[test]
+    fn without_room_for_all_copies_of_a_content_nothing_is_placed() {
+        let (folder, tree, mut change) = receiving(0o644, b"theirs");
+        let hash = *blake3::hash(b"theirs").as_bytes();
+        let copy = Entry { path: "b".into(), mode: 0o644, bytes: 1 << 62, hash };
+        change.added.push(Item::Bytes(copy.item()));
+        let message = apply_to(&tree, &change).unwrap_err().to_string();
+        assert!(message.contains("the disk has"), "{message}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
