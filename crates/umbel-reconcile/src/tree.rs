@@ -111,6 +111,8 @@ pub(crate) struct Tree {
     root: PathBuf,
     /// Sorted by path.
     entries: Vec<Entry>,
+    /// First bytes of the hash of each entry, and its index, sorted: contents are requested by them.
+    prefixes: Vec<([u8; 8], usize)>,
     /// For each entry, the metadata that changes when somebody writes to it.
     stamps: Vec<Stamp>,
     staging: std::sync::Mutex<Option<Staging>>,
@@ -185,7 +187,8 @@ impl Tree {
             stamps.push(stamp);
         }
         let staging = std::sync::Mutex::new(None);
-        Ok(Self { root: root.to_owned(), entries, stamps, staging })
+        let prefixes = prefixes_of(&entries);
+        Ok(Self { root: root.to_owned(), entries, prefixes, stamps, staging })
     }
 
     fn shown(&self, path: &Path) -> String {
@@ -238,6 +241,13 @@ impl Tree {
         }
         Ok(Box::new(File::open(&path).with_context(shown)?))
     }
+}
+
+fn prefixes_of(entries: &[Entry]) -> Vec<([u8; 8], usize)> {
+    let prefix = |entry: &Entry| *entry.hash.first_chunk().expect("a hash is longer");
+    let mut prefixes: Vec<([u8; 8], usize)> = entries.iter().map(prefix).zip(0..).collect();
+    prefixes.sort_unstable();
+    prefixes
 }
 
 fn walk(root: &Path, below: &Path, found: &mut Vec<(PathBuf, Metadata)>) -> Result<()> {
@@ -382,8 +392,9 @@ impl Contents for Tree {
     }
 
     fn open(&self, prefix: [u8; 8]) -> Result<(u64, Box<dyn Read>)> {
-        let index = self.entries.iter().position(|entry| entry.hash.starts_with(&prefix));
-        let index = index.context("a content that is not here was asked for")?;
+        let at = self.prefixes.partition_point(|(own, _)| *own < prefix);
+        let found = self.prefixes.get(at).filter(|(own, _)| *own == prefix);
+        let (_, index) = *found.context("a content that is not here was asked for")?;
         self.check(index)?;
         Ok((self.entries[index].bytes, self.content(index)?))
     }
@@ -426,6 +437,25 @@ mod tests {
             assert!(Entry::parse(&item).is_err(), "{mode:o}");
         }
         assert!(Entry::parse(&[0; 44]).is_err());
+    }
+
+    #[test]
+    fn contents_are_found_by_the_first_bytes_of_their_hashes() {
+        let folder = tempfile::TempDir::new().unwrap();
+        for number in 0..20u8 {
+            std::fs::write(folder.path().join(number.to_string()), vec![number / 2; 3]).unwrap();
+        }
+        let tree = Tree::open(folder.path()).unwrap();
+        let open = |bytes: &[u8]| {
+            Contents::open(&tree, *blake3::hash(bytes).as_bytes().first_chunk().unwrap())
+        };
+        for content in 0..10u8 {
+            let (bytes, mut found) = open(&[content; 3]).unwrap();
+            let mut read = Vec::new();
+            found.read_to_end(&mut read).unwrap();
+            assert_eq!((bytes, read), (3, vec![content; 3]));
+        }
+        assert!(open(b"elsewhere").is_err());
     }
 
     #[test]
