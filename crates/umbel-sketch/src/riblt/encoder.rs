@@ -29,8 +29,9 @@ const GROUP_LENGTH: usize = 1 << 12;
 #[derive(Clone, Debug, Default)]
 pub struct RibltEncoder {
     symbols: Vec<Walk>,
-    /// Computed but not requested yet, from `next_index` on.
+    /// The last block of computed coded symbols; after those already `taken` they begin with `next_index`.
     ahead: Vec<CodedSymbol>,
+    taken: usize,
     next_index: usize,
 }
 
@@ -80,17 +81,21 @@ impl RibltEncoder {
     /// The next coded symbols. They do not depend on how many are requested at a time.
     #[must_use]
     pub fn next_symbols(&mut self, count: usize) -> Vec<CodedSymbol> {
-        if count > self.ahead.len() {
+        if count > self.ahead.len() - self.taken {
+            // Only here is the rest moved: it is shorter than what is computed now or returned.
+            self.ahead.drain(..self.taken);
+            self.taken = 0;
             let missing = count - self.ahead.len();
             let made = self.next_index + self.ahead.len();
             self.make(missing.max(made / AHEAD_SHARE));
         }
-        let rest = self.ahead.split_off(count);
+        let symbols = self.ahead[self.taken..self.taken + count].to_vec();
+        self.taken += count;
         self.next_index += count;
-        std::mem::replace(&mut self.ahead, rest)
+        symbols
     }
 
-    /// Computes the next `count` coded symbols.
+    /// Computes the next `count` coded symbols; none before them is taken.
     fn make(&mut self, count: usize) {
         let begin = self.next_index + self.ahead.len();
         let end = (begin + count) as u64;
@@ -119,5 +124,28 @@ impl RibltEncoder {
                 listed_count = kept_count;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_requests_do_not_move_what_is_computed_ahead() {
+        let mut encoder = RibltEncoder::new();
+        (1..=50u64).for_each(|id| encoder.add(id, id.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        let whole = encoder.clone().next_symbols(2000);
+        let mut found = encoder.next_symbols(1000);
+        found.extend(encoder.next_symbols(1));
+        let place = encoder.ahead.as_ptr();
+        // A quarter more than the first request is computed at once.
+        for _ in 0..249 {
+            found.extend(encoder.next_symbols(1));
+            assert_eq!(encoder.ahead.as_ptr(), place);
+        }
+        found.extend(encoder.next_symbols(750));
+        assert_eq!((found.len(), encoder.next_index()), (2000, 2000));
+        assert_eq!(found, whole);
     }
 }
