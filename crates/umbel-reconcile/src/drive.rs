@@ -13,7 +13,6 @@ use super::observer::Observer;
 use super::set::ItemSet;
 use crate::error::{Context, ReconcileError, Result, bail};
 use std::collections::VecDeque;
-use std::io::{self, Read};
 use std::path::Path;
 use umbel_reconcile_engine::limits::RECONCILE_INBOX_BYTES_MAX;
 use umbel_reconcile_engine::{
@@ -23,6 +22,7 @@ use umbel_reconcile_engine::{
 use umbel_step::Outbox;
 
 mod again;
+mod behind;
 mod resumed;
 
 use again::Resumed;
@@ -161,6 +161,9 @@ pub(super) struct Drive<'s> {
     pending: VecDeque<u8>,
     /// Bytes sent and received after the session.
     behind: [u64; 2],
+    /// Bytes of the session, sent and received, and the most that may be sent and received in all.
+    session_bytes: u64,
+    bytes_max: u64,
     /// Salt for hashes of contents, drawn for this session.
     salt: u64,
     /// Observes the progress.
@@ -184,6 +187,8 @@ impl<'s> Drive<'s> {
             received: 0,
             pending: VecDeque::new(),
             behind: [0; 2],
+            session_bytes: 0,
+            bytes_max: 0,
             salt: 0,
             observer: driving.observer,
             draw: driving.draw,
@@ -216,13 +221,13 @@ impl<'s> Drive<'s> {
             self.note_end(&ended.change)?;
         }
         self.apply(&ended)?;
-        self.send(vec![APPLIED])?;
+        self.send_applied()?;
         ended.behind = self.behind;
         Ok(ended)
     }
 
     fn run(&mut self, options: Options) -> Result<Ended> {
-        self.salt = options.nonce;
+        (self.salt, self.bytes_max) = (options.nonce, options.limits.bytes_max);
         let mut session = Session::new(options);
         if let Some(sketch) = self.set.stored_sketch() {
             session = session.with_sketch(sketch.clone())?;
@@ -252,6 +257,7 @@ impl<'s> Drive<'s> {
                         let behind = self.received.saturating_sub(outcome.received_bytes);
                         let behind = usize::try_from(behind).unwrap_or(usize::MAX);
                         self.pending.drain(..self.pending.len().saturating_sub(behind));
+                        self.session_bytes = outcome.sent_bytes + outcome.received_bytes;
                         let change = Change::default();
                         let [behind, resumed, around] = [[0; 2]; 3];
                         return Ok(Ended {
@@ -434,68 +440,5 @@ impl<'s> Drive<'s> {
     fn end(mut self) {
         self.flush();
         self.link.end();
-    }
-
-    /// Waits for the byte with which the other side confirms that it has applied what it received.
-    fn receive_applied(&mut self) -> Result<()> {
-        let mut byte = [0];
-        self.read_exact(&mut byte)?;
-        if byte == [APPLIED] { Ok(()) } else { bail!("something else came") }
-    }
-
-    /// Reads bytes that follow the session.
-    pub(super) fn read_exact(&mut self, buffer: &mut [u8]) -> Result<()> {
-        self.behind[1] += buffer.len() as u64;
-        let mut filled = 0;
-        while filled < buffer.len() {
-            filled += self.pending.read(&mut buffer[filled..])?;
-            if self.pending.is_empty() && filled < buffer.len() {
-                if let Some(bytes) = self.next_journaled()? {
-                    self.pending.extend(bytes);
-                    continue;
-                }
-                match self.next_event()? {
-                    Event::Bytes(bytes) => self.pending.extend(bytes),
-                    Event::Closed(Some(error)) => return Err(error).context("cannot read"),
-                    Event::Closed(None) => return Err(ended_too_early()),
-                    Event::Written(outcome) => outcome.context("cannot write")?,
-                    _ => {}
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends bytes that follow the session.
-    pub(super) fn send(&mut self, bytes: Vec<u8>) -> Result<()> {
-        self.behind[0] += bytes.len() as u64;
-        // If the writer has ended, the next wait returns its error.
-        self.put(bytes)
-    }
-
-    /// Waits until everything that was sent is written.
-    pub(super) fn wait_written(&mut self) -> Result<()> {
-        self.link.mark();
-        loop {
-            match self.next_event()? {
-                Event::Bytes(bytes) => self.pending.extend(bytes),
-                Event::Written(outcome) => return outcome.context("cannot write"),
-                Event::Closed(Some(error)) => return Err(error).context("cannot read"),
-                Event::Closed(None) => return Err(ended_too_early()),
-                _ => {}
-            }
-        }
-    }
-}
-
-/// The other side closed the connection without a reason.
-fn ended_too_early() -> ReconcileError {
-    io::Error::new(io::ErrorKind::BrokenPipe, "the connection ended too early").into()
-}
-
-impl Read for Drive<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.read_exact(buffer).map_err(io::Error::other)?;
-        Ok(buffer.len())
     }
 }
