@@ -11,6 +11,7 @@ use super::drive::{Driving, answer};
 use super::endpoint::{Connection, HANDSHAKE_TIMEOUT};
 use super::set::ItemSet;
 use crate::error::{Context, Result, ensure, failed};
+use rustix::io::Errno;
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -27,6 +28,10 @@ const KNOCKING_MAX: usize = 32;
 /// Maximum number of refused connections reported between two sessions, so that strangers cannot fill a
 /// log.
 const REFUSALS_REPORTED_MAX: usize = 20;
+
+/// Pause after a connection could not be accepted: the reason, such as too many open files, is seldom gone at
+/// once, and must not take a processor meanwhile.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Where to listen, and which connections to accept.
 pub struct Listening<'l> {
@@ -175,12 +180,31 @@ impl Knocking {
     fn next(&self, room: &Receiver<()>) -> std::io::Result<(TcpStream, SocketAddr)> {
         // Cannot fail: this thread holds the other end, too.
         let _ = room.recv();
-        loop {
-            match self.listener.accept() {
+        let report = |error: &std::io::Error| {
+            let text = format!("a connection cannot be accepted: {error}: it is tried again");
+            drop(self.knocked.try_send(Ok(Knocked::Refused(text))));
+            // Nobody wakes this thread.
+            std::thread::park_timeout(ACCEPT_PAUSE);
+        };
+        accepted(|| self.listener.accept(), report)
+    }
+}
+
+/// Accepts a connection. An error is reported and then tried again, unless the socket no longer listens:
+/// accept(2) also returns errors of the network and of resources that run out, which pass.
+fn accepted<T>(
+    accept: impl Fn() -> std::io::Result<T>,
+    report: impl Fn(&std::io::Error),
+) -> std::io::Result<T> {
+    loop {
+        match accept() {
+            Ok(taken) => return Ok(taken),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::INVAL | Errno::BADF) => return Err(error),
                 // The peer has already closed the connection.
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                taken => return taken,
-            }
+                Some(Errno::CONNABORTED | Errno::INTR) => {}
+                _ => report(&error),
+            },
         }
     }
 }

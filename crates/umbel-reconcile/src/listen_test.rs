@@ -169,6 +169,22 @@ fn a_set_that_cannot_be_opened_is_known_before_anybody_comes() {
 }
 
 #[test]
+fn errors_of_accept_pass_unless_the_socket_no_longer_listens() {
+    let passing = [Errno::MFILE, Errno::NFILE, Errno::CONNABORTED, Errno::PROTO, Errno::NETDOWN];
+    for last in [Errno::INVAL, Errno::BADF] {
+        let errors = Mutex::new(passing.into_iter().chain([last]));
+        let reported = AtomicUsize::new(0);
+        let accept = || Err::<(), _>(std::io::Error::from(errors.lock().unwrap().next().unwrap()));
+        let error = accepted(accept, |_| {
+            reported.fetch_add(1, Ordering::SeqCst);
+        });
+        assert_eq!(error.unwrap_err().raw_os_error(), Some(last.raw_os_error()));
+        // Who has hung up is no news.
+        assert_eq!(reported.into_inner(), passing.len() - 1);
+    }
+}
+
+#[test]
 fn other_machines_need_a_secret_or_the_users_word() {
     let (sender, _messages) = std::sync::mpsc::channel();
     let observer = ChannelObserver(Mutex::new(sender));
