@@ -82,8 +82,8 @@ pub struct PageOutput {
 }
 
 impl PageOutput {
-    /// A page at this path, which replaces an existing file; `-` is standard output. If it cannot be written in the end, the message
-    /// begins with `stands`, which names what was done nevertheless.
+    /// A page at this path, which replaces an existing file; `-` is standard output. If it cannot be written in the
+    /// end, the message begins with `stands`, which names what was done nevertheless.
     ///
     /// # Errors
     ///
