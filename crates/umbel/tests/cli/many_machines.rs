@@ -1,7 +1,7 @@
 //! A job in several processes, as on several machines: the outputs in order of rank equal those of one
 //! process over all inputs, despite kills at any time.
 
-use crate::machines::{Job, TOKEN, json_lines, scored_lines, texts, without_workers};
+use crate::machines::{Job, TOKEN, json_lines, peers, scored_lines, texts, without_workers};
 use crate::machines_killed::wait_for_bytes;
 use crate::model::{lines, unlike_lines};
 use crate::sandbox::Sandbox;
@@ -316,6 +316,25 @@ fn what_a_worker_cannot_do_is_refused_at_once() {
         sandbox.run(&format!("{args} --job-token-file token")).refused(2, &[said]);
         assert_eq!(sandbox.files(), ["a.txt", "short", "token"]);
     }
+}
+
+/// Its rest is nowhere else, on many machines as on one.
+#[test]
+fn workers_replace_no_file_whose_rest_cannot_be_read() {
+    let table = format!("n,t\n1,a\n1,a\n2,\"open\n{}", "3,c\n".repeat(50));
+    let other = "n,t\n1,a\n1,a\n";
+    let sandbox = Sandbox::with(&[("in0/a.csv", &*table), ("in1/b.csv", other)]);
+    let at = peers(2);
+    let children = [0, 1].map(|rank| {
+        let own = format!("--rank {rank} --peers {at} --job-dir job{rank} --bad bad{rank}");
+        let args = format!("in{rank} --output in{rank} --overwrite --skip-bad {own} -q");
+        sandbox.command(&args).env("UMBEL_JOB_TOKEN", TOKEN).spawn().unwrap()
+    });
+    for child in children {
+        let ran = sandbox.ended(child.wait_with_output().unwrap());
+        ran.refused(1, &["in0/a.csv: record 3", "nothing was replaced"]);
+    }
+    assert_eq!([sandbox.text("in0/a.csv"), sandbox.text("in1/b.csv")], [&*table, other]);
 }
 
 #[test]
