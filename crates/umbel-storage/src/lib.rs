@@ -65,6 +65,8 @@ pub struct Storage {
     disk: Arc<dyn Disk>,
     wal: Arc<Wal>,
     snapshots: Arc<Mutex<BTreeMap<GroupId, SnapshotStore>>>,
+    /// Taken by the shard whose snapshot is being built.
+    build_turn: Arc<tokio::sync::Mutex<()>>,
     observer: Option<Arc<dyn Observer>>,
     wrapping: Option<Arc<Wrapping>>,
     claims: Arc<Claims>,
@@ -109,10 +111,16 @@ impl Storage {
                 return Err(OpenError::io(snapshots::SNAPSHOT_FOLDER)(error));
             }
         };
-        let (wal, snapshots) = (Arc::new(wal), Arc::default());
-        let claims = Arc::default();
-        let observer = None;
-        let storage = Self { disk, wal, snapshots, observer, wrapping, claims, final_states };
+        let storage = Self {
+            disk,
+            wal: Arc::new(wal),
+            snapshots: Arc::default(),
+            build_turn: Arc::default(),
+            observer: None,
+            wrapping,
+            claims: Arc::default(),
+            final_states,
+        };
         if let Err(error) = storage.cover_logs().await {
             storage.close().await;
             return Err(OpenError::io("wal")(error));
@@ -156,9 +164,12 @@ impl Storage {
     pub fn snapshots(&self, group: GroupId) -> SnapshotStore {
         let mut stores = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         let wrapping = self.wrapping.clone().filter(|_| group == GroupId::META);
+        // The meta group's state is small, and all wait for it.
+        let build_turn = (group != GroupId::META).then(|| Arc::clone(&self.build_turn));
         let make = || {
             SnapshotStore::new(Arc::clone(&self.disk), group, self.wal.closing())
                 .wrapped_by(wrapping)
+                .in_turn(build_turn)
         };
         stores.entry(group).or_insert_with(make).clone()
     }

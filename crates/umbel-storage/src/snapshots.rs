@@ -232,6 +232,7 @@ pub struct SnapshotStore {
     disk: Arc<dyn Disk>,
     group: GroupId,
     wrapping: Option<Arc<Wrapping>>,
+    build_turn: Option<Arc<tokio::sync::Mutex<()>>>,
     shared: Arc<Shared>,
 }
 
@@ -288,7 +289,12 @@ impl SnapshotStore {
     pub(super) fn new(disk: Arc<dyn Disk>, group: GroupId, closing: watch::Receiver<bool>) -> Self {
         let (newest, parts) = (tokio::sync::Mutex::default(), Mutex::default());
         let shared = Arc::new(Shared { newest, parts, closing });
-        Self { disk, group, wrapping: None, shared }
+        Self { disk, group, wrapping: None, build_turn: None, shared }
+    }
+
+    /// Builds snapshots only with this turn, which stores of other groups take, too.
+    pub(super) fn in_turn(self, build_turn: Option<Arc<tokio::sync::Mutex<()>>>) -> Self {
+        Self { build_turn, ..self }
     }
 
     /// Wraps the bodies of new snapshots, and unwraps those of wrapped ones.

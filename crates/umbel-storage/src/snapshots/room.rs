@@ -8,6 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
+use tokio::sync::MutexGuard;
 use umbel_ports::PortFuture;
 
 use super::{SnapshotFile, SnapshotStore, SnapshotWriter};
@@ -58,6 +59,10 @@ impl SnapshotStore {
     /// and `write` writes it. When the disk is full, the file is removed, and all of that is done again once
     /// there is room: openraft stops a group whose snapshot fails.
     ///
+    /// Shards do this one after another. What changes while its copy is being written is in memory twice, so
+    /// this bounds the additional memory by that of the largest shard; and a disk writes many snapshots no
+    /// faster together than one by one. The turn is not kept while this waits for room.
+    ///
     /// # Errors
     /// If the disk fails, the storage closes while this waits, or the group was forgotten; the older
     /// snapshot remains the newest then.
@@ -67,6 +72,7 @@ impl SnapshotStore {
         write: impl for<'w> Fn(&'w mut SnapshotWriter, T) -> PortFuture<'w, io::Result<()>>,
     ) -> io::Result<SnapshotFile> {
         loop {
+            let turn = self.turn().await;
             let (meta, state) = copy();
             let mut writer = self.writer(meta).await?.giving_way();
             let error = match write(&mut writer, state).await {
@@ -76,7 +82,16 @@ impl SnapshotStore {
                 },
                 Err(error) => error,
             };
+            drop(turn);
             self.wait_for_room(error).await?;
+        }
+    }
+
+    /// Waits until no other shard builds a snapshot.
+    async fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        match &self.build_turn {
+            Some(turn) => Some(turn.lock().await),
+            None => None,
         }
     }
 
@@ -200,6 +215,59 @@ mod tests {
         assert_eq!(file.read(0, 2 * BODY_BYTES).await.unwrap(), vec![7; BODY_BYTES]);
         let newest = storage.snapshots(GROUP).latest().await.unwrap().unwrap();
         assert_eq!(newest.meta(), &meta(1));
+    }
+
+    /// How many copies of states there are at once while three groups build their snapshots.
+    async fn copies_at_once(groups: [GroupId; 3]) -> usize {
+        let disk = FaultDisk::new();
+        let storage = open(&disk).await;
+        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let copy = || {
+            let count = now.fetch_add(1, Ordering::Relaxed) + 1;
+            most.fetch_max(count, Ordering::Relaxed);
+            (meta(1), ())
+        };
+        let build = async |group| {
+            let write = |writer: &mut SnapshotWriter, ()| -> PortFuture<'_, io::Result<()>> {
+                Box::pin(async {
+                    writer.write(Bytes::from_static(b"body")).await?;
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    now.fetch_sub(1, Ordering::Relaxed);
+                    Ok(())
+                })
+            };
+            storage.snapshots(group).build(copy, write).await.unwrap()
+        };
+        let [first, second, third] = groups;
+        tokio::join!(build(first), build(second), build(third));
+        most.into_inner()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn shards_build_snapshots_one_after_another_and_the_meta_group_beside_them() {
+        let [first, second, third] = [4, 5, 6].map(GroupId::from_number);
+        assert_eq!(copies_at_once([first, second, third]).await, 1);
+        assert_eq!(copies_at_once([first, second, GroupId::META]).await, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_that_waits_for_room_lets_others_be_built() {
+        let disk = FaultDisk::new();
+        let storage = open(&disk).await;
+        disk.set(small());
+        let snapshots = storage.snapshots(GROUP);
+        let large = tokio::spawn(async move {
+            snapshots.build(|| (meta(1), ()), |writer, ()| Box::pin(write(writer))).await
+        });
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(!large.is_finished() && !has_part(&disk));
+        let other = storage.snapshots(GroupId::from_number(5));
+        let small = |writer: &mut SnapshotWriter, ()| -> PortFuture<'_, io::Result<()>> {
+            Box::pin(async { writer.write(Bytes::from_static(b"small")).await })
+        };
+        other.build(|| (meta(2), ()), small).await.unwrap();
+        assert!(!large.is_finished());
+        large.abort();
     }
 
     #[tokio::test(start_paused = true)]
