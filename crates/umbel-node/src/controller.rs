@@ -124,7 +124,8 @@ async fn look(
     let alive = nodes.filter(|&node| local.beats().is_alive(node)).collect();
     let tasks = local.meta().replica().read_meta(|state| {
         forget_finished(progress, state);
-        let due = state.expired(local.seed().wall_ms()).into_iter();
+        // Whoever leads judges by its own clock; one that jumped ahead is not believed at once.
+        let due = state.expired(local.believed_ms()).into_iter();
         let due = due.chain(state.stranded_jobs()).map(Task::Propose);
         let tasks = next_tasks(state, views, &local.meta().view(), &alive, progress);
         let spread = next_move(state, &alive).map(Task::Propose);
@@ -333,5 +334,58 @@ async fn change_members(
         Some(GroupAnswer::Changed) => tracing::info!(%group, ?voters, "members were changed"),
         Some(GroupAnswer::Failed(why)) => tracing::info!(%group, why, "members not changed yet"),
         _ => tracing::info!(%group, %leader, "the leader did not answer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::FilterId;
+    use umbel_engine::meta::{Distribution, FilterName, MetaCommand, MetaReply};
+
+    use super::*;
+    use crate::testing::{SetClock, create_filter, deadline, start_alone_at};
+
+    const HOUR_MS: u64 = 60 * 60 * 1000;
+    const DAY_MS: u64 = 24 * HOUR_MS;
+
+    async fn expire(calls: &LeaderCalls, filter: FilterId, at_ms: u64) {
+        let command = MetaCommand::SetExpiry { filter, expires_ms: Some(at_ms) };
+        assert_eq!(calls.meta_propose(command, deadline()).await, Ok(MetaReply::Done));
+    }
+
+    async fn gone(calls: &LeaderCalls, filter: FilterId) {
+        let is_gone = |state: &MetaState| state.filter(filter).is_none().then_some(());
+        calls.wait_meta(deadline(), is_gone).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_clock_that_jumps_drops_no_filter_before_the_hold_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Arc::new(SetClock::new(DAY_MS));
+        let node = start_alone_at(folder.path(), &clock).await;
+        let calls = node.leader_calls(Arc::clone(&clock) as _);
+        let filter = create_filter(&node, Distribution::Partitioned, (10_000, 0.01)).await;
+        let settings =
+            node.local().read_meta(|state| state.filter(filter).unwrap().settings.clone());
+        let name = FilterName::new("due").unwrap();
+        let command = MetaCommand::CreateFilter { name, settings, importing: false, owner: None };
+        let made = calls.meta_propose(command, deadline()).await.unwrap();
+        let MetaReply::Filter(due) = made else { panic!("{made:?}") };
+        let is_live = |state: &MetaState| {
+            state.filter(due).filter(|record| record.state == FilterState::Live).map(|_| ())
+        };
+        calls.wait_meta(deadline(), is_live).await.unwrap();
+
+        expire(&calls, filter, DAY_MS + HOUR_MS).await;
+        clock.add(2 * DAY_MS);
+        // The controller has looked at both since the jump when the one that is due is gone.
+        expire(&calls, due, DAY_MS - HOUR_MS).await;
+        gone(&calls, due).await;
+        let state = node.local().read_meta(|state| state.filter(filter).map(|record| record.state));
+        assert_eq!(state, Some(FilterState::Live));
+        node.local().clock().end_hold();
+        gone(&calls, filter).await;
+        drop(calls);
+        node.shutdown().await;
     }
 }

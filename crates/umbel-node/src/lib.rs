@@ -16,6 +16,7 @@
 //! | `formation`, `peer_admission`, `controller` | how a cluster forms, who may join, controller tasks |
 //! | `enrolment`, `renewal` | how a node gets its first certificate from its cluster, and renews it |
 //! | `reasons` | what a node logs while it asks a cluster to take it |
+//! | `wall_clock` | the wall clock by which filters expire and windows forget, also when it jumps |
 //! | `local`, `node` | the state of a running node, and its life cycle |
 //! | `local_copy` | read access to a copy of a replicated filter, for programs that embed the node |
 
@@ -47,6 +48,7 @@ mod shard_leader;
 mod space;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod wall_clock;
 
 pub use client_interface::{ClientInterface, ServedNode};
 pub use config::{Config, ConfigError};

@@ -27,6 +27,7 @@ use crate::metrics;
 use crate::ports::Ports;
 use crate::shard_leader::ShardLeader;
 use crate::space::Space;
+use crate::wall_clock::WallClock;
 
 mod founding;
 mod job_standing;
@@ -49,6 +50,7 @@ pub struct Local {
     node: NodeId,
     config: Config,
     seed: Arc<dyn Seed>,
+    clock: Arc<WallClock>,
     storage: Storage,
     host: Arc<GroupHost>,
     readiness: Readiness,
@@ -84,7 +86,9 @@ impl Local {
         founders: BTreeMap<NodeId, String>,
     ) -> Result<Arc<Self>, String> {
         let LocalIdentity { cluster, node } = identity;
-        let seed = Arc::clone(&ports.seed);
+        let clock = Arc::new(WallClock::new(Arc::clone(&ports.seed)));
+        // Shards and copies decide by the time that is believed.
+        let seed: Arc<dyn Seed> = Arc::clone(&clock) as _;
         let timing = Timing { beat_ms: config.heartbeat_ms, suspect_ms: config.suspect_ms };
         let outside = (Arc::clone(&ports.net), Arc::clone(&seed));
         let memory = (storage.clone(), witness);
@@ -100,6 +104,7 @@ impl Local {
             node,
             config,
             seed: Arc::clone(&ports.seed),
+            clock,
             storage,
             host: Arc::new(host),
             readiness: Readiness::default(),
@@ -207,9 +212,21 @@ impl Local {
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
-    /// Entropy and wall-clock time.
+    /// Entropy and wall-clock time, as the machine has them.
     pub fn seed(&self) -> &dyn Seed {
         &*self.seed
+    }
+
+    /// The time by which filters and imports expire and windows forget, in milliseconds since 1970: that of the
+    /// machine, unless its clock has jumped ahead within the last hour.
+    pub fn believed_ms(&self) -> u64 {
+        self.clock.believed_ms()
+    }
+
+    /// What judges the machine's clock.
+    #[cfg(test)]
+    pub(crate) fn clock(&self) -> &WallClock {
+        &self.clock
     }
 
     pub(crate) fn log_bytes_max(&self) -> u64 {

@@ -191,6 +191,12 @@ pub(crate) fn meta_is_led(is_led: bool) {
     gauge!(META_HEARD).set(f64::from(u8::from(is_led)));
 }
 
+/// The machine's wall clock, in milliseconds since 1970.
+#[expect(clippy::cast_precision_loss, reason = "a measurement")]
+pub(crate) fn wall_clock(wall_ms: u64) {
+    gauge!(WALL_CLOCK).set(wall_ms as f64 / 1000.0);
+}
+
 /// The largest used share of any quota.
 pub fn quota_used(filters: f64, memory: f64) {
     gauge!(QUOTA_USED, "resource" => "filters").set(filters);

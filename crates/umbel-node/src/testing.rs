@@ -21,8 +21,12 @@ use crate::node::Node;
 use crate::ports::Ports;
 
 #[cfg(test)]
+mod clock;
+#[cfg(test)]
 mod filters;
 
+#[cfg(test)]
+pub(crate) use clock::SetClock;
 #[cfg(test)]
 pub(crate) use filters::create_filter;
 
@@ -68,7 +72,19 @@ pub async fn start(config: Config) -> Node {
 
 /// Starts a node that is a cluster of its own, with four shards.
 pub async fn start_alone(data: &Path) -> Node {
-    start(Config { dev: true, shards: 4, replicas: 1, ..config(data) }).await
+    start(alone(data)).await
+}
+
+/// The same with a wall clock that the test moves.
+#[cfg(test)]
+pub(crate) async fn start_alone_at(data: &Path, clock: &Arc<SetClock>) -> Node {
+    let seed: Arc<dyn Seed> = Arc::clone(clock) as _;
+    let ports = Ports { seed, ..Ports::real(data).expect("the folder can be used") };
+    Node::start(alone(data), ports, Box::new(PeersOnly)).await.expect("the node starts")
+}
+
+fn alone(data: &Path) -> Config {
+    Config { dev: true, shards: 4, replicas: 1, ..config(data) }
 }
 
 /// Addresses that were free a moment ago, in the order in which founders are numbered: the first one's node
@@ -131,6 +147,12 @@ impl Node {
     #[must_use]
     pub fn leader_calls(&self, seed: Arc<dyn Seed>) -> LeaderCalls {
         LeaderCalls::new(Arc::new(OnceLock::from(Arc::clone(self.local()))), seed)
+    }
+
+    /// Looks at the wall clock, as a node does once a second: a test that moves its clock by less than what
+    /// counts as a jump, and lets the node look, can move it as far as it likes.
+    pub fn look_at_clock(&self) {
+        self.local().believed_ms();
     }
 
     /// What clients of this node insert into a replicated filter comes later by so much.

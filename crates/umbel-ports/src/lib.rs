@@ -259,7 +259,7 @@ pub trait Seed: Send + Sync + 'static {
 
     /// Milliseconds since 1970: for log lines and records that people read, for expiry, and for the
     /// time slices of windowed filters, where the time is written to their log. No other decision
-    /// depends on it.
+    /// depends on it. It may jump: what forgets for good asks a node for the time that it believes.
     fn wall_ms(&self) -> u64;
 
     /// Whether to make this rare choice now; always false in production.

@@ -246,7 +246,7 @@ impl Group {
         self.seed.number(purpose)
     }
 
-    /// Wall-clock time in milliseconds since 1970, for people to read.
+    /// Wall-clock time in milliseconds since 1970, as the node believes it: windows move by it.
     pub fn wall_ms(&self) -> u64 {
         self.seed.wall_ms()
     }

@@ -321,7 +321,7 @@ async fn load_frame(
 /// Says that a filter is still being loaded: if nobody does, it is dropped. In a cluster of a version that does
 /// not know this, the filter stays.
 async fn renew_lease(coordinator: &Coordinator, filter: FilterId) -> Result<(), CallFailure> {
-    let expires_ms = coordinator.seed().wall_ms().saturating_add(IMPORT_LEASE_MS);
+    let expires_ms = coordinator.believed_ms().saturating_add(IMPORT_LEASE_MS);
     let command = MetaCommand::RenewImport { filter, expires_ms };
     if coordinator.read_meta(|state| state.check_writable(&command).is_err())? {
         return Ok(());

@@ -11,7 +11,7 @@ use umbel_filter::Kind;
 use super::node_test::{PeersOnly, config, deadline, free_addresses, items};
 use super::replicated_copies_test::{exported, import};
 use super::replicated_test::{flush_all, insert, name, present, stop};
-use super::windowed_test::{Clock, MINUTE_MS, RULES};
+use super::windowed_test::{Clock, DAY_MS, MINUTE_MS, RULES};
 use super::*;
 use crate::ReadLevel;
 use crate::catalogue::{Hashing, NewFilter};
@@ -52,6 +52,14 @@ impl Clocked {
     fn pass(&self, minutes: u64) {
         for clock in &self.clocks {
             clock.0.fetch_add(minutes * MINUTE_MS, Ordering::Relaxed);
+        }
+    }
+
+    /// Moves one node's clock ahead, so slowly that the node does not take it for a jump.
+    fn run_ahead(&self, at: usize, minutes: u64) {
+        for _ in 0..minutes {
+            self.clocks[at].0.fetch_add(MINUTE_MS, Ordering::Relaxed);
+            self.nodes[at].look_at_clock();
         }
     }
 
@@ -144,7 +152,7 @@ async fn a_clock_far_ahead_empties_no_other_copy_and_is_counted() {
     let asked = cluster.asked();
     create(&asked[0], "minutes", RULES).await;
     insert(&asked[0], "minutes", 0..100).await;
-    cluster.clocks[1].0.fetch_add(100 * MINUTE_MS, Ordering::Relaxed);
+    cluster.run_ahead(1, 100);
     assert_eq!(insert(&asked[1], "minutes", 100..110).await, 10);
     // The insert does not reach node 1, which reports that.
     let (filter, patience) = (name("minutes"), Duration::from_secs(2));
@@ -158,9 +166,26 @@ async fn a_clock_far_ahead_empties_no_other_copy_and_is_counted() {
     );
     assert_eq!(local(&asked[1], "minutes", 0..100).await, 0);
     // Once the other clock catches up, everything arrives.
-    cluster.clocks[0].0.fetch_add(99 * MINUTE_MS, Ordering::Relaxed);
+    cluster.run_ahead(0, 99);
     flush_all(&asked[0], "minutes").await;
     assert_eq!(local(&asked[0], "minutes", 100..110).await, 10);
+    drop(asked);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_by_a_day_and_back_empties_no_copy() {
+    let cluster = Clocked::start(1).await;
+    let asked = cluster.asked().remove(0);
+    create(&asked, "minutes", RULES).await;
+    insert(&asked, "minutes", 0..100).await;
+    cluster.clocks[0].0.fetch_add(DAY_MS, Ordering::Relaxed);
+    assert_eq!(local(&asked, "minutes", 0..100).await, 100);
+    assert_eq!(insert(&asked, "minutes", 50..150).await, 50);
+    cluster.clocks[0].0.fetch_sub(DAY_MS, Ordering::Relaxed);
+    assert_eq!(local(&asked, "minutes", 0..150).await, 150);
+    cluster.pass(6);
+    assert_eq!(local(&asked, "minutes", 0..150).await, 0);
     drop(asked);
     cluster.stop().await;
 }

@@ -56,6 +56,8 @@ pub(super) const RULES: WindowRules = WindowRules {
 
 pub(super) const MINUTE_MS: u64 = 60_000;
 
+pub(super) const DAY_MS: u64 = 24 * 60 * MINUTE_MS;
+
 async fn present(coordinator: &Coordinator, name: &str, range: std::ops::Range<u32>) -> u32 {
     let level = Some(ReadLevel::AnyReplica);
     let answer = coordinator.contains(name, &items(range), level, deadline()).await;
@@ -92,6 +94,30 @@ async fn a_window_forgets_with_the_leaders_clock_and_survives_a_restart() {
     // A clock that is set back makes nothing expire, and keeps nothing longer.
     clock.0.fetch_sub(100 * MINUTE_MS, Ordering::Relaxed);
     assert_eq!(present(&asked, "minutes", 0..150).await, 150);
+    drop(asked);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_jumps_by_a_day_and_back_moves_no_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Clock(AtomicU64::new(1_000 * MINUTE_MS)));
+    let node = start(folder.path(), &clock).await;
+    let asked = node.coordinator();
+    create(&asked, "minutes", RULES).await;
+    let insert = async |range| {
+        let answer = asked.insert("minutes", &items(range), None, None, deadline()).await;
+        answer.unwrap().0.count_ones()
+    };
+    assert_eq!(insert(0..100).await, 100);
+    clock.0.fetch_add(DAY_MS, Ordering::Relaxed);
+    assert_eq!(present(&asked, "minutes", 0..100).await, 100);
+    assert_eq!(insert(50..150).await, 50);
+    clock.0.fetch_sub(DAY_MS, Ordering::Relaxed);
+    assert_eq!(present(&asked, "minutes", 0..150).await, 150);
+    // It moves on as before.
+    clock.0.fetch_add(6 * MINUTE_MS, Ordering::Relaxed);
+    assert_eq!(present(&asked, "minutes", 0..150).await, 0);
     drop(asked);
     node.shutdown().await;
 }

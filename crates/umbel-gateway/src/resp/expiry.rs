@@ -30,7 +30,7 @@ pub(super) async fn answer(
         Err(NoFilter::NoName) => return Ok(missing(command)),
         Err(why @ NoFilter::Denied) => return Err(why.into()),
     };
-    let now_ms = coordinator.seed().wall_ms();
+    let now_ms = coordinator.believed_ms();
     loop {
         let found = coordinator.expiry(&name, deadline).await.map_err(|error| refusal(&error))?;
         let Some((filter, had)) = found else { return Ok(missing(command)) };

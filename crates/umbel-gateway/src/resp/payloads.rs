@@ -95,7 +95,7 @@ async fn restore(
     let (settings, parts) = parts_of(payload)?;
     let coordinator = &session.shared.coordinator;
     let deadline = session.shared.deadlines.of_long_command();
-    let now_ms = coordinator.seed().wall_ms();
+    let now_ms = coordinator.believed_ms();
     let expires_at_ms = expiry.map(|expiry| moment(expiry, now_ms));
     if expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
         // As in Redis: a filter that has expired already is not created, but the one that it would

@@ -32,6 +32,9 @@ impl Local {
             state.jobs().for_each(|(_, record)| known.jobs.count(&record.state));
             known
         }));
+        // Looks also where nothing expires: a jump is what the clock has gained since the last look.
+        self.clock.believed_ms();
+        metrics::wall_clock(self.seed.wall_ms());
         metrics::wal_size(self.storage.wal_bytes());
         self.copies.measure();
     }

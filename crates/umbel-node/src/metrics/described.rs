@@ -74,7 +74,7 @@ pub(crate) fn describe() {
     }
 }
 
-const ALL: [Measurement; 56] = [
+const ALL: [Measurement; 57] = [
     counter(INSERT_NEW, Unit::Count, "Items that this node's shards called new."),
     counter(INSERT_PRESENT, Unit::Count, "Inserted items that were present."),
     counter(INSERT_REPEATED, Unit::Count, "Items of requests that came again."),
@@ -234,6 +234,11 @@ const ALL: [Measurement; 56] = [
         SHARD_SCRUB_AGE,
         Unit::Seconds,
         "Longest time since replicas of a slice were found equal or made so, by shard, at its leader.",
+    ),
+    gauge(
+        WALL_CLOCK,
+        Unit::Seconds,
+        "This node's wall clock, in seconds since 1970, at most a second ago.",
     ),
     gauge(BUILD_INFO, Unit::Count, "1, with the release that this node runs."),
     gauge(JOBS, Unit::Count, "Jobs of the cluster's ledger, by state."),

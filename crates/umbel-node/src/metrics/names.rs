@@ -24,6 +24,7 @@ pub(super) const SHARDS_HELD: &str = "umbel_shards_held";
 pub(super) const SHARDS_LEADERLESS: &str = "umbel_shards_without_leader";
 pub(super) const SHARDS_QUORUMLESS: &str = "umbel_shards_without_quorum";
 pub(super) const META_HEARD: &str = "umbel_meta_is_led";
+pub(super) const WALL_CLOCK: &str = "umbel_wall_clock_timestamp_seconds";
 pub(super) const LEADER_CHANGES: &str = "umbel_leader_changes_total";
 pub(super) const FILTERS: &str = "umbel_filters";
 pub(super) const FILTER_BYTES: &str = "umbel_filter_bytes";
