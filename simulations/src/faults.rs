@@ -319,8 +319,9 @@ impl Nemesis {
             }
             Fault::WallClock { who, ms } => {
                 for number in world.resolve(*who) {
-                    // Nodes use the wall clock only for times in backups, so a running node is all that
-                    // is required.
+                    // Windows move by the wall clock, unless it jumped ahead by more than ten minutes while
+                    // the node ran: then they move without the jump, since no run lasts for the hour after
+                    // which it is believed. A node that starts during the fault believes it.
                     counters::effect(class, u64::from(world.host(number).is_up()));
                     world.host(number).set_wall_offset_ms(*ms);
                     self.at(end_us, Due::EndWallClock(number));
