@@ -211,6 +211,11 @@ impl Admin for AdminService {
         measured("move_shard", async {
             let v1::MoveShardRequest { shard, from, to } = request.into_inner();
             let (shard, from, to) = (ShardId(shard), NodeId(from), NodeId(to));
+            if self.coordinator.read_meta(|state| state.zones().get(to).is_some())? {
+                // This node may not know yet where the replicas are now.
+                self.coordinator.meta_refresh(deadline).await?;
+                self.coordinator.read_meta(|state| state.check_zone_of_move(shard, from, to))??;
+            }
             let command = MetaCommand::MoveReplica { shard, from, to };
             self.coordinator.meta_propose(command, deadline).await?;
             Ok(v1::MoveShardResponse {})

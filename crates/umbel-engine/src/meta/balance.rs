@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::command::MetaCommand;
+use super::command::{MetaCommand, MetaError};
+use super::nodes::NodeRecord;
 use super::state::MetaState;
 use crate::ids::{NodeId, ShardId};
 use crate::placement::{ShardRecord, Zones};
@@ -71,6 +72,43 @@ pub fn next_move(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaComm
         moves.min_by_key(|found| (Reverse(found.gain), found.from, found.to, found.shard))?;
     let Move { shard, from, to, .. } = best;
     Some(MetaCommand::MoveReplica { shard, from, to })
+}
+
+impl MetaState {
+    /// Refuses a move by hand that [`next_move`] would undo, because it brings more replicas of the shard
+    /// into one zone. Whatever else is wrong with a move is left to [`apply`](Self::apply), which knows
+    /// nothing of this rule: nodes of two releases have to apply an entry alike. A node that is drained
+    /// keeps no replica, so that its zone does not count.
+    ///
+    /// # Errors
+    /// If it would be undone; the error names a node in the zone that has a replica.
+    pub fn check_zone_of_move(
+        &self,
+        shard: ShardId,
+        from: NodeId,
+        to: NodeId,
+    ) -> Result<(), MetaError> {
+        let Some(record) = self.shard(shard) else { return Ok(()) };
+        let may_have = |node| self.node(node).is_some_and(NodeRecord::is_available);
+        let is_move = record.replicas.contains(&from) && !record.replicas.contains(&to);
+        if !is_move || !may_have(from) || !may_have(to) {
+            return Ok(());
+        }
+        let staying: Vec<NodeId> =
+            record.replicas.iter().copied().filter(|&node| node != from).collect();
+        if self.zones.shared(to, &staying) <= self.zones.shared(from, &staying) {
+            return Ok(());
+        }
+        let Some(zone) = self.zones.get(to) else { return Ok(()) };
+        let Some(near) = staying.iter().find(|&&node| self.zones.get(node) == Some(zone)) else {
+            return Ok(());
+        };
+        let what = format!(
+            "{to} is in zone {zone}, where {near} has a replica of {shard} already, so the cluster would move one of \
+             them out again: move the replica of {near} there, or choose a node of a zone that has none"
+        );
+        Err(MetaError::BadMove { what })
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -248,6 +286,51 @@ pub(super) mod tests {
         let wanted = state.meta_voters_wanted(&[1, 2, 3].map(NodeId));
         assert_eq!(wanted, [2, 4, 5].map(NodeId));
         assert_eq!(state.meta_voters_wanted(&wanted), wanted);
+    }
+
+    /// A shard whose two replicas are in zones a and b, with the nodes that have them; beside them a node
+    /// in a, and one in c.
+    fn in_two_zones() -> (MetaState, [NodeId; 2], [NodeId; 2]) {
+        let mut state = formed(4, 1, 2);
+        let replicas = state.shard(ShardId(0)).unwrap().replicas.clone();
+        let [one, other] = replicas[..] else { panic!("{replicas:?}") };
+        let free = (1..=4).map(NodeId).filter(|node| !replicas.contains(node));
+        let free: Vec<NodeId> = free.collect();
+        let [near, apart] = free[..] else { panic!("{free:?}") };
+        zoned(&mut state, &[(one.0, "a"), (other.0, "b"), (near.0, "a"), (apart.0, "c")]);
+        (state, [one, other], [near, apart])
+    }
+
+    #[test]
+    fn a_move_into_a_zone_that_is_taken_is_refused_as_it_would_be_undone() {
+        let (mut state, [one, other], [near, _]) = in_two_zones();
+        let shard = ShardId(0);
+        let what = format!(
+            "{near} is in zone a, where {one} has a replica of shard 0 already, so the cluster would move one of them \
+             out again: move the replica of {one} there, or choose a node of a zone that has none"
+        );
+        let refused = state.check_zone_of_move(shard, other, near);
+        assert_eq!(refused, Err(MetaError::BadMove { what }));
+        let all = state.available_nodes();
+        assert_eq!(next_move(&state, &all), None);
+        state.apply(92, &MetaCommand::MoveReplica { shard, from: other, to: near });
+        let replicas = state.shard_map().get(shard).unwrap().wanted().to_vec();
+        state.apply(93, &MetaCommand::ReplicasChanged { shard, replicas });
+        assert!(next_move(&state, &all).is_some(), "{state:?}");
+    }
+
+    #[test]
+    fn a_move_that_shares_no_more_zones_is_not_refused() {
+        let (mut state, [one, other], [near, apart]) = in_two_zones();
+        let shard = ShardId(0);
+        assert_eq!(state.check_zone_of_move(shard, one, near), Ok(()), "within a zone");
+        assert_eq!(state.check_zone_of_move(shard, other, apart), Ok(()));
+        // Such moves are refused when they are applied, with their own reasons.
+        assert_eq!(state.check_zone_of_move(shard, near, one), Ok(()));
+        assert_eq!(state.check_zone_of_move(ShardId(7), other, near), Ok(()));
+        // The node is left in any case.
+        state.apply(92, &MetaCommand::Drain { node: other, drain: true });
+        assert_eq!(state.check_zone_of_move(shard, other, near), Ok(()));
     }
 
     #[test]

@@ -152,4 +152,10 @@ async fn replicas_move_to_zones_that_have_none() {
         })
         .await;
     assert!(status.shards.iter().all(|shard| shard.replicas.len() == 3), "{status:?}");
+    // Zone a has a second node, which would bring two replicas into it.
+    let second = [1, 2].into_iter().find(|node| !status.shards[0].replicas.contains(node)).unwrap();
+    let error = cluster.client().move_shard(0, 4, second).await.unwrap_err();
+    let ClientError::Refused(failure) = &error else { panic!("{error}") };
+    assert_eq!(failure.cause, ErrorCode::BadChange, "{error}");
+    assert!(failure.message.contains("is in zone a, where node "), "{error}");
 }
