@@ -11,6 +11,7 @@ mod cube_test;
 pub(crate) mod look;
 mod merge;
 mod moves;
+mod notes;
 mod ranges;
 mod scrub;
 pub(crate) mod show;
@@ -200,14 +201,7 @@ impl AdminArgs {
             }
             AdminVerb::Drain { node, dry_run: true, .. } => show_drain(&client, *node, json).await,
             AdminVerb::Drain { node, undo, wait, timeout, .. } => {
-                let count = client.drain(*node, *undo).await?;
-                let count = match wait {
-                    true => wait_until_empty(&client, *node, count, *timeout).await?,
-                    false => count,
-                };
-                print(json, &json!({ "node": node, "replicas": count }), || {
-                    facts(&[("node", node.to_string()), ("replicas", count.to_string())])
-                })
+                drain(&client, (*node, *undo), wait.then_some(*timeout), json).await
             }
             AdminVerb::Remove { node } => {
                 client.remove_node(*node).await?;
@@ -250,6 +244,29 @@ async fn show_status(client: &Client, color: ColorChoice, plan: bool, json: bool
     };
     let look = look::Look::of(color);
     print(json, &status::json(&status), || status::text(&status, look))
+}
+
+/// Drains a node, or, with `undo`, allows replicas on it again, and says what the cluster then lacks. With
+/// `wait_s`, waits so many seconds at most until the node has no replicas.
+async fn drain(
+    client: &Client,
+    (node, undo): (u64, bool),
+    wait_s: Option<u64>,
+    json: bool,
+) -> Result<()> {
+    let mut count = client.drain(node, undo).await?;
+    if let Some(timeout_s) = wait_s {
+        count = wait_until_empty(client, node, count, timeout_s).await?;
+    }
+    // The drain is recorded, whether or not this is answered.
+    let status = if undo { None } else { client.status().await.ok() };
+    let notes = status.map(|status| notes::lacks(&status, node)).unwrap_or_default();
+    let value = json!({ "node": node, "replicas": count, "notes": notes::texts(&notes) });
+    print(json, &value, || {
+        let mut known = vec![("node", node.to_string()), ("replicas", count.to_string())];
+        known.extend(notes);
+        facts(&known)
+    })
 }
 
 /// Shows which replicas a drain would move, without draining.

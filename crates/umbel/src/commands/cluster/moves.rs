@@ -5,6 +5,7 @@ use umbel_client::StatusResponse;
 use umbel_client::proto::ShardMove;
 
 use super::look::{Look, harmless};
+use super::notes;
 use super::show::{Rows, facts_for, numbers};
 
 /// Bytes that a move transfers: the shard's filters, once per target node.
@@ -69,16 +70,19 @@ pub(super) fn text(status: &StatusResponse, look: Look) -> String {
 
 /// What draining a node would move, as a JSON object.
 pub(super) fn drain_json(node: u64, status: &StatusResponse) -> Value {
-    json!({ "node": node, "moves": json(status), "bytes": all_bytes(status) })
+    let notes = notes::lacks(status, node);
+    let notes = notes::texts(&notes);
+    json!({ "node": node, "moves": json(status), "bytes": all_bytes(status), "notes": notes })
 }
 
 /// The same as text.
 pub(super) fn drain_text(node: u64, status: &StatusResponse, look: Look) -> String {
-    let known = [
+    let mut known = vec![
         ("node", node.to_string()),
         ("moves", status.moves.len().to_string()),
         ("bytes", all_bytes(status).to_string()),
     ];
+    known.extend(notes::lacks(status, node));
     facts_for(look.is_for_people, &known) + &text(status, look)
 }
 
@@ -89,7 +93,7 @@ fn all_bytes(status: &StatusResponse) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use umbel_client::proto::ShardStatus;
+    use umbel_client::proto::{NodeStatus, ShardStatus};
 
     use super::*;
 
@@ -128,5 +132,16 @@ mod tests {
         let json = drain_json(2, &status());
         assert_eq!((&json["bytes"], &json["moves"][1]["to"]), (&json!(1200), &json!([3, 4])));
         assert!(drain_text(2, &status(), LINES).ends_with(&lines));
+    }
+
+    #[test]
+    fn a_drain_says_what_it_leaves_too_few_of() {
+        let node = |node| NodeStatus { node, state: "live".to_owned(), ..NodeStatus::default() };
+        let nodes = vec![node(1), node(2), node(3)];
+        let status = StatusResponse { nodes, replica_count: 3, ..StatusResponse::default() };
+        let text = "2 nodes can have replicas of a shard, 3 are wanted: add a node";
+        let facts = format!("node\t2\nmoves\t0\nbytes\t0\ntoo few nodes\t{text}\n");
+        assert_eq!(drain_text(2, &status, LINES), facts);
+        assert_eq!(drain_json(2, &status)["notes"], json!([text]));
     }
 }

@@ -3,6 +3,7 @@
 use super::cube::{CubeView, exchange_facts, exchange_json};
 use super::look::{Look, harmless};
 use super::moves;
+use super::notes;
 use super::ranges::picture;
 use super::show::{Rows, facts_for, numbers};
 use serde_json::{Value, json};
@@ -34,6 +35,7 @@ pub(super) fn json(status: &StatusResponse) -> Value {
             "memory_bytes": shard.memory_bytes,
         })
     };
+    let notes = notes::lacks(status, 0);
     json!({
         "cluster": status.cluster_id,
         "version": status.version,
@@ -48,6 +50,7 @@ pub(super) fn json(status: &StatusResponse) -> Value {
         "splitting": status.splitting,
         "merging": status.merging,
         "merging_into": status.merging_into,
+        "notes": notes::texts(&notes),
         "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
         "shards": status.shards.iter().map(shard).collect::<Vec<_>>(),
         "exchange": status.exchange.as_ref().map(exchange_json),
@@ -66,7 +69,7 @@ fn shards_wanted(status: &StatusResponse) -> String {
 /// describe.
 pub(super) fn text(status: &StatusResponse, look: Look) -> String {
     let people = look.is_for_people;
-    let known = [
+    let mut known = vec![
         ("cluster", status.cluster_id.clone()),
         ("version", status.version.clone()),
         ("cluster version", status.cluster_version.to_string()),
@@ -76,6 +79,7 @@ pub(super) fn text(status: &StatusResponse, look: Look) -> String {
         ("replicas wanted", status.replica_count.to_string()),
         ("shards wanted", shards_wanted(status)),
     ];
+    known.extend(notes::lacks(status, 0));
     let mut text = facts_for(people, &known);
     if let Some(shard) = status.splitting {
         text += &facts_for(people, &[("being split off", format!("shard {shard}"))]);
@@ -192,5 +196,17 @@ mod tests {
         assert_eq!(named(&merging), "being merged\tshard 4 into shard 0");
         let json = json(&merging);
         assert_eq!((&json["merging"], &json["merging_into"]), (&4.into(), &0.into()));
+    }
+
+    #[test]
+    fn a_cluster_with_too_few_nodes_says_so() {
+        let look = Look { is_for_people: false, has_colours: false, columns: 80 };
+        let one = NodeStatus { node: 1, state: "live".to_owned(), ..NodeStatus::default() };
+        let status =
+            StatusResponse { nodes: vec![one], replica_count: 2, ..StatusResponse::default() };
+        let note = "1 node can have replicas of a shard, 2 are wanted: add a node";
+        let lines = text(&status, look);
+        assert!(lines.contains(&format!("\ntoo few nodes\t{note}\n")), "{lines}");
+        assert_eq!(json(&status)["notes"], json!([note]));
     }
 }
