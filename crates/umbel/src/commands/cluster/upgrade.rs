@@ -29,8 +29,38 @@ impl UpgradeArgs {
                  it, or remove it, and try again"
             );
         }
-        Ok(())
+        match held_down(&answer).filter(|_| !self.check) {
+            Some(cause) => bail!("{cause}"),
+            None => Ok(()),
+        }
     }
+}
+
+/// Why the version is below what the newest release among the nodes can run, and what to do. None if it is
+/// not: nodes that all run one release have nothing to wait for, even if there is a newer release.
+fn held_down(answer: &UpgradeResponse) -> Option<String> {
+    let newest = answer.nodes.iter().map(|node| node.newest_version).max()?;
+    if newest <= answer.cluster_version {
+        return None;
+    }
+    let is_older = |node: &&NodeRelease| node.newest_version < newest;
+    let older = answer.nodes.iter().filter(is_older).map(|node| {
+        let NodeRelease { node, address, release, newest_version, .. } = node;
+        let release = if release.is_empty() { "an unnamed release" } else { release.as_str() };
+        format!(
+            "node {node} at {} runs {}, which can run versions up to {newest_version}",
+            harmless(address),
+            harmless(release)
+        )
+    });
+    let older = older.collect::<Vec<_>>().join("; ");
+    (!older.is_empty()).then(|| {
+        format!(
+            "the version is {}, and not {newest}, which other nodes can run: {older}; start the newer release there, \
+             or remove the node, and try again",
+            answer.cluster_version
+        )
+    })
 }
 
 fn json_of(answer: &UpgradeResponse) -> Value {
@@ -83,6 +113,31 @@ fn text_of(answer: &UpgradeResponse, people: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_that_an_older_release_holds_down_is_not_done() {
+        let node = |node, release: &str, newest_version| NodeRelease {
+            node,
+            address: format!("n{node}:7070"),
+            release: release.to_owned(),
+            oldest_version: 1,
+            newest_version,
+            failure: String::new(),
+        };
+        let held = |cluster_version, nodes| {
+            held_down(&UpgradeResponse { cluster_version, newest_common: cluster_version, nodes })
+        };
+        let mixed = vec![node(1, "0.3.0", 4), node(2, "0.2.0", 3), node(3, "", 3)];
+        assert_eq!(
+            held(3, mixed).unwrap(),
+            "the version is 3, and not 4, which other nodes can run: node 2 at n2:7070 runs 0.2.0, which can run \
+             versions up to 3; node 3 at n3:7070 runs an unnamed release, which can run versions up to 3; start the \
+             newer release there, or remove the node, and try again"
+        );
+        // All run the same older release, or releases that differ in what is no matter of versions.
+        assert_eq!(held(3, vec![node(1, "0.2.0", 3), node(2, "0.2.0", 3)]), None);
+        assert_eq!(held(4, vec![node(1, "0.3.0", 4), node(2, "0.3.1", 4)]), None);
+    }
 
     #[test]
     fn a_node_that_does_not_answer_has_no_versions() {
