@@ -144,6 +144,7 @@ fn table(state: &MetaState, meta: &GroupView) -> v1::StatusResponse {
         replica_count: state.replica_count(),
         auto_split: state.auto_split() == Some(true),
         shards_wanted: state.shards_wanted(),
+        shards_needed: state.shards_needed(),
         cluster_version: state.version().0,
         splitting: state.shard_map().splitting().map(|shard| shard.0),
         merging: state.shard_map().merging().map(|shard| shard.0),
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(table.nodes.iter().map(|node| node.replica_count).sum::<u32>(), 8);
         assert_eq!((table.replica_count, table.shards.len()), (2, 4));
         assert_eq!((table.shards[1].range_start, table.shards[3].range_last), (1 << 62, u64::MAX));
-        assert_eq!(table.splitting, None);
+        assert_eq!((table.splitting, table.shards_needed), (None, None), "no node told its cores");
         for shard in (0..4).map(ShardId) {
             state.apply(4, &MetaCommand::ShardFormed { shard });
         }

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! It is rounded up to a whole round of splits, `founded · 2^k`, after which all shards have equal width.
-//! It never decreases, so that it cannot oscillate: shards are merged only by command.
+//! It never decreases, so that it cannot oscillate: shards are merged only by command. Status tells how
+//! many would do, without regard to how many there are.
 
 use std::collections::BTreeSet;
 
@@ -69,19 +70,55 @@ impl MetaState {
     /// ```
     #[must_use]
     pub fn shards_wanted(&self) -> u32 {
-        let count = self.shard_count();
+        self.whole_rounds(self.load_shards().max(self.shard_count().into())).max(self.shard_count())
+    }
+
+    /// The number of shards that would do for the cores and filters that there are: a whole round of
+    /// splits, however many there are now. None if a node that may have replicas has not reported its
+    /// cores.
+    ///
+    /// ```
+    /// use umbel_engine::{NodeId, ShardId};
+    /// use umbel_engine::meta::{MetaCommand, MetaState};
+    ///
+    /// let node = NodeId(1);
+    /// let mut state = MetaState::new();
+    /// let nodes = vec![(node, "a:7070".to_owned())];
+    /// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
+    /// assert_eq!(state.shards_needed(), None);
+    /// state.apply(2, &MetaCommand::NoteCoreCount { node, core_count: 1 });
+    /// for shard in 0..4 {
+    ///     state.apply(3, &MetaCommand::ShardFormed { shard: ShardId(shard) });
+    ///     state.apply(3, &MetaCommand::SplitShard { shard_count: shard + 2 });
+    /// }
+    /// assert_eq!((state.shard_count(), state.shards_needed()), (5, Some(2)));
+    /// ```
+    #[must_use]
+    pub fn shards_needed(&self) -> Option<u32> {
+        let available = self.available_nodes();
+        let are_known = available.iter().all(|node| self.core_counts.contains_key(node));
+        are_known.then(|| self.whole_rounds(self.load_shards()))
+    }
+
+    /// Shards for the cores and filters, as far as they are known, before whole rounds are made of it.
+    fn load_shards(&self) -> u64 {
         let available = self.available_nodes();
         let cores = available.iter().filter_map(|node| self.core_counts.get(node));
         let for_cores = SHARDS_PER_CORE * cores.map(|&cores| u64::from(cores)).sum::<u64>();
         let sizes = || self.filters.values().map(bytes_cut);
         let for_all = sizes().fold(0, u64::saturating_add).div_ceil(SHARD_BYTES_MAX);
         let for_largest = sizes().max().unwrap_or(0).div_ceil(SLICE_BYTES_WANTED);
-        let wanted = for_cores.max(for_all).max(for_largest).max(count.into());
+        for_cores.max(for_all).max(for_largest)
+    }
+
+    /// The first whole round of splits with so many shards, or the last round that there can be; 0 until
+    /// the cluster is formed.
+    fn whole_rounds(&self, wanted: u64) -> u32 {
         let round = |rounds| self.shard_map.founded.checked_shl(rounds).filter(|&of| of != 0);
         let rounds = (0..u32::BITS).map_while(round).take_while(|&of| of <= SHARD_COUNT_MAX);
-        let mut most = count;
+        let mut most = 0;
         for of_round in rounds {
-            most = most.max(of_round);
+            most = of_round;
             if u64::from(of_round) >= wanted {
                 break;
             }
@@ -194,6 +231,31 @@ mod tests {
         assert_eq!(run_splits(&mut state), 16);
         state.apply(7, &MetaCommand::Drain { node: NodeId(1), drain: true });
         assert_eq!(state.shards_wanted(), 16);
+    }
+
+    #[test]
+    fn what_is_needed_falls_with_cores_and_filters() {
+        let mut state = formed(3, 4, 3);
+        let MetaReply::Filter(filter) = state.apply(3, &create("f", 1, false)) else { panic!() };
+        state.apply(4, &MetaCommand::SetAutoSplit { is_on: true });
+        for node in [1, 2] {
+            note_cores(&mut state, node, 4);
+        }
+        assert_eq!(state.shards_needed(), None, "node 3 has not reported its cores");
+        note_cores(&mut state, 3, 4);
+        assert_eq!((run_splits(&mut state), state.shards_needed()), (32, Some(32)));
+        for node in 1..=3 {
+            note_cores(&mut state, node, 1);
+        }
+        assert_eq!((state.shards_wanted(), state.shards_needed()), (32, Some(8)));
+        record_of(&mut state, filter).settings.memory_bytes = 9 * SLICE_BYTES_WANTED;
+        assert_eq!(state.shards_needed(), Some(16));
+        // Of what was founded nothing can be merged.
+        state.filters.clear();
+        for node in [1, 2].map(NodeId) {
+            state.apply(9, &MetaCommand::Drain { node, drain: true });
+        }
+        assert_eq!(state.shards_needed(), Some(4));
     }
 
     #[test]

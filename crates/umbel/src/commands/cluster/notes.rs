@@ -8,6 +8,26 @@ use umbel_client::proto::NodeStatus;
 /// What it is about, and a text with what to do.
 pub(super) type Note = (&'static str, String);
 
+/// What status says: what the cluster lacks, and what it has too many of.
+pub(super) fn of(status: &StatusResponse) -> Vec<Note> {
+    lacks(status, 0).into_iter().chain(spare_shards(status)).collect()
+}
+
+/// Shards that cores and filters do not need, if they are half of all at least: fewer are not worth the
+/// merges.
+fn spare_shards(status: &StatusResponse) -> Option<Note> {
+    let (count, needed) = (status.shards.len(), status.shards_needed?);
+    if needed == 0 || count < 2 * needed as usize {
+        return None;
+    }
+    // Merges are refused while shards are split by themselves.
+    let before = if status.auto_split { "`umbel cluster split --auto off`, then " } else { "" };
+    let text = format!(
+        "{count} shards, {needed} would do for the cores and filters: {before}`umbel cluster merge --to {needed}`"
+    );
+    Some(("more shards than needed", text))
+}
+
 /// What the cluster lacks for the replicas that are wanted. The node `without` counts as drained, even if
 /// the node that answered does not know it yet; 0 is none.
 pub(super) fn lacks(status: &StatusResponse, without: u64) -> Vec<Note> {
@@ -51,6 +71,8 @@ pub(super) fn texts(notes: &[Note]) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use umbel_client::proto::ShardStatus;
+
     use super::*;
 
     /// Nodes from 1 on, each with its state and zone, of a cluster that wants three replicas.
@@ -103,6 +125,32 @@ mod tests {
         assert_eq!(of(&["a", "a", "b", "b"]), [("too few zones", TWO_ZONES.to_owned())]);
         // Two nodes have two replicas, in two zones.
         assert_eq!(texts(&of(&["a", "b"])), [TWO_NODES]);
+    }
+
+    #[test]
+    fn half_of_the_shards_are_worth_a_merge() {
+        let status = |count, shards_needed, auto_split| {
+            let shards = vec![ShardStatus::default(); count];
+            StatusResponse { shards, shards_needed, auto_split, ..StatusResponse::default() }
+        };
+        for (count, needed) in [(31, Some(16)), (16, Some(16)), (1, Some(2)), (64, None)] {
+            assert_eq!(of(&status(count, needed, false)), NONE, "{count} {needed:?}");
+        }
+        assert_eq!(
+            of(&status(32, Some(16), false)),
+            [(
+                "more shards than needed",
+                "32 shards, 16 would do for the cores and filters: `umbel cluster merge --to 16`"
+                    .to_owned()
+            )]
+        );
+        assert_eq!(
+            texts(&of(&status(64, Some(16), true))),
+            [
+                "64 shards, 16 would do for the cores and filters: `umbel cluster split --auto off`, then \
+              `umbel cluster merge --to 16`"
+            ]
+        );
     }
 
     #[test]

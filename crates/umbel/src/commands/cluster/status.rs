@@ -35,7 +35,7 @@ pub(super) fn json(status: &StatusResponse) -> Value {
             "memory_bytes": shard.memory_bytes,
         })
     };
-    let notes = notes::lacks(status, 0);
+    let notes = notes::of(status);
     json!({
         "cluster": status.cluster_id,
         "version": status.version,
@@ -45,6 +45,7 @@ pub(super) fn json(status: &StatusResponse) -> Value {
         "filters": status.filter_count,
         "replicas_wanted": status.replica_count,
         "shards_wanted": status.shards_wanted,
+        "shards_needed": status.shards_needed,
         "auto_split": status.auto_split,
         "cluster_version": status.cluster_version,
         "splitting": status.splitting,
@@ -79,7 +80,7 @@ pub(super) fn text(status: &StatusResponse, look: Look) -> String {
         ("replicas wanted", status.replica_count.to_string()),
         ("shards wanted", shards_wanted(status)),
     ];
-    known.extend(notes::lacks(status, 0));
+    known.extend(notes::of(status));
     let mut text = facts_for(people, &known);
     if let Some(shard) = status.splitting {
         text += &facts_for(people, &[("being split off", format!("shard {shard}"))]);
