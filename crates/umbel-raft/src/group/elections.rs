@@ -65,13 +65,7 @@ impl Group {
         let leader_id = LeaderId { term: standing.term + 1, node_id: own };
         let request = VoteRequest::new(Vote { leader_id, committed: false }, self.log.last_id());
         let mut granted = BTreeSet::from([own]);
-        // A suspected voter is not asked: its timeout would delay the end of this attempt even if all
-        // others have refused, and no new attempt could begin before.
-        let asks_all = planted::on(Planted::SuspectAsked);
-        let is_asked =
-            |voter: &NodeId| *voter != own && (asks_all || !self.beats.is_suspected(*voter));
-        let others: BTreeSet<NodeId> =
-            standing.voters.iter().flatten().copied().filter(is_asked).collect();
+        let others = voters_asked(&standing.voters, own, |voter| self.beats.is_suspected(voter));
         let ask = |voter: NodeId| {
             let (request, timeout) = (request.clone(), self.beats.suspicion());
             async move {
@@ -203,5 +197,40 @@ impl Group {
         if self.is_handing_over.load(Ordering::Relaxed) {
             let _ = tokio::time::timeout(timeout, self.leadership_lost()).await;
         }
+    }
+}
+
+/// The voters that a replica asks before it stands: all others but the suspected ones, whose timeouts would
+/// delay the end of this attempt even if all others have refused, and no new attempt could begin before.
+fn voters_asked(
+    voters: &[BTreeSet<NodeId>],
+    own: NodeId,
+    is_suspected: impl Fn(NodeId) -> bool,
+) -> BTreeSet<NodeId> {
+    let is_asked = |voter: &NodeId| *voter != own && !is_suspected(*voter);
+    voters.iter().flatten().copied().filter(is_asked).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(numbers: &[u64]) -> BTreeSet<NodeId> {
+        numbers.iter().copied().map(NodeId).collect()
+    }
+
+    #[test]
+    fn suspected_voters_are_not_asked_for_their_votes() {
+        let asked = |voters: &[&[u64]], suspected: &[u64]| {
+            let voters: Vec<BTreeSet<NodeId>> = voters.iter().copied().map(nodes).collect();
+            let suspected = nodes(suspected);
+            voters_asked(&voters, NodeId(1), |voter| suspected.contains(&voter))
+        };
+        assert_eq!(asked(&[&[1, 2, 3]], &[]), nodes(&[2, 3]));
+        assert_eq!(asked(&[&[1, 2, 3]], &[2]), nodes(&[3]));
+        // While voters change, those of both lists are asked.
+        assert_eq!(asked(&[&[1, 2, 3], &[1, 3, 4]], &[3]), nodes(&[2, 4]));
+        // Of the last list the replica itself is no member.
+        assert_eq!(asked(&[&[1, 2], &[2, 3]], &[2, 3]), nodes(&[]));
     }
 }
