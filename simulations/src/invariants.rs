@@ -9,6 +9,7 @@ pub(crate) mod copies_forget;
 pub(crate) mod copies_hold_what_was_tried;
 pub(crate) mod dedup_matches_reference;
 pub(crate) mod entries_are_known;
+pub(crate) mod epoch_rises;
 pub(crate) mod errors_change_nothing;
 pub(crate) mod every_call_returns;
 pub(crate) mod failover_is_short;

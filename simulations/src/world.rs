@@ -14,6 +14,7 @@ use crate::faults::Nemesis;
 use crate::heal;
 use crate::history::facts;
 use crate::host::{Condition, Host, Order, address_of, host_name};
+use crate::invariants::epoch_rises;
 use crate::invariants::violation::Violation;
 use crate::jobs::{PlannedJobs, Users};
 use crate::links::{CLIENTS, CLIENTS_HOST, Links};
@@ -113,6 +114,7 @@ pub(crate) fn run(plan: &Plan) -> RunReport {
     counters::checked("raft", checks.raft.checked_count());
     let compared = checks.reference.compared();
     counters::checked("replicas_agree", compared.entries + compared.states + compared.snapshots);
+    counters::checked(epoch_rises::NAME, compared.placements);
     let mut violations = checks.violations;
     if let Err(what) = verdict
         && violations.is_empty()

@@ -21,6 +21,7 @@ use super::last_items::{self, LastItems};
 use super::misses::{self, Misses};
 use super::slice_models::SliceModels;
 use super::windows::{self, WindowItems};
+use crate::invariants::epoch_rises::{self, Placement};
 use crate::invariants::violation::Violation;
 
 mod recut;
@@ -75,7 +76,7 @@ pub(crate) struct Incarnation {
     pub(crate) merged: BTreeSet<FilterId>,
 }
 
-/// How often replicas were compared with the reference.
+/// How often replicas were compared with the reference, and placements with those before them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Compared {
     /// Entries and their replies.
@@ -84,6 +85,8 @@ pub(crate) struct Compared {
     pub(crate) states: u64,
     /// States out of a snapshot, by digest.
     pub(crate) snapshots: u64,
+    /// Placements before and after an entry of the catalogue's log.
+    pub(crate) placements: u64,
 }
 
 /// A group's log as far as any node applied it.
@@ -162,7 +165,12 @@ impl Reference {
         let (reply, broken) = match (payload, seen.group.shard()) {
             (Payload::Blank | Payload::Members { .. }, _) => (Reply::None, Ok(())),
             (Payload::Meta(command, _), None) => {
-                (Reply::Meta(self.apply_meta(seen, command)), Ok(()))
+                let before = Placement::of(&self.meta);
+                let reply = Reply::Meta(self.apply_meta(seen, command));
+                self.compared.placements += 1;
+                let broken = before.broken_by(&Placement::of(&self.meta));
+                let broken = broken.map(|what| seen.violation(epoch_rises::NAME, &what));
+                (reply, broken.map_or(Ok(()), Err))
             }
             (Payload::Shard(command, _), Some(_)) => {
                 let (reply, broken) = self.apply_shard(seen, command)?;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use umbel_step::planted::{self, Planted};
+
 use super::command::{MetaCommand, MetaError, MetaReply};
 use super::filter_order::FilterOrder;
 use super::nodes::{NodeRecord, check_address};
@@ -248,7 +250,9 @@ impl MetaState {
         let record = self.shard_record(shard)?;
         if record.target.as_deref() == Some(replicas) {
             record.arrive();
-            self.shard_map.raise_epoch();
+            if !planted::on(Planted::EpochStays) {
+                self.shard_map.raise_epoch();
+            }
             return Ok(MetaReply::Done);
         }
         if record.replicas == replicas {
