@@ -22,6 +22,7 @@ pub(crate) mod copies;
 pub(crate) mod jobs;
 mod quotas;
 mod shards;
+mod zones;
 
 /// Maximum time after the end of all faults until every shard serves requests.
 const SERVE_MAX_US: u64 = 30_000_000;
@@ -88,6 +89,10 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
         let what = format!("{seconds} s after the last fault {why}; {}", conditions(world));
         watch::violated("heals_and_agrees", what);
     }
+    if world.is_violated() {
+        return Ok(());
+    }
+    zones::heal(world)?;
     if world.is_violated() {
         return Ok(());
     }

@@ -92,6 +92,8 @@ pub(crate) struct Host {
     pub(crate) is_lost: Cell<bool>,
     /// Number of damages that its nodes found on its disk.
     pub(crate) damage_count: Arc<AtomicU64>,
+    /// The zone that its nodes report, if it has one.
+    pub(crate) zone: Cell<Option<u32>>,
     /// The node through which it joins; `None` for founders.
     pub(crate) join: RefCell<Option<String>>,
     founders: Vec<String>,
@@ -136,6 +138,7 @@ impl Host {
             node_id: Cell::new(None),
             is_lost: Cell::new(false),
             damage_count: Arc::default(),
+            zone: Cell::new(None),
             join: RefCell::default(),
             founders: founders.to_vec(),
             shape,
@@ -243,6 +246,7 @@ impl Host {
             shards: self.shape.shards,
             replicas: self.shape.replicas,
             cores: self.shape.cores,
+            zone: self.zone.get().map(|zone| format!("z{zone}")),
             // Five times as fast as the default, so that more happens in a simulated second.
             heartbeat_ms: 20,
             suspect_ms: 100,

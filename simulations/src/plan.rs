@@ -50,6 +50,9 @@ pub(crate) struct Plan {
     pub(crate) provoked: Vec<String>,
     /// The size of the world.
     pub(crate) world: WorldShape,
+    /// The zone of each machine, by number, founders first. A machine without one fails alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) zones: Vec<u32>,
     /// Filters that are created before the work begins.
     pub(crate) filters: Vec<FilterPlan>,
     /// What the clients do, by time.
@@ -390,6 +393,11 @@ pub(crate) enum Fault {
 }
 
 impl Plan {
+    /// The zone of a machine, if it has one.
+    pub(crate) fn zone(&self, machine: u32) -> Option<u32> {
+        self.zones.get((machine as usize).checked_sub(1)?).copied()
+    }
+
     /// Whether any shard is split.
     pub(crate) fn splits_shards(&self) -> bool {
         self.faults.iter().any(|plan| plan.fault == Fault::SplitShard)

@@ -228,6 +228,7 @@ impl World {
         let identities = identities_of(&self.plan);
         let host = Host::new(number, &self.founders, shape, seed, rare, jobs, identities);
         host.join.replace(join);
+        host.zone.set(self.plan.zone(number));
         assert_eq!(self.sim.lookup(host_name(number)), address_of_number(number));
         let program = Rc::clone(&host);
         self.sim.host(host_name(number), move || {

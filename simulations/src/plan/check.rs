@@ -30,6 +30,10 @@ pub(crate) struct PlanLimits {
     pub(crate) scrub_s: RangeInclusive<u32>,
     /// Cores of a node.
     pub(crate) cores: RangeInclusive<u32>,
+    /// Machines whose zones are named.
+    pub(crate) zones: RangeInclusive<usize>,
+    /// Number that identifies a zone.
+    pub(crate) zone: RangeInclusive<u32>,
     /// Simulated milliseconds of the phase with faults, and of one fault.
     pub(crate) run_ms: RangeInclusive<u64>,
     /// Filters.
@@ -95,6 +99,8 @@ pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
     clients: 1..=64,
     scrub_s: 0..=3_600,
     cores: 0..=8,
+    zones: 0..=16,
+    zone: 1..=16,
     run_ms: 1..=600_000,
     filters: 0..=64,
     name_chars: 1..=64,
@@ -197,6 +203,10 @@ impl Plan {
         in_range("world.clients", world.clients, &limits.clients)?;
         in_range("world.scrub_s", world.scrub_s, &limits.scrub_s)?;
         in_range("world.cores", world.cores, &limits.cores)?;
+        in_range("number of zones", self.zones.len(), &limits.zones)?;
+        self.zones.iter().enumerate().try_for_each(|(index, &zone)| {
+            in_range(format!("zones[{index}]"), zone, &limits.zone)
+        })?;
         in_range("number of filters", self.filters.len(), &limits.filters)?;
         in_range("number of ops", self.ops.len(), &limits.ops)?;
         in_range("number of faults", self.faults.len(), &limits.faults)?;

@@ -5,6 +5,7 @@ use umbel_ports::Rare;
 
 use self::dice::{Dice, Stream};
 use super::access::AccessPlan;
+use super::damage::JOINS_MAX;
 use super::identity::IdentityPlan;
 use super::{Fault, FaultPlan, OpPlan, PLAN_FORMAT, PLAN_LIMITS, Plan, WorldShape};
 use crate::profile::Profile;
@@ -23,7 +24,7 @@ mod recipes;
 mod scenarios;
 
 impl Plan {
-    /// The plan of a seed; equal arguments always yield the same plan. The world, filters and operations,
+    /// The plan of a seed; equal arguments always yield the same plan. Sizes, filters and operations,
     /// except those that go with splits, do not depend on the profile. The exceptions are
     /// [`Profile::Cube`], which is about replicated filters, [`Profile::Images`], which always has some
     /// of those, [`Profile::Jobs`], [`Profile::Moves`] and [`Profile::Failover`], which have worlds of
@@ -68,11 +69,10 @@ impl Plan {
             filters.extend(more);
             add(&mut ops, calls);
         }
-        let mut rights = Dice::new(seed, Stream::Access);
         let access = (profile == Profile::Access).then(|| AccessPlan {
             holding: Some(quota::draw(&mut Dice::new(seed, Stream::Quotas), world, run_ms)),
             identities: draw_identities(seed, world, run_ms),
-            ..access::draw(&mut rights, world, run_ms)
+            ..access::draw(&mut Dice::new(seed, Stream::Access), world, run_ms)
         });
         let mut faults = faults::draw(&mut Dice::new(seed, Stream::Faults), world, profile, run_ms);
         let world = add_splits(&mut faults, world, seed, profile, run_ms);
@@ -92,6 +92,7 @@ impl Plan {
             planted: None,
             provoked: draw_provoked(&mut Dice::new(seed, Stream::Provoked), profile),
             world,
+            zones: draw_zones(seed, world, profile),
             filters,
             ops,
             jobs,
@@ -117,6 +118,7 @@ impl Plan {
             planted: None,
             provoked: Vec::new(),
             world: WorldShape::new(1, 1, 1, 1),
+            zones: Vec::new(),
             filters: Vec::new(),
             ops: Vec::new(),
             jobs: Vec::new(),
@@ -213,6 +215,22 @@ fn draw_merges(dice: &mut Dice, splits: &[FaultPlan], run_ms: u64) -> Vec<FaultP
         fault: Fault::MergeShard,
     };
     (0..count).map(merge).collect()
+}
+
+/// Fewest and most zones of a world that has some: with two, replicas of a shard must share one; with three,
+/// most shards can have one in each.
+const ZONES: (u32, u32) = (2, 3);
+
+/// The zones of the founders and of those that may join, in every third world of profiles in which replicas
+/// move.
+fn draw_zones(seed: u64, world: WorldShape, profile: Profile) -> Vec<u32> {
+    let mut dice = Dice::new(seed, Stream::Zones);
+    let is_zoned = matches!(profile, Profile::Churn | Profile::Moves | Profile::Mixed);
+    if !is_zoned || !dice.one_in(3) {
+        return Vec::new();
+    }
+    let zones = dice.count(ZONES.0, ZONES.1);
+    (0..world.nodes + JOINS_MAX).map(|_| dice.count(1, zones)).collect()
 }
 
 /// Certificates, in every second world.

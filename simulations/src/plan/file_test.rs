@@ -126,6 +126,10 @@ fn sizes_are_in_range() {
     assert_eq!(world("shards", 17), "world.shards: expected 1 to 16, got 17");
     assert_eq!(world("replicas", 10), "world.replicas: expected 1 to 9, got 10");
     assert_eq!(world("clients", 65), "world.clients: expected 1 to 64, got 65");
+    let error = error_of(|plan| plan["zones"] = json!(vec![1; 17]));
+    assert_eq!(error, "number of zones: expected 0 to 16, got 17");
+    let error = error_of(|plan| plan["zones"] = json!([1, 17]));
+    assert_eq!(error, "zones[1]: expected 1 to 16, got 17");
     let error = error_of(|plan| plan["run_ms"] = json!(600_001));
     assert_eq!(error, "run_ms: expected 1 to 600000, got 600001");
     let mut large = plan();

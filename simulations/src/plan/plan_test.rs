@@ -31,6 +31,7 @@ pub(crate) fn plan_of(nodes: u32, replicas: u32) -> Plan {
         planted: None,
         provoked: Vec::new(),
         world: WorldShape::new(nodes, 4, replicas, 8),
+        zones: Vec::new(),
         filters: vec![filter("f0")],
         ops: Vec::new(),
         jobs: Vec::new(),

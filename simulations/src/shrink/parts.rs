@@ -162,8 +162,9 @@ fn shrink_copies(trials: &mut Trials<'_>) {
     }
 }
 
-/// Reduces clients, shards and nodes, to no fewer nodes than the faults name.
+/// Drops zones, and reduces clients, shards and nodes, to no fewer nodes than the faults name.
 fn shrink_world(trials: &mut Trials<'_>) {
+    trials.change(|plan| plan.zones.clear());
     trials.change(|plan| {
         let clients = clients(plan);
         for op in &mut plan.ops {

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use umbel_step::planted::{self, Planted};
+
 use super::command::{MetaCommand, MetaError};
 use super::nodes::NodeRecord;
 use super::state::MetaState;
@@ -60,8 +62,10 @@ pub fn next_move(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaComm
         .map(|&node| Node { replica_count: counts.get(&node).copied().unwrap_or(0), node })
         .collect();
     goals.sort_unstable();
+    let no_zones = Zones::default();
+    let zones = if planted::on(Planted::ZonesIgnored) { &no_zones } else { state.zones() };
     let moves = map.shards.iter().flat_map(|record| {
-        let (zones, counts, goals) = (state.zones(), &counts, &goals);
+        let (counts, goals) = (&counts, &goals);
         record.replicas.iter().filter_map(move |&from| {
             let replica_count = counts.get(&from).copied().unwrap_or(0);
             best_goal(record, Node { replica_count, node: from }, goals, zones)

@@ -40,6 +40,8 @@ pub(super) enum Stream {
     Upgrades = 15,
     /// Merges of shards.
     Merges = 16,
+    /// Zones of machines.
+    Zones = 17,
 }
 
 /// Random numbers of one stream.

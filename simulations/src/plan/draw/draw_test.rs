@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::dice::{Dice, Stream};
-use super::{across_splits, add_splits, add_upgrade, draw_world, faults};
+use super::{across_splits, add_splits, add_upgrade, draw_world, draw_zones, faults};
 use crate::plan::{Fault, FaultPlan, FilterKind, Op, OpPlan, Plan, Who, WorldShape};
 use crate::profile::Profile;
 
@@ -158,6 +158,26 @@ fn a_run_has_a_few_hundred_to_a_few_thousand_calls() {
     assert!(counts.iter().all(|count| (200..4_000).contains(count)), "{counts:?}");
     assert!(counts.iter().any(|count| *count < 600), "{counts:?}");
     assert!(counts.iter().any(|count| *count > 1_500), "{counts:?}");
+}
+
+#[test]
+fn every_third_world_in_which_replicas_move_has_zones() {
+    let world = WorldShape::new(5, 4, 3, 8);
+    for profile in Profile::ALL {
+        let zoned: Vec<Vec<u32>> = (0..300)
+            .map(|seed| draw_zones(seed, world, profile))
+            .filter(|zones| !zones.is_empty())
+            .collect();
+        if !matches!(profile, Profile::Churn | Profile::Moves | Profile::Mixed) {
+            assert!(zoned.is_empty(), "{profile}");
+            continue;
+        }
+        assert!((60..=140).contains(&zoned.len()), "{profile}: {}", zoned.len());
+        // Five founders, and two nodes that may join.
+        assert!(zoned.iter().all(|zones| zones.len() == 7));
+        let drawn: BTreeSet<u32> = zoned.iter().flatten().copied().collect();
+        assert_eq!(drawn, BTreeSet::from([1, 2, 3]));
+    }
 }
 
 #[test]
