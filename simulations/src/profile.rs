@@ -34,8 +34,8 @@ pub(crate) enum Profile {
     Images,
     /// Principals that are added, changed and revoked, amid cuts, crashes and changes of members.
     Access,
-    /// One node at a time crashes, freezes or is cut off, and has time to come back; calls must hardly
-    /// wait.
+    /// One node at a time crashes, is stopped, freezes or is cut off, and has time to come back; calls must
+    /// hardly wait.
     Failover,
 }
 
@@ -188,7 +188,7 @@ impl Profile {
                 "principals come, change and are revoked, amid cuts and crashes; nodes come and go"
             }
             Self::Failover => {
-                "one node at a time dies, stands still or is cut off: calls hardly wait"
+                "one node at a time dies, is stopped, stands still or is cut off: calls hardly wait"
             }
         }
     }
@@ -251,7 +251,7 @@ impl Profile {
             Self::Jobs => OF_JOBS,
             Self::Mixed => OF_MIXED,
             Self::Access => OF_ACCESS,
-            Self::Failover => &["crash", "power_loss", "freeze", "isolate"],
+            Self::Failover => &["crash", "power_loss", "freeze", "stop", "isolate"],
             // No fault restarts another node: what a node knows about the others is only in its memory.
             Self::Images => &[
                 "isolate",

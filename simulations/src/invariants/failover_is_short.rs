@@ -1,4 +1,4 @@
-//! Calls hardly wait while one node at a time dies, stands still or is cut off.
+//! Calls hardly wait while one node at a time dies, is stopped, stands still or is cut off.
 
 use super::checked::Checked;
 use crate::history::{Call, FilterFacts, Verb};

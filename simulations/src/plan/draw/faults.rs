@@ -146,17 +146,18 @@ pub(super) fn draw(
     if faults.is_empty() { schedule(dice, (world, is_cube), &of_profile, run_ms) } else { faults }
 }
 
-/// Failures of one node at a time, which comes back each time.
+/// Failures and planned stops of one node at a time, which comes back each time.
 fn draw_failovers(dice: &mut Dice, world: WorldShape, run_ms: u64) -> Vec<FaultPlan> {
     let scene = Scene::new(dice, world, false);
     let mut faults = Vec::new();
     let mut at_ms = dice.between(WHOLE_MS.0, WHOLE_MS.1);
     while at_ms < run_ms && faults.len() < *PLAN_LIMITS.faults.end() {
         let who = scene.who(dice);
-        let fault = match dice.count(0, 3) {
+        let fault = match dice.count(0, 4) {
             0 => Fault::Crash { who },
             1 => Fault::PowerLoss { who, mode: LossMode::All },
             2 => Fault::Freeze { who },
+            3 => Fault::Stop { who },
             _ => Fault::Isolate { who },
         };
         let for_ms = dice.between(AWAY_MS.0, AWAY_MS.1);
