@@ -16,8 +16,10 @@
 //!   does not raise terms.
 //! * Followers learn the commit index with the next entry. If no entry follows, the leader **reminds**
 //!   them, at growing intervals: a follower that missed the first reminder gets the second.
-//! * The first node in a group's turn is its **home**. A leader elsewhere hands leadership over once the
-//!   home has been alive for [`STEADY_MS`], so that leaders are spread evenly again after a failure.
+//! * The first node in a group's turn is its **home**: the voter that the shard map gives
+//!   ([`homes`](crate::placement::homes())), or one by the group's number. A leader elsewhere hands leadership
+//!   over once the home has been alive for [`STEADY_MS`], so that leaders are spread evenly again after a
+//!   failure. Homes are no messages: nodes that compute different ones would hand leadership to and fro.
 //!
 //! All of this decides only when votes are requested, never what is safe: terms, votes and logs are Raft's,
 //! and a wrong suspicion costs one election.
@@ -30,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::SHARD_COUNT_MAX;
+use crate::placement::usual_turn;
 use crate::{GroupId, NodeId};
 use umbel_step::Outbox;
 
@@ -114,6 +117,9 @@ pub struct GroupStanding {
     /// The voters by the newest list in the log, which elections use. Two sets during a change of voters,
     /// each of which needs a majority.
     pub voters: Vec<BTreeSet<NodeId>>,
+    /// The node that should lead, by the shard map. If it is None or no voter, as while the map is behind
+    /// the log, the group's number determines the home.
+    pub home: Option<NodeId>,
 }
 
 /// An event.
@@ -425,16 +431,15 @@ pub fn is_majority(voters: &[BTreeSet<NodeId>], has: impl Fn(NodeId) -> bool) ->
     voters.iter().all(|set| 2 * set.iter().filter(|&&node| has(node)).count() > set.len())
 }
 
-/// All voters of a group by number, starting at a different one for each group: the first is its home. The
-/// voters after the home start at a different one for each group of the same home, so that its groups are
-/// spread if it fails.
+/// All voters of a group by number, starting at its home. The voters after the home start at a different one
+/// for each group of the same home, so that its groups are spread if it fails.
 fn voters_from_home(standing: &GroupStanding) -> Vec<NodeId> {
     let mut order: Vec<NodeId> = standing.voters.iter().flatten().copied().collect();
     order.sort_unstable();
     order.dedup();
-    let number = standing.group.number() as usize;
-    if let Some(turn) = number.checked_rem(order.len()) {
-        let round = number / order.len();
+    let home = standing.home.and_then(|home| order.binary_search(&home).ok());
+    if let Some(turn) = home.or_else(|| usual_turn(standing.group, order.len())) {
+        let round = standing.group.number() as usize / order.len();
         order.rotate_left(turn);
         let others = &mut order[1..];
         if let Some(turn) = round.checked_rem(others.len()) {

@@ -30,6 +30,7 @@ use crate::space::Space;
 use crate::wall_clock::WallClock;
 
 mod founding;
+mod homes;
 mod job_standing;
 mod led_slices;
 mod measure;
@@ -39,6 +40,7 @@ pub(crate) mod release;
 mod report;
 mod serve;
 
+use homes::Homes;
 use readiness::Readiness;
 
 /// Pause between checks whether the other founders of a shard run their replicas.
@@ -54,6 +56,7 @@ pub struct Local {
     storage: Storage,
     host: Arc<GroupHost>,
     readiness: Readiness,
+    homes: Homes,
     meta: Arc<Group>,
     shards: RwLock<BTreeMap<ShardId, Arc<ShardLeader>>>,
     space: Arc<Space>,
@@ -108,6 +111,7 @@ impl Local {
             storage,
             host: Arc::new(host),
             readiness: Readiness::default(),
+            homes: Homes::default(),
             meta,
             shards: RwLock::default(),
             space,
@@ -474,6 +478,10 @@ impl RunningGroups for Local {
 
     fn addresses(&self) -> BTreeMap<NodeId, String> {
         self.addresses()
+    }
+
+    fn homes(&self) -> Arc<BTreeMap<GroupId, NodeId>> {
+        self.read_meta(|state| self.homes.of(state))
     }
 
     fn fail(&self, why: String) {

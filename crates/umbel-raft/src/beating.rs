@@ -9,6 +9,7 @@ use umbel_engine::liveness::{Beat, GroupStanding, Order};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
 
+use crate::group::Group;
 use crate::host::{GroupHost, RunningGroups};
 use crate::peer::{CallError, CallKind};
 
@@ -31,8 +32,9 @@ pub async fn beat(host: Arc<GroupHost>, running: Arc<dyn RunningGroups>) {
                 let mut addresses = meta.map(|meta| meta.addresses()).unwrap_or_default();
                 addresses.extend(running.addresses());
                 let peers = addresses.keys().copied().filter(|&node| node != host.node()).collect();
-                let groups: Vec<GroupStanding> =
-                    running.groups().iter().map(|group| group.standing()).collect();
+                let homes = running.homes();
+                let standing = |group: &Arc<Group>| group.standing(homes.get(&group.id()).copied());
+                let groups: Vec<GroupStanding> = running.groups().iter().map(standing).collect();
                 let (due, orders) = host.beats().tick(&peers, &groups);
                 for (node, beat) in due {
                     if let Some(address) = addresses.get(&node) {

@@ -44,6 +44,10 @@ pub trait RunningGroups: Send + Sync + 'static {
     /// The addresses of the cluster's nodes, as far as this node's catalogue knows.
     fn addresses(&self) -> BTreeMap<NodeId, String>;
 
+    /// The node that should lead each shard's group, by this node's shard map; groups that are missing have
+    /// a home by their number. Asked at every beat, so that it has to be at hand.
+    fn homes(&self) -> Arc<BTreeMap<GroupId, NodeId>>;
+
     /// Takes the reason why the node cannot continue.
     fn fail(&self, why: String);
 }

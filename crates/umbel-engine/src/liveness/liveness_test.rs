@@ -21,6 +21,8 @@ struct World {
     nodes: BTreeMap<NodeId, Node>,
     cut: BTreeSet<(NodeId, NodeId)>,
     down: BTreeSet<NodeId>,
+    /// Homes by the shard map, which all nodes know.
+    homes: BTreeMap<GroupId, NodeId>,
     stand_count: u64,
 }
 
@@ -40,7 +42,8 @@ impl World {
             (NodeId(number), Node { liveness, groups: groups.clone(), orders: Vec::new() })
         };
         let nodes = (1..=node_count).map(node).collect();
-        Self { now_ms: 0, nodes, cut: BTreeSet::new(), down: BTreeSet::new(), stand_count: 0 }
+        let (cut, down, homes) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+        Self { now_ms: 0, nodes, cut, down, homes, stand_count: 0 }
     }
 
     fn all(&self) -> BTreeSet<NodeId> {
@@ -93,6 +96,7 @@ impl World {
                 may_lead: true,
                 is_voter: true,
                 voters,
+                home: self.homes.get(&group).copied(),
             }
         };
         self.nodes[&node].groups.iter().map(standing).collect()
@@ -202,6 +206,37 @@ fn groups_of_a_dead_leader_are_spread_within_a_suspicion_and_come_home() {
     world.restart(2, 999);
     world.run(STEADY_MS + 4 * HAND_OVER_PAUSE_MS + 1_000);
     assert_eq!(world.leaders(), before);
+}
+
+#[test]
+fn leaders_are_where_the_shard_map_gives_them_a_home_among_the_voters() {
+    let mut world = World::new(3, (0..3).map(shard));
+    let led_by = |nodes: [u64; 3]| -> BTreeMap<GroupId, NodeId> {
+        (0..).map(shard).zip(nodes.map(NodeId)).collect()
+    };
+    // By number they would be nodes 2, 3 and 1. Node 9 is no voter.
+    world.homes = BTreeMap::from([(shard(0), NodeId(3)), (shard(1), NodeId(9))]);
+    world.run(1_500);
+    assert_eq!((world.leaders(), world.stand_count), (led_by([3, 3, 1]), 3));
+    // The map changes: a leader goes where its home is now, and stays there.
+    world.homes = BTreeMap::from([(shard(0), NodeId(1)), (shard(1), NodeId(2))]);
+    world.run(4 * STEADY_MS);
+    assert_eq!(world.leaders(), led_by([1, 2, 1]));
+    let orders = world.nodes.values().flat_map(|node| &node.orders);
+    assert_eq!(orders.filter(|order| matches!(order, Order::HandOver { .. })).count(), 2);
+}
+
+#[test]
+fn groups_of_one_home_are_spread_when_it_fails() {
+    let mut world = World::new(3, (0..12).map(shard));
+    world.homes = (0..12).map(|number| (shard(number), NodeId(2))).collect();
+    world.run(1_500);
+    assert_eq!(world.leaders(), world.homes);
+    world.stop(2);
+    world.run(700);
+    let leaders = world.leaders();
+    let count = |node| leaders.values().filter(|&&leader| leader == NodeId(node)).count();
+    assert_eq!([1, 2, 3].map(count), [6, 0, 6]);
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //! | 1 | all that was before versions |
 //! | 2 | [`RaiseVersion`](super::MetaCommand::RaiseVersion), [`NoteCoreCount`](super::MetaCommand::NoteCoreCount) and [`SetAutoSplit`](super::MetaCommand::SetAutoSplit); snapshots of the meta group say their version; coordinators ask shards how often an item is in a cuckoo filter |
 //! | 3 | [`MergeShard`](super::MetaCommand::MergeShard) and [`ShardMerged`](super::MetaCommand::ShardMerged); snapshots of the meta group contain the eras of shards |
-//! | 4 | [`Order`](super::MetaCommand::Order) and [`RenewImport`](super::MetaCommand::RenewImport), whose time of expiry ends with the import |
+//! | 4 | [`Order`](super::MetaCommand::Order) and [`RenewImport`](super::MetaCommand::RenewImport), whose time of expiry ends with the import; [`homes`](crate::placement::homes()) of shards by the whole map |
 
 use std::fmt;
 

@@ -24,8 +24,8 @@ use super::{Group, leader_of};
 const HAND_OVER_LAG_MAX: u64 = 64;
 
 impl Group {
-    /// The replica's state as the failure detector needs it.
-    pub(crate) fn standing(&self) -> GroupStanding {
+    /// The replica's state as the failure detector needs it, with the group's home by the shard map.
+    pub(crate) fn standing(&self, home: Option<NodeId>) -> GroupStanding {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let is_leader = metrics.state.is_leader();
@@ -47,6 +47,7 @@ impl Group {
             may_lead: !is_handing_over && self.is_whole(),
             is_voter,
             voters: voters.get_joint_config().clone(),
+            home,
         }
     }
 
@@ -60,7 +61,7 @@ impl Group {
     /// Sends pre-vote requests to the voters, and stands for election if a majority would vote for this
     /// replica.
     pub async fn stand(&self) {
-        let standing = self.standing();
+        let standing = self.standing(None);
         let own = *self.raft.node_id();
         let leader_id = LeaderId { term: standing.term + 1, node_id: own };
         let request = VoteRequest::new(Vote { leader_id, committed: false }, self.log.last_id());

@@ -1,0 +1,61 @@
+//! Which node should lead each shard, as this node's failure detector is told at every beat.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use umbel_engine::meta::{ClusterVersion, MetaState};
+use umbel_engine::{Epoch, GroupId, NodeId, placement};
+
+/// Below it, nodes may run a release that knows homes by the numbers of groups alone. Beside those, nodes that
+/// computed others would hand leadership back and forth.
+const SINCE: ClusterVersion = ClusterVersion(4);
+
+/// The homes by the shard map, computed once for each epoch.
+#[derive(Default)]
+pub(super) struct Homes(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// None if the cluster's version is too low.
+    epoch: Option<Epoch>,
+    homes: Arc<BTreeMap<GroupId, NodeId>>,
+}
+
+impl Homes {
+    /// The home of each shard's group; none if the cluster's version is too low.
+    pub(super) fn of(&self, state: &MetaState) -> Arc<BTreeMap<GroupId, NodeId>> {
+        let epoch = (state.version() >= SINCE).then(|| state.epoch());
+        // No holder of the lock leaves it inconsistent: it is written as a whole.
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.epoch != epoch {
+            let homes = epoch.map(|_| placement::homes(state.shard_map())).unwrap_or_default();
+            *known = Known { epoch, homes: Arc::new(homes) };
+        }
+        Arc::clone(&known.homes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::meta::MetaCommand;
+
+    use super::*;
+
+    #[test]
+    fn homes_follow_the_shard_map_once_all_nodes_know_them() {
+        let mut state = MetaState::new().at_version(ClusterVersion(3));
+        let nodes = (1..=5).map(|node| (NodeId(node), format!("n{node}:1"))).collect();
+        let form = MetaCommand::Form { cluster: 9, nodes, shard_count: 20, replica_count: 3 };
+        state.apply(1, &form);
+        let homes = Homes::default();
+        assert!(homes.of(&state).is_empty(), "the other nodes may be of an earlier release");
+        let mut state = state.at_version(ClusterVersion(4));
+        let first = homes.of(&state);
+        let count = |node| first.values().filter(|&&home| home == NodeId(node)).count();
+        assert_eq!([1, 2, 3, 4, 5].map(count), [4; 5]);
+        assert!(Arc::ptr_eq(&first, &homes.of(&state)), "the map is the same");
+        let add = MetaCommand::AddNode { address: "n6:1".to_owned(), nonce: 1 };
+        state.apply(2, &add);
+        assert!(!Arc::ptr_eq(&first, &homes.of(&state)), "the map has another epoch");
+    }
+}
