@@ -256,7 +256,7 @@ pub(super) mod tests {
         let spread = spread(&state);
         assert!(spread.iter().all(|count| (30..=34).contains(count)), "{spread:?}");
         assert_eq!(
-            state.meta_voters_wanted(&[1, 2, 3, 4, 5].map(NodeId)),
+            state.meta_voters_wanted(&[1, 2, 3, 4, 5].map(NodeId), &state.live_nodes()),
             [1, 2, 3, 4, 5].map(NodeId)
         );
     }
@@ -287,9 +287,10 @@ pub(super) mod tests {
         zoned(&mut state, &[(1, "a"), (2, "a"), (3, "a"), (4, "b"), (5, "c")]);
         state.apply(91, &MetaCommand::Drain { node: NodeId(1), drain: true });
         // Three of four nodes: one per zone, preferring current voters within a zone.
-        let wanted = state.meta_voters_wanted(&[1, 2, 3].map(NodeId));
+        let alive = state.live_nodes();
+        let wanted = state.meta_voters_wanted(&[1, 2, 3].map(NodeId), &alive);
         assert_eq!(wanted, [2, 4, 5].map(NodeId));
-        assert_eq!(state.meta_voters_wanted(&wanted), wanted);
+        assert_eq!(state.meta_voters_wanted(&wanted, &alive), wanted);
     }
 
     /// A shard whose two replicas are in zones a and b, with the nodes that have them; beside them a node

@@ -167,7 +167,8 @@ pub enum Task {
 /// nothing else may change them. Views are by group and not by shard, because after a merge the next shard
 /// of the same number is another group: the view of the earlier one says nothing about it.
 ///
-/// No shard is planned onto a node that is not in `alive`, the nodes that the leader can reach.
+/// No shard is planned onto a node that is not in `alive`, the nodes that the leader can reach, and no such
+/// node becomes a voter of the meta group.
 ///
 /// ```
 /// use std::collections::{BTreeMap, BTreeSet};
@@ -198,7 +199,7 @@ pub fn next_tasks(
 ) -> Vec<Task> {
     let mut tasks = Vec::new();
     if state.is_formed() {
-        tasks.extend(meta_task(state, meta_view));
+        tasks.extend(meta_task(state, meta_view, alive));
         shard_tasks(state, views, alive, &mut tasks);
         filter_tasks(state, views, progress, &mut tasks);
     }
@@ -244,8 +245,8 @@ fn change_members(
     (!is_so).then_some(Task::ChangeMembers { group, leader, voters, learners })
 }
 
-fn meta_task(state: &MetaState, view: &GroupView) -> Option<Task> {
-    let voters = state.meta_voters_wanted(&view.voters);
+fn meta_task(state: &MetaState, view: &GroupView, alive: &BTreeSet<NodeId>) -> Option<Task> {
+    let voters = state.meta_voters_wanted(&view.voters, alive);
     let mut learners = state.live_nodes();
     learners.retain(|node| !voters.contains(node));
     change_members(GroupId::META, view, voters, learners.into_iter().collect())

@@ -230,36 +230,56 @@ impl MetaState {
     }
 
     /// The nodes that should vote in the meta group, sorted: an odd number, at most [`META_VOTERS_MAX`], of
-    /// the available nodes. They are chosen one by one, preferring nodes that share their zone with the
-    /// fewest voters chosen so far, then `current` voters, then low numbers. All other members of the
-    /// cluster are learners.
-    /// other members of the cluster are learners.
+    /// the available nodes that are `alive` or `current` voters. A voter that is not alive comes back with
+    /// its log; another node that is not alive would begin to vote without having caught up. They are chosen
+    /// one by one, preferring nodes that share their zone with the fewest voters chosen so far, then current
+    /// voters, then nodes that are alive, then low numbers. If there are too few of them, current voters that
+    /// are draining stay; without those, too, there may be fewer voters, and an even number. All other
+    /// members of the cluster are learners.
     ///
     /// ```
+    /// use std::collections::BTreeSet;
     /// use umbel_engine::NodeId;
     /// use umbel_engine::meta::{MetaCommand, MetaState};
     ///
     /// let mut state = MetaState::new();
     /// let nodes = (1..=4).map(|i| (NodeId(i), format!("node{i}:7070"))).collect();
     /// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
-    /// assert_eq!(state.meta_voters_wanted(&[NodeId(4)]), [NodeId(1), NodeId(2), NodeId(4)]);
+    /// let mut alive: BTreeSet<_> = (1..=4).map(NodeId).collect();
+    /// assert_eq!(state.meta_voters_wanted(&[NodeId(4)], &alive), [1, 2, 4].map(NodeId));
+    /// alive.remove(&NodeId(1));
+    /// assert_eq!(state.meta_voters_wanted(&[NodeId(4)], &alive), [2, 3, 4].map(NodeId));
     /// state.apply(2, &MetaCommand::Drain { node: NodeId(4), drain: true });
-    /// assert_eq!(state.meta_voters_wanted(&[NodeId(4)]), [NodeId(1), NodeId(2), NodeId(3)]);
+    /// // Node 4 votes until another one can.
+    /// assert_eq!(state.meta_voters_wanted(&[NodeId(4)], &alive), [2, 3, 4].map(NodeId));
+    /// alive.insert(NodeId(1));
+    /// assert_eq!(state.meta_voters_wanted(&[NodeId(4)], &alive), [1, 2, 3].map(NodeId));
     /// ```
     #[must_use]
-    pub fn meta_voters_wanted(&self, current: &[NodeId]) -> Vec<NodeId> {
+    pub fn meta_voters_wanted(&self, current: &[NodeId], alive: &BTreeSet<NodeId>) -> Vec<NodeId> {
         let available = self.available_nodes();
+        let mut candidates = self.live_nodes();
+        candidates.retain(|node| {
+            current.contains(node) || available.contains(node) && alive.contains(node)
+        });
         let most = available.len().min(META_VOTERS_MAX);
         // An even number tolerates no more failures than one voter less.
         let count = most - usize::from(most > 0 && most.is_multiple_of(2));
         let mut voters = Vec::with_capacity(count);
         while voters.len() < count {
-            let left = available.iter().copied().filter(|node| !voters.contains(node));
+            let left = candidates.iter().copied().filter(|node| !voters.contains(node));
             let next = left.min_by_key(|node| {
-                (self.zones.shared(*node, &voters), !current.contains(node), *node)
+                let shared = self.zones.shared(*node, &voters);
+                let (is_leaving, is_new) = (!available.contains(node), !current.contains(node));
+                (is_leaving, shared, is_new, !alive.contains(node), *node)
             });
             let Some(next) = next else { break };
             voters.push(next);
+        }
+        // Where candidates ran out, the last one may be of no use. But the number does not fall for that: an
+        // entry would be on fewer nodes when it counts as committed.
+        if voters.len().is_multiple_of(2) && voters.len() > current.len() {
+            voters.pop();
         }
         voters.sort_unstable();
         voters

@@ -372,14 +372,16 @@ fn keys_live_as_long_as_their_filters_and_are_never_printed() {
 fn meta_voters_are_odd_and_stay() {
     let mut cluster = Cluster::new(6, 1, 1);
     let ids = |numbers: &[u64]| numbers.iter().copied().map(NodeId).collect::<Vec<_>>();
-    let wanted = |c: &Cluster, current: &[u64]| c.state.meta_voters_wanted(&ids(current));
+    let wanted = |c: &Cluster, current: &[u64]| {
+        c.state.meta_voters_wanted(&ids(current), &c.state.live_nodes())
+    };
     assert_eq!(wanted(&cluster, &[]), ids(&[1, 2, 3, 4, 5]));
     assert_eq!(wanted(&cluster, &[2, 3, 4, 5, 6]), ids(&[2, 3, 4, 5, 6]));
     cluster.done(&MetaCommand::Drain { node: node(4), drain: true });
     assert_eq!(wanted(&cluster, &[2, 3, 4, 5, 6]), ids(&[1, 2, 3, 5, 6]));
     cluster.done(&MetaCommand::Drain { node: node(6), drain: true });
     assert_eq!(wanted(&cluster, &[1, 2, 3, 5, 6]), ids(&[1, 2, 3]));
-    assert_eq!(MetaState::new().meta_voters_wanted(&ids(&[1])), ids(&[]));
+    assert_eq!(MetaState::new().meta_voters_wanted(&ids(&[1]), &BTreeSet::new()), ids(&[]));
 }
 
 /// The invariants that hold after any commands.

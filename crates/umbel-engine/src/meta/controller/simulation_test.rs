@@ -85,7 +85,7 @@ impl World {
     }
 
     /// At most one task per group changes members, few shards are moved at once, and none to a node that
-    /// is down.
+    /// is down. No such node begins to vote in the meta group.
     fn check_tasks(&self, tasks: &[Task]) {
         let (mut groups, mut changes) = (BTreeSet::new(), 0);
         let records = self.state.shard_map().shards.iter();
@@ -95,8 +95,12 @@ impl World {
         let before = planned.len();
         for task in tasks {
             let group = match task {
-                Task::ChangeMembers { group, .. } => {
-                    changes += usize::from(*group != GroupId::META);
+                Task::ChangeMembers { group, voters, .. } => {
+                    let is_meta = *group == GroupId::META;
+                    changes += usize::from(!is_meta);
+                    let may_vote =
+                        |node: &NodeId| self.meta.voters.contains(node) || self.is_up(*node);
+                    assert!(!is_meta || voters.iter().all(may_vote), "{tasks:?}");
                     *group
                 }
                 Task::Propose(MetaCommand::PlanReplicas { shard, target }) => {
@@ -398,7 +402,8 @@ impl World {
         let mut members = [&self.meta.voters[..], &self.meta.learners].concat();
         members.sort_unstable();
         assert_eq!(members, state.live_nodes().into_iter().collect::<Vec<_>>());
-        assert_eq!(self.meta.voters, state.meta_voters_wanted(&self.meta.voters));
+        let wanted = state.meta_voters_wanted(&self.meta.voters, &state.live_nodes());
+        assert_eq!(self.meta.voters, wanted);
         assert_eq!(self.meta.voters.len() % 2, 1);
     }
 }

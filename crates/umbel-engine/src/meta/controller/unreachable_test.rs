@@ -2,6 +2,7 @@
 
 use super::controller_test::{Cluster, is_plan, nodes, of, view};
 use super::*;
+use crate::meta::MetaReply;
 
 fn plans(cluster: &Cluster) -> Vec<Task> {
     cluster.tasks().into_iter().filter(is_plan).collect()
@@ -68,4 +69,56 @@ fn a_shard_with_too_few_replicas_gets_those_that_it_can_have() {
     assert_eq!(plans(&cluster), []);
     cluster.down.clear();
     assert_eq!(plans(&cluster), [plan(shard, &[1, 2, 3])]);
+}
+
+/// The voters that the meta group is to have.
+fn meta_voters(cluster: &Cluster) -> Vec<NodeId> {
+    let of_meta = |task: Task| match task {
+        Task::ChangeMembers { group: GroupId::META, voters, .. } => Some(voters),
+        _ => None,
+    };
+    let changed = cluster.tasks().into_iter().find_map(of_meta);
+    changed.unwrap_or_else(|| sorted(&cluster.meta.voters))
+}
+
+#[test]
+fn no_node_that_is_down_becomes_a_voter_of_the_meta_group() {
+    let mut cluster = Cluster::new(7, 1, 1);
+    cluster.meta = view(&[1, 2, 3, 4, 5], &[6, 7]);
+    cluster.down.insert(NodeId(6));
+    assert_eq!(meta_voters(&cluster), nodes(&[1, 2, 3, 4, 5]));
+    cluster.drain(3);
+    assert_eq!(meta_voters(&cluster), nodes(&[1, 2, 4, 5, 7]));
+    // No other node can vote: the drain waits.
+    cluster.down.insert(NodeId(7));
+    assert_eq!(meta_voters(&cluster), nodes(&[1, 2, 3, 4, 5]));
+    // A node that is removed cannot wait.
+    assert_eq!(cluster.apply(&MetaCommand::RemoveNode { node: NodeId(3) }), MetaReply::Done);
+    assert_eq!(meta_voters(&cluster), nodes(&[1, 2, 4, 5]));
+    cluster.meta = view(&[1, 2, 4, 5], &[6, 7]);
+    assert_eq!(meta_voters(&cluster), nodes(&[1, 2, 4, 5]));
+    cluster.down.remove(&NodeId(7));
+    assert_eq!(meta_voters(&cluster), nodes(&[1, 2, 4, 5, 7]));
+}
+
+#[test]
+fn a_voter_of_the_meta_group_that_is_down_stays_one_unless_fewer_are_wanted() {
+    let mut cluster = Cluster::new(5, 1, 1);
+    cluster.meta = view(&[2, 1, 3], &[4, 5]);
+    cluster.drain(4);
+    cluster.drain(5);
+    cluster.down.insert(NodeId(1));
+    assert_eq!(meta_voters(&cluster), nodes(&[1, 2, 3]));
+    // Of the two that are left, one votes: the one that can.
+    cluster.drain(3);
+    assert_eq!(meta_voters(&cluster), nodes(&[2]));
+}
+
+#[test]
+fn the_meta_group_gets_no_even_number_of_voters_because_a_node_is_down() {
+    let mut cluster = Cluster::new(5, 1, 1);
+    cluster.down.insert(NodeId(5));
+    assert_eq!(meta_voters(&cluster), nodes(&[1, 2, 3]));
+    cluster.down.clear();
+    assert_eq!(meta_voters(&cluster), nodes(&[1, 2, 3, 4, 5]));
 }
