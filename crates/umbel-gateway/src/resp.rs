@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `connection` | bytes to commands and back, within limits |
 //! | `pipeline` | commands in their order, adjacent ones joined, transactions |
-//! | `filters`, `cuckoo`, `keys`, `server` | what commands do |
+//! | `filters`, `cuckoo`, `keys`, `server`, `cluster` | what commands do |
 //! | `session` | the caller of a connection, and what it has chosen |
 //! | `needs`, `answers` | rights that commands require; failures as clients know them |
 //! | `shared` | what connections share |
@@ -26,6 +26,7 @@ use super::limits::{RESP_CONNECTIONS_MAX, STOP_GRACE_MAX};
 mod answers;
 mod chain_debug;
 mod chain_dumps;
+mod cluster;
 mod connection;
 mod cuckoo;
 mod dump_bytes;

@@ -4,11 +4,13 @@
 //! file that `umbel serve --print-config` prints all use this text.
 
 mod address;
+mod cluster_answers;
 mod console;
 mod error;
 mod setting;
 
 pub use address::host_of;
+pub use cluster_answers::ClusterAnswers;
 pub use console::ConsoleMode;
 pub use error::ConfigError;
 pub use setting::{Setting, SettingKind, SettingValue};
@@ -109,6 +111,10 @@ crate::settings! {
         /// and `insecure` apply.
         /// With `dev` and no named address, `umbel serve` uses 127.0.0.1:6379 if that is free.
         resp_listen: Option<String> = None,
+        /// Answers to `CLUSTER` of the Redis protocol: `single`, one node that has all slots, as clients in cluster
+        /// mode need; `off`, the error of a server without cluster support, for clients that take every server
+        /// that answers for a cluster, like StackExchange.Redis.
+        resp_cluster: String = "single".to_owned(),
         /// Kind of the filters that `BF.RESERVE`, `BF.ADD`, `BF.MADD` and `BF.INSERT` create: `scalable`, which
         /// grow; `redisbloom`, equal to RedisBloom's bit by bit, each in one shard and with a public hash;
         /// `blocked` or `classic`, which do not grow. With NONSCALING `blocked` replaces `scalable`.
@@ -240,6 +246,9 @@ impl Config {
         if self.default_kind().is_none() {
             return Err(ConfigError::DefaultKind { kind: self.resp_default_kind.clone() });
         }
+        if self.cluster_answers().is_none() {
+            return Err(ConfigError::ClusterAnswers { mode: self.resp_cluster.clone() });
+        }
         if let Some(zone) = &self.zone {
             Zone::new(zone.as_str())?;
         }
@@ -304,6 +313,11 @@ impl Config {
     /// The kind of filters that plain commands of the Redis protocol create.
     pub fn default_kind(&self) -> Option<Kind> {
         RESP_KINDS.into_iter().find(|kind| kind.to_string() == self.resp_default_kind)
+    }
+
+    /// How `CLUSTER` of the Redis protocol is answered; None if there is no such way.
+    pub fn cluster_answers(&self) -> Option<ClusterAnswers> {
+        ClusterAnswers::of(&self.resp_cluster)
     }
 
     /// The zone in which the node fails together with others; None if it fails alone.

@@ -250,6 +250,9 @@ pub enum Refusal {
     /// SELECT: no such database.
     #[error("ERR DB index is out of range")]
     DatabaseRange,
+    /// CLUSTER: the server is not part of a Redis cluster. Connect to it as to a single server.
+    #[error("ERR This instance has cluster support disabled")]
+    NoCluster,
     /// RENAME: no filter of this name exists.
     #[error("ERR no such key")]
     NoSuchKey,

@@ -355,6 +355,7 @@ mod tests {
             budget: Budget::new(1 << 20),
             needs_member: false,
             default_kind: Kind::Scalable,
+            answers_cluster: true,
             address: ("127.0.0.1".to_owned(), 6379),
         }))
     }

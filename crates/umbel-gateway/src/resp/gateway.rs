@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
-use umbel_node::config::{Config, host_of};
+use umbel_node::config::{ClusterAnswers, Config, host_of};
 use umbel_ports::Listener;
 
 use crate::admission::Budget;
@@ -21,6 +21,8 @@ pub(crate) struct RespGateway {
     pub(crate) needs_member: bool,
     /// The kind of the filters that plain commands create.
     pub(crate) default_kind: Kind,
+    /// Whether `CLUSTER` is answered, instead of refused.
+    pub(crate) answers_cluster: bool,
     /// The host and port at which clients reach this listener.
     pub(crate) address: (String, u16),
 }
@@ -45,6 +47,7 @@ impl RespGateway {
             budget,
             needs_member: config.require_node_identity,
             default_kind: config.default_kind().unwrap_or(Kind::Scalable),
+            answers_cluster: config.cluster_answers() != Some(ClusterAnswers::Off),
             address: (host.unwrap_or("127.0.0.1").to_owned(), port),
         }
     }

@@ -21,7 +21,7 @@ use umbel_resp::{
 use super::answers::refusal;
 use super::filters::{self, Answered, Packed};
 use super::session::{Executing, Queue, Session, name_of};
-use super::{chain_debug, cuckoo, dumps, expiry, keys, payloads, server, umbel};
+use super::{chain_debug, cluster, cuckoo, dumps, expiry, keys, payloads, server, umbel};
 
 /// Names of commands that browsers send when a page makes them connect to this port. Such connections are
 /// closed.
@@ -371,7 +371,7 @@ async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply, Re
         Command::Expiry(command) => expiry::answer(session, command).await,
         Command::Connection(command) => server::answer(session, command).await,
         Command::Commands(query) => Ok(query.answer()),
-        Command::Cluster(query) => Ok(server::cluster(session, query)),
+        Command::Cluster(query) => cluster::answer(session, query),
         Command::Insert(_)
         | Command::Contains(_)
         | Command::Cuckoo(_)

@@ -10,9 +10,16 @@ use crate::test_node::{config, start};
 
 /// A node with two shards that serves the protocol.
 pub(super) async fn node() -> (TempDir, Node) {
+    node_with(|_| ()).await
+}
+
+/// The same with other settings.
+pub(super) async fn node_with(change: impl FnOnce(&mut Config)) -> (TempDir, Node) {
     let folder = tempfile::tempdir().unwrap();
     let resp_listen = Some("127.0.0.1:0".to_owned());
-    let config = Config { dev: true, shards: 2, replicas: 1, resp_listen, ..config(folder.path()) };
+    let mut config =
+        Config { dev: true, shards: 2, replicas: 1, resp_listen, ..config(folder.path()) };
+    change(&mut config);
     let node = start(config).await;
     (folder, node)
 }

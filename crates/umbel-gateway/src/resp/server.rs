@@ -8,10 +8,11 @@ use umbel_engine::meta::MetaState;
 use umbel_engine::placement::ShardRecord;
 use umbel_node::VERSION;
 use umbel_resp::{
-    Arguments, ClientAttribute, ClientCommand, ClusterQuery, ConnectionCommand, Hello, Protocol,
-    Refusal, Reply, glob, slot,
+    Arguments, ClientAttribute, ClientCommand, ConnectionCommand, Hello, Protocol, Refusal, Reply,
+    glob,
 };
 
+use super::cluster::cluster_id;
 use super::keys::is_shown;
 use super::session::Session;
 use crate::limits::RESP_CONNECTIONS_MAX;
@@ -267,57 +268,4 @@ fn key_count(session: &Session) -> usize {
         filters.filter(|(_, record)| is_visible(record.name.as_str())).count()
     });
     count.unwrap_or(0)
-}
-
-/// The cluster's id in forty digits.
-fn cluster_id(session: &Session) -> String {
-    format!("{:040x}", session.shared.coordinator.cluster_id())
-}
-
-/// The cluster as clients of a Redis cluster see it: one node that has all slots.
-pub(super) fn cluster(session: &Session, query: ClusterQuery<'_>) -> Reply {
-    let last = i64::from(slot::SLOT_COUNT) - 1;
-    let (host, port) = &session.shared.address;
-    let id = cluster_id(session);
-    match query {
-        ClusterQuery::Slots => {
-            let node = vec![
-                Reply::bulk(host),
-                Reply::number(*port),
-                Reply::bulk(id),
-                Reply::Map(Vec::new()),
-            ];
-            let range = vec![Reply::Integer(0), Reply::Integer(last), Reply::Array(node)];
-            Reply::Array(vec![Reply::Array(range)])
-        }
-        ClusterQuery::Shards => {
-            let node = Reply::Map(vec![
-                Reply::entry("id", Reply::bulk(id)),
-                Reply::entry("port", Reply::number(*port)),
-                Reply::entry("ip", Reply::bulk(host)),
-                Reply::entry("endpoint", Reply::bulk(host)),
-                Reply::entry("role", Reply::bulk("master")),
-                Reply::entry("replication-offset", Reply::Integer(0)),
-                Reply::entry("health", Reply::bulk("online")),
-            ]);
-            let slots = vec![Reply::Integer(0), Reply::Integer(last)];
-            Reply::Array(vec![Reply::Map(vec![
-                Reply::entry("slots", Reply::Array(slots)),
-                Reply::entry("nodes", Reply::Array(vec![node])),
-            ])])
-        }
-        ClusterQuery::Nodes => Reply::Verbatim(format!(
-            "{id} {host}:{port}@0 myself,master - 0 0 1 connected 0-{last}\n"
-        )),
-        ClusterQuery::MyId => Reply::bulk(id),
-        ClusterQuery::KeySlot(key) => Reply::number(slot::slot_of(key)),
-        ClusterQuery::Info => {
-            let count = slot::SLOT_COUNT;
-            Reply::Verbatim(format!(
-                "cluster_state:ok\r\ncluster_slots_assigned:{count}\r\ncluster_slots_ok:{count}\r\n\
-                 cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:1\r\ncluster_size:1\r\n\
-                 cluster_current_epoch:1\r\ncluster_my_epoch:1\r\n"
-            ))
-        }
-    }
 }

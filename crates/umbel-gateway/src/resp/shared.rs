@@ -27,6 +27,8 @@ pub(super) struct Shared {
     pub(super) needs_member: bool,
     /// The kind of the filters that plain commands create.
     pub(super) default_kind: Kind,
+    /// Whether `CLUSTER` is answered, instead of refused.
+    pub(super) answers_cluster: bool,
     /// The host and port at which clients reach this listener.
     pub(super) address: (String, u16),
     pub(super) started: Instant,
@@ -41,14 +43,15 @@ pub(super) struct Shared {
 impl Shared {
     /// Of a listener without connections.
     pub(super) fn new(gateway: RespGateway) -> Self {
-        let RespGateway { coordinator, timeout_max, budget, needs_member, default_kind, address } =
-            gateway;
+        let RespGateway { coordinator, timeout_max, budget, needs_member, .. } = gateway;
+        let RespGateway { default_kind, answers_cluster, address, .. } = gateway;
         Self {
             coordinator,
             deadlines: Deadlines::new(timeout_max),
             budget,
             needs_member,
             default_kind,
+            answers_cluster,
             address,
             started: Instant::now(),
             clients: Clients::default(),

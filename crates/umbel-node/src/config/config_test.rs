@@ -134,6 +134,15 @@ fn the_redis_protocol_is_as_protected_as_the_other() {
 }
 
 #[test]
+fn questions_about_a_redis_cluster_are_answered_or_not() {
+    for answers in ["single", "off"] {
+        accepted(|config| config.resp_cluster = answers.into());
+    }
+    let message = refused(|config| config.resp_cluster = "spread".into());
+    assert_eq!(message, "resp_cluster = \"spread\": expected single or off");
+}
+
+#[test]
 fn the_console_has_modes() {
     for mode in ["off", "read-only", "proven", "full"] {
         accepted(|config| config.console = mode.into());

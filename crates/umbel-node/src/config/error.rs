@@ -122,6 +122,12 @@ pub enum ConfigError {
         /// Name of the kind.
         kind: String,
     },
+    /// `CLUSTER` of the Redis protocol is not answered in this way. Choose an existing one.
+    #[error("resp_cluster = \"{mode}\": expected single or off")]
+    ClusterAnswers {
+        /// The given way.
+        mode: String,
+    },
     /// The console has no such mode. Choose an existing one.
     #[error("console = \"{mode}\": expected off, read-only, proven or full")]
     ConsoleMode {
