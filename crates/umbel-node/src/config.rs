@@ -111,6 +111,10 @@ crate::settings! {
         /// and `insecure` apply.
         /// With `dev` and no named address, `umbel serve` uses 127.0.0.1:6379 if that is free.
         resp_listen: Option<String> = None,
+        /// Where clients reach the address of `resp_listen`, HOST:PORT, if not there: behind NAT, or where a container's
+        /// port has another number outside. Clients in cluster mode connect to what answers of `CLUSTER` name; by
+        /// default the host of `resp_listen`, or of `advertise` if that is 0.0.0.0 or ::, and its port.
+        resp_announce: Option<String> = None,
         /// Answers to `CLUSTER` of the Redis protocol: `single`, one node that has all slots, as clients in cluster
         /// mode need; `off`, the error of a server without cluster support, for clients that take every server
         /// that answers for a cluster, like StackExchange.Redis.
@@ -290,12 +294,14 @@ impl Config {
         if let Some(address) = &self.resp_listen {
             self.check_protected("resp_listen", address)?;
         }
-        if let Some(text) = &self.advertise {
-            let advertised = Address::reachable("advertise", text)?;
-            if advertised.is_unspecified() {
-                return Err(ConfigError::AdvertisesAll { address: text.clone() });
+        let advertised = [("advertise", &self.advertise), ("resp_announce", &self.resp_announce)];
+        for (setting, text) in advertised {
+            let Some(text) = text else { continue };
+            if Address::reachable(setting, text)?.is_unspecified() {
+                return Err(ConfigError::AdvertisesAll { setting, address: text.clone() });
             }
-        } else if listen.is_unspecified() {
+        }
+        if self.advertise.is_none() && listen.is_unspecified() {
             return Err(ConfigError::NoAdvertise { address: self.listen.clone() });
         }
         Ok(())
@@ -313,6 +319,11 @@ impl Config {
     /// The kind of filters that plain commands of the Redis protocol create.
     pub fn default_kind(&self) -> Option<Kind> {
         RESP_KINDS.into_iter().find(|kind| kind.to_string() == self.resp_default_kind)
+    }
+
+    /// The host and port at which clients reach the Redis protocol, if that is not where the node listens for it.
+    pub fn resp_announced(&self) -> Option<(&str, u16)> {
+        self.resp_announce.as_deref().and_then(address::split)
     }
 
     /// How `CLUSTER` of the Redis protocol is answered; None if there is no such way.

@@ -15,7 +15,7 @@ pub(super) fn answer(session: &Session, query: ClusterQuery<'_>) -> Result<Reply
         return Err(Refusal::NoCluster);
     }
     let last = i64::from(slot::SLOT_COUNT) - 1;
-    let (host, port) = &session.shared.address;
+    let (host, port) = &session.shared.announced;
     let id = cluster_id(session);
     Ok(match query {
         ClusterQuery::Slots => {
@@ -62,6 +62,8 @@ pub(super) fn answer(session: &Session, query: ClusterQuery<'_>) -> Result<Reply
 
 #[cfg(test)]
 mod tests {
+    use umbel_node::Config;
+
     use super::super::resp_test::{Client, node, node_with};
 
     #[tokio::test(flavor = "multi_thread")]
@@ -72,6 +74,28 @@ mod tests {
         client.send(b"CLUSTER SLOTS\r\n").await;
         let head = "*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$9\r\n127.0.0.1\r\n";
         client.expect(&format!("{head}:{port}\r\n$40\r\n"), "the slots").await;
+        node.shutdown().await;
+    }
+
+    /// Clients leave the address that they were given for the one in the answer.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn clients_learn_the_address_that_is_announced() {
+        let announce = |config: &mut Config| config.resp_announce = Some("cache.example:7".into());
+        let (_folder, node) = node_with(announce).await;
+        let mut client = Client::new(&node).await;
+        let port = node.resp_address().unwrap().rsplit_once(':').unwrap().1.to_owned();
+        client.send(b"CLUSTER SLOTS\r\n").await;
+        let head = "*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n$13\r\ncache.example\r\n:7\r\n$40\r\n";
+        client.expect(head, "the slots").await;
+        client.line().await;
+        client.expect("*0\r\n", "what else is known of the node").await;
+        client.send(b"CLUSTER NODES\r\n").await;
+        client.line().await;
+        let nodes = client.line().await;
+        assert!(nodes.contains(" cache.example:7@0 myself,master "), "{nodes}");
+        // The listener's own port is told to people.
+        client.send(b"INFO server\r\n").await;
+        while client.line().await != format!("tcp_port:{port}") {}
         node.shutdown().await;
     }
 

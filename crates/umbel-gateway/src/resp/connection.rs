@@ -357,6 +357,7 @@ mod tests {
             default_kind: Kind::Scalable,
             answers_cluster: true,
             address: ("127.0.0.1".to_owned(), 6379),
+            announced: ("127.0.0.1".to_owned(), 6379),
         }))
     }
 

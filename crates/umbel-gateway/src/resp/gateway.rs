@@ -23,13 +23,15 @@ pub(crate) struct RespGateway {
     pub(crate) default_kind: Kind,
     /// Whether `CLUSTER` is answered, instead of refused.
     pub(crate) answers_cluster: bool,
-    /// The host and port at which clients reach this listener.
+    /// The host and port of this listener.
     pub(crate) address: (String, u16),
+    /// The host and port at which clients reach it.
+    pub(crate) announced: (String, u16),
 }
 
 impl RespGateway {
     /// From a node's configuration. Clients reach the listener at the host that the node advertises,
-    /// unless the listener is bound to a particular one.
+    /// unless the listener is bound to a particular one, or the configuration announces another address.
     pub(crate) fn new(
         config: &Config,
         advertised: &str,
@@ -41,6 +43,8 @@ impl RespGateway {
         let port = local.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
         let is_certain = |host: &&str| !matches!(*host, "0.0.0.0" | "::");
         let host = host_of(&local).filter(is_certain).or_else(|| host_of(advertised));
+        let address = (host.unwrap_or("127.0.0.1").to_owned(), port);
+        let announced = config.resp_announced().map(|(host, port)| (host.to_owned(), port));
         Self {
             coordinator: Arc::clone(coordinator),
             timeout_max: Duration::from_millis(config.request_timeout_ms_max),
@@ -48,7 +52,8 @@ impl RespGateway {
             needs_member: config.require_node_identity,
             default_kind: config.default_kind().unwrap_or(Kind::Scalable),
             answers_cluster: config.cluster_answers() != Some(ClusterAnswers::Off),
-            address: (host.unwrap_or("127.0.0.1").to_owned(), port),
+            announced: announced.unwrap_or_else(|| address.clone()),
+            address,
         }
     }
 }

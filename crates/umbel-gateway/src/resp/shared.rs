@@ -29,8 +29,10 @@ pub(super) struct Shared {
     pub(super) default_kind: Kind,
     /// Whether `CLUSTER` is answered, instead of refused.
     pub(super) answers_cluster: bool,
-    /// The host and port at which clients reach this listener.
+    /// The host and port of this listener.
     pub(super) address: (String, u16),
+    /// The host and port at which clients reach it.
+    pub(super) announced: (String, u16),
     pub(super) started: Instant,
     pub(super) clients: Clients,
     pub(super) counts: Counts,
@@ -44,7 +46,7 @@ impl Shared {
     /// Of a listener without connections.
     pub(super) fn new(gateway: RespGateway) -> Self {
         let RespGateway { coordinator, timeout_max, budget, needs_member, .. } = gateway;
-        let RespGateway { default_kind, answers_cluster, address, .. } = gateway;
+        let RespGateway { default_kind, answers_cluster, address, announced, .. } = gateway;
         Self {
             coordinator,
             deadlines: Deadlines::new(timeout_max),
@@ -53,6 +55,7 @@ impl Shared {
             default_kind,
             answers_cluster,
             address,
+            announced,
             started: Instant::now(),
             clients: Clients::default(),
             counts: Counts::default(),

@@ -134,6 +134,25 @@ fn the_redis_protocol_is_as_protected_as_the_other() {
 }
 
 #[test]
+fn clients_can_connect_to_what_is_announced() {
+    let announced = |text: &str| Config { resp_announce: Some(text.into()), ..Config::default() };
+    let config = announced("cache.example:16379");
+    assert_eq!(config.validate(), Ok(()));
+    assert_eq!(config.resp_announced(), Some(("cache.example", 16379)));
+    assert_eq!(announced("[2001:db8::1]:6379").resp_announced(), Some(("2001:db8::1", 6379)));
+    assert_eq!(Config::default().resp_announced(), None);
+    for (text, problem) in [
+        ("cache.example", "expected HOST:PORT"),
+        ("cache.example:0", "the port must not be 0"),
+        ("0.0.0.0:6379", "means all addresses"),
+    ] {
+        let message = refused(|config| config.resp_announce = Some(text.into()));
+        assert!(message.starts_with(&format!("resp_announce = \"{text}\"")), "{message}");
+        assert!(message.contains(problem), "{message}");
+    }
+}
+
+#[test]
 fn questions_about_a_redis_cluster_are_answered_or_not() {
     for answers in ["single", "off"] {
         accepted(|config| config.resp_cluster = answers.into());

@@ -66,9 +66,11 @@ pub enum ConfigError {
         /// The address.
         address: String,
     },
-    /// The advertised address means all addresses, so other nodes cannot connect to it.
-    #[error("advertise = \"{address}\" means all addresses: name one that others can connect to")]
+    /// The advertised address means all addresses, so others cannot connect to it. Set one that they can.
+    #[error("{setting} = \"{address}\" means all addresses: name one that others can connect to")]
     AdvertisesAll {
+        /// Name of the setting.
+        setting: &'static str,
         /// The address.
         address: String,
     },
