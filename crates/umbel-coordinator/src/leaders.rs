@@ -40,7 +40,7 @@ impl Coordinator {
     }
 
     /// Waits until this node's copy of the catalogue shows what `until` looks for.
-    pub(crate) fn wait_meta<T>(
+    pub fn wait_meta<T>(
         &self,
         deadline: Instant,
         until: impl FnMut(&MetaState) -> Option<T>,

@@ -27,6 +27,7 @@ mod answers;
 mod chain_debug;
 mod chain_dumps;
 mod cluster;
+mod coming_pieces;
 mod connection;
 mod cuckoo;
 mod dump_bytes;

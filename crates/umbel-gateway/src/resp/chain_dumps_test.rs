@@ -220,7 +220,7 @@ async fn hostile_headers_and_pieces_leave_nothing() {
         client.expect("+OK\r\n", "the header").await;
         client.send(b"BF.EXISTS k 1\r\n").await;
         let asked = client.line().await;
-        assert!(asked.starts_with("-TRYAGAIN") || asked == ":0", "{asked}");
+        assert!(asked.starts_with("-TRYAGAIN"), "{asked}");
         load(&mut client, "BF.LOADCHUNK", "k", &piece).await;
         client.expect(std::str::from_utf8(answer).unwrap(), "a piece").await;
         gone(&node, "k").await;

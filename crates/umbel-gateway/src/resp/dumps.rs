@@ -21,11 +21,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use umbel_coordinator::copies::{
-    CopyEnd, CopyFrame, ExportParts, ExportWish, ImportHead, ImportPart, one_shard,
-};
-use umbel_engine::ShardId;
-use umbel_engine::meta::{FilterName, FilterState, FilterVerb};
+use umbel_coordinator::Coordinator;
+use umbel_coordinator::copies::{ExportParts, ExportWish, ImportPart};
+use umbel_engine::meta::{FilterName, FilterState, FilterVerb, MetaState};
 use umbel_filter::Kind;
 use umbel_node::export_change::EXPORT_FILE_MAGIC;
 use umbel_node::failure::CallFailure;
@@ -34,20 +32,15 @@ use umbel_resp::{DumpCommand, Refusal, Reply};
 
 use super::answers::refusal;
 use super::chain_dumps;
-use super::dump_bytes::{NoCopy, PartReader, write_part};
+use super::coming_pieces::{Coming, HEADER_ITERATOR, PIECE_NUMBER_BITS, split};
+use super::dump_bytes::{PartReader, write_part};
 use super::session::Session;
 use super::shared::Shared;
 use crate::limits::RESP_BUSY_WAIT_MAX;
-use crate::redis_bloom_dump::{DumpReader, PieceError};
+use crate::redis_bloom_dump::DumpReader;
 
 /// Bytes of a piece; an argument of a command may be somewhat larger.
 pub(super) const PIECE_BYTES: usize = 384 << 10;
-
-/// Bits of an iterator for the number of the piece: 2^20 pieces are 384 GiB.
-const PIECE_NUMBER_BITS: u32 = 20;
-
-/// The iterator of the header of RedisBloom's dumps.
-const HEADER_ITERATOR: i64 = 1;
 
 /// Copies that a node keeps in each direction: each holds some megabytes here, and a slice on the node
 /// from which it is read.
@@ -87,6 +80,8 @@ struct Pieces {
 struct Writing {
     coming: Coming,
     import: Import,
+    /// Whether the import has the head, and the catalogue may not have the filter yet.
+    is_beginning: bool,
 }
 
 /// The call that creates the filter.
@@ -99,14 +94,6 @@ enum Import {
 }
 
 type PartSender = mpsc::Sender<Result<ImportPart, CallFailure>>;
-
-/// The format of the arriving pieces.
-enum Coming {
-    /// Umbel's own, and the number of the last piece that was taken.
-    Parts(PartReader, u64),
-    /// RedisBloom's.
-    Chain(Box<DumpReader>),
-}
 
 impl Drop for Writing {
     fn drop(&mut self) {
@@ -143,13 +130,6 @@ pub(super) async fn answer(session: &Session, command: DumpCommand<'_>) -> Resul
             load(session, name, iterator, data).await.map(|()| Reply::OK)
         }
     }
-}
-
-/// The number of the copy and the number of the piece.
-fn split(iterator: i64) -> Option<(u64, u64)> {
-    let iterator = u64::try_from(iterator).ok()?;
-    let number = iterator & ((1 << PIECE_NUMBER_BITS) - 1);
-    (number > 0).then_some((iterator >> PIECE_NUMBER_BITS, number))
 }
 
 /// Begins a copy and returns its first piece.
@@ -289,15 +269,20 @@ async fn load(
             _ => known.ok_or(Refusal::NotFound)?,
         }
     };
-    let outcome = writing.lock().await.take(&name, iterator, data).await;
+    let mut ours = writing.lock().await;
+    let taken = ours.take(&name, iterator, data).await;
+    let outcome = match taken {
+        Ok(false) => ours.begun(&session.shared.coordinator, &name).await,
+        taken => taken.map(drop),
+    };
     if outcome.is_err() {
-        writing.lock().await.give_up().await;
+        ours.give_up().await;
         let mut written = lock(&dumps.written);
         if written.get(&name).is_some_and(|ours| Arc::ptr_eq(ours, &writing)) {
             written.remove(&name);
         }
     }
-    outcome.map(drop)
+    outcome
 }
 
 /// Begins to load a copy; an incomplete copy of the same name is ended first.
@@ -343,7 +328,8 @@ async fn begin_load(
     let task = tokio::spawn(async move {
         coordinator.import(ReceiverStream::new(sent), owner).await.map(drop)
     });
-    let writing = Writing { coming, import: Import::Running(Some(parts), task) };
+    let import = Import::Running(Some(parts), task);
+    let writing = Writing { coming, import, is_beginning: false };
     let writing = Arc::new(tokio::sync::Mutex::new(writing));
     written.insert(name.clone(), Arc::clone(&writing));
     Ok(writing)
@@ -359,6 +345,7 @@ impl Writing {
     ) -> Result<bool, Refusal> {
         let (parts, is_complete) = self.coming.take(name, iterator, data)?;
         for part in parts {
+            self.is_beginning |= matches!(part, ImportPart::Head(_));
             let is_taken = match &self.import {
                 Import::Running(Some(sender), _) => sender.send(Ok(part)).await.is_ok(),
                 Import::Running(None, _) | Import::Ended(..) => false,
@@ -371,6 +358,26 @@ impl Writing {
             return Ok(false);
         }
         self.ended().await.map(|()| true)
+    }
+
+    /// Waits until the catalogue has a filter whose head was taken, which would be answered absent before.
+    async fn begun(&mut self, coordinator: &Coordinator, name: &FilterName) -> Result<(), Refusal> {
+        if !std::mem::take(&mut self.is_beginning) {
+            return Ok(());
+        }
+        let is_there = |state: &MetaState| {
+            let (_, record) = state.filter_by_name(name.as_str())?;
+            let importing = FilterState::Creating { importing: true };
+            (record.state == importing || record.state == FilterState::Importing).then_some(())
+        };
+        let patience = Instant::now() + RESP_BUSY_WAIT_MAX;
+        tokio::select! {
+            biased;
+            ended = self.ended() => ended,
+            found = coordinator.wait_meta(patience, is_there) => {
+                found.map_err(|failure| refusal(&failure))
+            }
+        }
     }
 
     /// Whether pieces may still come: of a copy whose import has not ended, as it does when none arrives for a
@@ -405,67 +412,6 @@ impl Writing {
     }
 }
 
-impl Coming {
-    /// The parts that a piece completes, and whether all have arrived. A piece that was taken before completes
-    /// none.
-    fn take(
-        &mut self,
-        name: &FilterName,
-        iterator: i64,
-        data: &[u8],
-    ) -> Result<(Vec<ImportPart>, bool), Refusal> {
-        match self {
-            Self::Chain(reader) => take_of_chain(reader, name, iterator, data),
-            Self::Parts(reader, last) => {
-                let (_, number) = split(iterator).ok_or(Refusal::BadData)?;
-                if number == *last {
-                    return Ok((Vec::new(), reader.is_complete()));
-                }
-                if number != *last + 1 {
-                    return Err(Refusal::BadData);
-                }
-                reader.push(data);
-                *last = number;
-                let mut parts = Vec::new();
-                while let Some(part) = reader.next(name).map_err(|NoCopy| Refusal::BadData)? {
-                    parts.push(part);
-                }
-                Ok((parts, reader.is_complete()))
-            }
-        }
-    }
-}
-
-/// The parts that one of RedisBloom's pieces completes: the settings for the header, and for the last
-/// piece also the end.
-fn take_of_chain(
-    reader: &mut DumpReader,
-    name: &FilterName,
-    iterator: i64,
-    data: &[u8],
-) -> Result<(Vec<ImportPart>, bool), Refusal> {
-    if iterator == HEADER_ITERATOR && !data.is_empty() {
-        let (name, settings) = (name.clone(), reader.settings());
-        let head = ImportHead { name, ranges: one_shard(), settings };
-        return Ok((vec![ImportPart::Head(head)], false));
-    }
-    let frames = reader.push(iterator, data).map_err(|error| match error {
-        PieceError::NoLink { .. } => Refusal::Other("ERR invalid offset - no link found".into()),
-        PieceError::TooLarge { .. } => {
-            Refusal::Other("ERR invalid chunk - Too big for current filter".into())
-        }
-        _ => Refusal::BadData,
-    })?;
-    let frame = |frame| ImportPart::Frame(CopyFrame { shard: ShardId(0), frame });
-    let mut parts: Vec<ImportPart> = frames.into_iter().map(frame).collect();
-    let is_complete = reader.is_complete();
-    if is_complete {
-        let (frame_count, checksum) = reader.end();
-        parts.push(ImportPart::End(CopyEnd { frame_count, checksum }));
-    }
-    Ok((parts, is_complete))
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // No holder of these locks panics.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -493,7 +439,8 @@ mod tests {
             while sent.next().await.is_some_and(|part| !is_end(&part)) {}
             ends
         });
-        (Writing { coming, import: Import::Running(Some(parts), task) }, pieces)
+        let import = Import::Running(Some(parts), task);
+        (Writing { coming, import, is_beginning: false }, pieces)
     }
 
     /// Another connection sends the last piece again, and has waited for the outcome of the first one.
