@@ -24,6 +24,7 @@ pub use self::callers::CaughtUp;
 pub use self::items::{beside_done, graver, partly};
 pub use self::jobs::NewJob;
 pub use self::levels::{AckLevel, ReadLevel};
+pub use self::own_node::OwnShards;
 use crate::rates::{Limiter, TakenByPrincipals};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::LeaderCalls;

@@ -8,6 +8,18 @@ use umbel_ports::{Net, Seed};
 use super::Coordinator;
 use umbel_node::failure::CallFailure;
 
+/// The shards of which this node has a replica.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct OwnShards {
+    /// How many there are.
+    pub held: usize,
+    /// How many of them this node leads.
+    pub led: usize,
+    /// How many of them have no leader that this node knows, or are led by this node without a majority that
+    /// responds.
+    pub degraded: usize,
+}
+
 impl Coordinator {
     /// This node's number, 0 while it belongs to no cluster.
     pub fn node(&self) -> NodeId {
@@ -42,6 +54,18 @@ impl Coordinator {
     pub fn memory_bytes(&self) -> u64 {
         let shards = self.local().map(|local| local.shards()).unwrap_or_default();
         shards.iter().map(|shard| shard.status().memory_bytes).sum()
+    }
+
+    /// The shards of this node at this moment; none while it belongs to no cluster.
+    pub fn own_shards(&self) -> OwnShards {
+        let shards = self.local().map(|local| local.shards()).unwrap_or_default();
+        let mut own = OwnShards { held: shards.len(), ..OwnShards::default() };
+        for shard in &shards {
+            let group = shard.group();
+            own.led += usize::from(group.is_leader());
+            own.degraded += usize::from(group.leader().is_none() || group.lacks_quorum());
+        }
+        own
     }
 
     /// Whether this node should get traffic.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `connection` | bytes to commands and back, within limits |
 //! | `pipeline` | commands in their order, adjacent ones joined, transactions |
-//! | `filters`, `cuckoo`, `keys`, `server`, `cluster` | what commands do |
+//! | `filters`, `cuckoo`, `keys`, `server`, `cluster`, `info` | what commands do |
 //! | `session` | the caller of a connection, and what it has chosen |
 //! | `needs`, `answers` | rights that commands require; failures as clients know them |
 //! | `shared` | what connections share |
@@ -35,6 +35,7 @@ mod dumps;
 mod expiry;
 mod filters;
 mod gateway;
+mod info;
 mod keys;
 mod names;
 mod needs;

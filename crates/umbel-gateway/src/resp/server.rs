@@ -1,27 +1,21 @@
 //! Commands about the connection and the server.
 
-use std::fmt::Write as _;
-use std::sync::atomic::Ordering;
-
 use umbel_engine::ShardId;
-use umbel_engine::meta::MetaState;
 use umbel_engine::placement::ShardRecord;
-use umbel_node::VERSION;
 use umbel_resp::{
     Arguments, ClientAttribute, ClientCommand, ConnectionCommand, Hello, Protocol, Refusal, Reply,
     glob,
 };
 
-use super::cluster::cluster_id;
-use super::keys::is_shown;
+use super::info;
 use super::session::Session;
 use crate::limits::RESP_CONNECTIONS_MAX;
 
 /// The release of Redis whose behaviour the connection follows.
-const REDIS_VERSION: &str = "7.4.0";
+pub(super) const REDIS_VERSION: &str = "7.4.0";
 
 /// The release of the module whose commands are supported.
-const MODULE_VERSION: i64 = 80_000;
+pub(super) const MODULE_VERSION: i64 = 80_000;
 
 pub(super) async fn answer(
     session: &mut Session,
@@ -62,7 +56,7 @@ pub(super) async fn answer(
             session.set_replies(mode);
             Reply::OK
         }
-        ConnectionCommand::Info(sections) => Reply::Verbatim(info(session, sections)),
+        ConnectionCommand::Info(sections) => Reply::Verbatim(info::text(session, sections)),
         ConnectionCommand::ConfigGet(patterns) => settings(patterns),
         ConnectionCommand::Time => {
             let now_ms = session.shared.coordinator.seed().wall_ms();
@@ -172,100 +166,4 @@ fn settings(patterns: Arguments<'_>) -> Reply {
     };
     let asked = known.filter(|(name, _)| is_asked(name));
     Reply::Map(asked.map(|(name, value)| (Reply::bulk(name), Reply::bulk(value))).collect())
-}
-
-/// The sections of `INFO`, in their order.
-const SECTIONS: [&str; 9] = [
-    "Server",
-    "Clients",
-    "Memory",
-    "Persistence",
-    "Stats",
-    "Replication",
-    "Modules",
-    "Cluster",
-    "Keyspace",
-];
-
-fn info(session: &Session, asked: Arguments<'_>) -> String {
-    let is_all = |name: &[u8]| {
-        ["all", "default", "everything"].iter().any(|all| name.eq_ignore_ascii_case(all.as_bytes()))
-    };
-    let mut text = String::new();
-    for section in SECTIONS {
-        let is_it = |name: &[u8]| name.eq_ignore_ascii_case(section.as_bytes()) || is_all(name);
-        if asked.is_empty() || asked.iter().any(is_it) {
-            let lines = section_lines(session, section);
-            let gap = if text.is_empty() { "" } else { "\r\n" };
-            let _ = write!(text, "{gap}# {section}\r\n");
-            for (name, value) in lines {
-                let _ = write!(text, "{name}:{value}\r\n");
-            }
-        }
-    }
-    text
-}
-
-fn section_lines(session: &Session, section: &str) -> Vec<(&'static str, String)> {
-    let shared = &session.shared;
-    let text = ToOwned::to_owned;
-    match section {
-        "Server" => vec![
-            ("redis_version", text(REDIS_VERSION)),
-            ("redis_mode", text("standalone")),
-            ("os", text(std::env::consts::OS)),
-            ("arch_bits", text("64")),
-            ("process_id", std::process::id().to_string()),
-            ("run_id", cluster_id(session)),
-            ("tcp_port", shared.address.1.to_string()),
-            ("uptime_in_seconds", shared.started.elapsed().as_secs().to_string()),
-            ("umbel_version", text(VERSION)),
-        ],
-        "Clients" => vec![
-            ("connected_clients", shared.clients.count().to_string()),
-            ("maxclients", RESP_CONNECTIONS_MAX.to_string()),
-        ],
-        "Memory" => {
-            let used = shared.coordinator.memory_bytes();
-            vec![("used_memory", used.to_string()), ("maxmemory", text("0"))]
-        }
-        "Persistence" => vec![
-            ("loading", text("0")),
-            ("rdb_bgsave_in_progress", text("0")),
-            ("aof_enabled", text("1")),
-        ],
-        "Stats" => {
-            let of = |counter: &std::sync::atomic::AtomicU64| {
-                counter.load(Ordering::Relaxed).to_string()
-            };
-            vec![
-                ("total_connections_received", shared.clients.total().to_string()),
-                ("total_commands_processed", of(&shared.counts.commands)),
-                ("keyspace_hits", of(&shared.counts.hits)),
-                ("keyspace_misses", of(&shared.counts.misses)),
-            ]
-        }
-        "Replication" => vec![("role", text("master")), ("connected_slaves", text("0"))],
-        "Modules" => {
-            let module = format!(
-                "name=bf,ver={MODULE_VERSION},api=1,filters=0,usedby=[],using=[],options=[]"
-            );
-            vec![("module", module)]
-        }
-        "Cluster" => vec![("cluster_enabled", text("0"))],
-        _ => match key_count(session) {
-            0 => Vec::new(),
-            count => vec![("db0", format!("keys={count},expires=0,avg_ttl=0"))],
-        },
-    }
-}
-
-/// Filters that the caller may see, in all databases.
-fn key_count(session: &Session) -> usize {
-    let is_visible = session.caller.visible();
-    let count = session.shared.coordinator.read_meta(|state: &MetaState| {
-        let filters = state.filters().filter(|(_, record)| is_shown(record.state));
-        filters.filter(|(_, record)| is_visible(record.name.as_str())).count()
-    });
-    count.unwrap_or(0)
 }

@@ -227,7 +227,7 @@ impl Session {
     /// The key of a filter in the connection's database; None if it is in another one.
     pub(super) fn key_of<'a>(&self, filter: &'a str) -> Option<&'a str> {
         match self.database {
-            0 => (1..16).all(|number| !filter.starts_with(&prefix(number))).then_some(filter),
+            0 => (database_of(filter) == 0).then_some(filter),
             number => filter.strip_prefix(&prefix(number)),
         }
     }
@@ -352,6 +352,15 @@ pub(super) fn name_of(database: u8, key: &[u8]) -> Option<String> {
     })
 }
 
+/// The database of a filter, by its name.
+pub(super) fn database_of(filter: &str) -> u8 {
+    let number = filter.strip_prefix("db").and_then(|behind| behind.split_once(':'));
+    let number = number.and_then(|(number, _)| number.parse().ok());
+    // `+1` and `01` parse, too.
+    let is_prefix = |number: &u8| (1..16).contains(number) && filter.starts_with(&prefix(*number));
+    number.filter(is_prefix).unwrap_or(0)
+}
+
 /// The prefix of the names of a database's filters.
 fn prefix(database: u8) -> String {
     format!("db{database}:")
@@ -377,6 +386,24 @@ async fn look(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn databases_are_known_by_prefixes() {
+        for (filter, database) in [
+            ("db1:k", 1),
+            ("db15:", 15),
+            ("db3:db4:k", 3),
+            ("db0:k", 0),
+            ("db16:k", 0),
+            ("db01:k", 0),
+            ("db+1:k", 0),
+            ("db256:k", 0),
+            ("db1", 0),
+            ("xdb1:k", 0),
+        ] {
+            assert_eq!(database_of(filter), database, "{filter}");
+        }
+    }
 
     /// Their bytes are none, and what tells them apart takes memory.
     #[test]
