@@ -34,6 +34,7 @@ mod dump_bytes;
 mod dumps;
 mod expiry;
 mod filters;
+mod fixed_chains;
 mod gateway;
 mod info;
 mod keys;

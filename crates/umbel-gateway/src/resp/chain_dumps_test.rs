@@ -109,6 +109,24 @@ async fn plain_commands_make_chains_with_the_numbers_of_redis_bloom() {
     node.shutdown().await;
 }
 
+/// As RedisBloom, a list has the answers of the items before the first one without room.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_chain_had_room_for_is_answered_before_the_error() {
+    let (_folder, node) = node_of_chains().await;
+    let mut client = Client::new(&node).await;
+    let full = "-ERR non scaling filter is full\r\n";
+    client.ask("BF.RESERVE fixed3 0.000001 3 NONSCALING", "+OK\r\n").await;
+    let answers = format!("*5\r\n:1\r\n:1\r\n:0\r\n:1\r\n{full}");
+    client.ask("BF.MADD fixed3 a b a c d e", &answers).await;
+    client.ask("BF.MADD fixed3 c a d b", &format!("*3\r\n:0\r\n:0\r\n{full}")).await;
+    client.ask("BF.MADD fixed3 a b c", "*3\r\n:0\r\n:0\r\n:0\r\n").await;
+    client.ask("BF.MADD fixed3 e a", &format!("*1\r\n{full}")).await;
+    client.ask("BF.CARD fixed3", ":3\r\n").await;
+    let made = "BF.INSERT fixed4 CAPACITY 2 ERROR 0.000001 NONSCALING ITEMS x y z";
+    client.ask(made, &format!("*3\r\n:1\r\n:1\r\n{full}")).await;
+    node.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn dumps_of_redis_bloom_are_loaded_and_go_back() {
     let (_folder, node) = node().await;

@@ -19,6 +19,7 @@ use umbel_node::limits::RETRY_WAIT_MIN;
 use umbel_resp::{AnswerForm, InfoField, NewBloom, Refusal, Reply, RequestName};
 
 use super::answers::refusal;
+use super::fixed_chains;
 use super::session::{NoFilter, Session};
 use super::shared::Counts;
 use crate::limits::RESP_BUSY_WAIT_MAX;
@@ -99,6 +100,17 @@ fn of_item(form: AnswerForm, bit: bool) -> Reply {
 }
 
 impl Packed {
+    /// The items behind the first `count`, which stay.
+    fn split_off(&mut self, count: usize) -> Self {
+        let byte_count = self.lengths.iter().take(count).map(|&length| length as usize).sum();
+        let lengths = self.lengths.split_off(count.min(self.lengths.len()));
+        Self { data: self.data.split_off(byte_count), lengths }
+    }
+
+    fn into_batch(self) -> ItemBatch {
+        ItemBatch::packed(self.data.into(), self.lengths)
+    }
+
     /// Splits the items into batches of a size that the service accepts.
     pub(super) fn batches(self) -> impl Iterator<Item = ItemBatch> {
         let mut data = Bytes::from(self.data);
@@ -154,8 +166,15 @@ pub(super) async fn insert(
         Ok(request) => request,
         Err(refusal) => return Answered::refused(refusal),
     };
-    let mut bits = Vec::with_capacity(items.lengths.len());
-    for batch in items.batches() {
+    let (mut bits, mut rest) = (Vec::with_capacity(items.lengths.len()), items);
+    while !rest.lengths.is_empty() {
+        let count = match request {
+            // The shard knows the request by all of its items.
+            Some(_) => rest.lengths.len(),
+            None => fixed_chains::fitting_count(session, &name, new, &rest, deadline).await,
+        };
+        let behind = rest.split_off(count);
+        let batch = std::mem::replace(&mut rest, behind).into_batch();
         match insert_batch(session, &name, new, &batch, (request, deadline)).await {
             Ok(answers) => bits.extend(answers.iter()),
             Err(failure) => return Answered::of_failure(bits, failure),
