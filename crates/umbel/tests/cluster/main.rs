@@ -19,6 +19,7 @@ mod forming;
 #[path = "../support/free_ports.rs"]
 mod free_ports;
 mod full_disk;
+mod growth;
 mod history;
 mod jobs;
 mod late;

@@ -79,7 +79,7 @@ fn after(planned: &StatusResponse, shard: &ShardStatus) -> Vec<u64> {
 }
 
 /// Removes a node. A repeated attempt may find it removed already.
-async fn remove(cluster: &Cluster, number: u64) {
+pub(crate) async fn remove(cluster: &Cluster, number: u64) {
     let client = cluster.client();
     until("the removal", || async {
         match client.remove_node(number).await {

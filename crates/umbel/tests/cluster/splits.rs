@@ -8,7 +8,7 @@ use crate::load::{Load, contains, item, sharp_filter};
 use crate::servers::{Cluster, until};
 
 /// Splits shards until there are this many, despite failures.
-async fn split_to(cluster: &Cluster, wanted: usize) {
+pub(crate) async fn split_to(cluster: &Cluster, wanted: usize) {
     let client = cluster.client();
     until("the splits", || async {
         let count = client.status().await.ok()?.shards.len();
