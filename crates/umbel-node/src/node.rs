@@ -43,6 +43,10 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a requested snapshot of one group may take.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Segments of a log that is as long as its limit, at least. Only whole segments are removed, and never the
+/// newest one: with a segment as long as the limit, the log would grow to more than twice of it.
+const SEGMENTS_PER_LOG: u64 = 4;
+
 /// Bytes of a log segment where a simulation asks for small ones (`Rare::SmallSegments`).
 const SHORT_SEGMENT_BYTES: u32 = 16 << 10;
 
@@ -359,6 +363,8 @@ pub(crate) async fn open_data(
         Identity::log_owner,
     );
     let mut options = WalOptions { sync: config.fsync, ..WalOptions::new(owner) };
+    options.segment_bytes_max =
+        options.segment_bytes_max.min(segment_bytes_max(config.log_bytes_max));
     if ports.seed.provokes(Rare::SmallSegments) {
         options.segment_bytes_max = SHORT_SEGMENT_BYTES;
     }
@@ -378,6 +384,11 @@ pub(crate) async fn open_data(
         }
     };
     Ok((identity, storage.observed_by(ports.observer.clone())))
+}
+
+/// The longest segment of a log with this limit.
+fn segment_bytes_max(log_bytes_max: u64) -> u32 {
+    u32::try_from(log_bytes_max / SEGMENTS_PER_LOG).unwrap_or(u32::MAX)
 }
 
 /// Checks that a member's data folder belongs to the address under which the other nodes know the

@@ -211,10 +211,20 @@ fn groups_to_snapshot(local: &Local) -> (Vec<Arc<Group>>, Vec<Arc<Group>>) {
 #[cfg(test)]
 mod tests {
     use umbel_engine::meta::Distribution;
-    use umbel_engine::shard::SliceSpec;
+    use umbel_engine::shard::{HashList, SliceSpec, probe_hashes};
 
     use super::*;
-    use crate::testing::{create_filter, deadline, start_alone};
+    use crate::config::Config;
+    use crate::node::segment_bytes_max;
+    use crate::testing::{config, create_filter, deadline, start, start_alone};
+
+    /// Hashes of one insert, and the pause before the next one: half a MiB of log a second.
+    const PART_ITEMS: u32 = 16 << 10;
+    const PART_PAUSE: Duration = Duration::from_millis(500);
+    const LOG_BYTES_PER_SECOND: u64 = 512 << 10;
+
+    /// Inserts, with three times as many bytes as the limit.
+    const PART_COUNT: u64 = 192;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn slices_whose_filters_are_gone_are_dropped_and_no_others() {
@@ -244,6 +254,44 @@ mod tests {
         assert_eq!(slices(), [gone, filter, unknown]);
         drop_orphans(local).await;
         assert_eq!(slices(), [filter, unknown]);
+        node.shutdown().await;
+    }
+
+    /// Time is virtual: the pauses between snapshots are as long as everywhere, and the test does not wait
+    /// for them.
+    #[tokio::test(start_paused = true)]
+    async fn a_log_under_load_stays_near_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let log_bytes_max = 16 << 20;
+        let alone =
+            Config { dev: true, shards: 4, replicas: 1, log_bytes_max, ..config(folder.path()) };
+        let node = start(alone).await;
+        let capacity = PART_COUNT * u64::from(PART_ITEMS);
+        let filter = create_filter(&node, Distribution::Partitioned, (capacity, 0.01)).await;
+        let (local, leaders) = (node.local(), node.local().shards());
+        let mut longest = 0;
+        for (number, leader) in (0..PART_COUNT).zip(leaders.iter().cycle()) {
+            let read = |state: &ShardState| (state.slices().next().unwrap().1, state.range());
+            let (generation, range) = leader.group().replica().read_shard(read);
+            let hashes = HashList::from_hashes(&probe_hashes(number, range, PART_ITEMS));
+            let (request, growth, at_ms) = (None, None, None);
+            let insert =
+                ShardRequest::Insert { filter, generation, request, hashes, growth, at_ms };
+            assert!(matches!(leader.serve(insert).await, ShardAnswer::Bits(_)));
+            tokio::time::sleep(PART_PAUSE).await;
+            longest = longest.max(local.storage().wal_bytes());
+        }
+        // What came after the last snapshot: the next one is due after a pause, which one check sees, and
+        // the next check that it is done. And the part of the oldest segment that was before it.
+        let pause = SNAPSHOT_PAUSE + 2 * CARE_INTERVAL;
+        let beyond =
+            pause.as_secs() * LOG_BYTES_PER_SECOND + u64::from(segment_bytes_max(log_bytes_max));
+        assert!(longest > log_bytes_max, "{longest} bytes at most: the limit was not reached");
+        assert!(longest <= log_bytes_max + beyond, "{longest} bytes, {beyond} beyond are allowed");
+        tokio::time::sleep(pause).await;
+        let rest = local.storage().wal_bytes();
+        assert!(rest <= log_bytes_max, "{rest} bytes after the load");
+        drop(leaders);
         node.shutdown().await;
     }
 }
