@@ -8,6 +8,7 @@ mod connection;
 mod console;
 mod cycles;
 mod failover;
+mod grow;
 mod idle;
 mod items;
 mod load;
@@ -28,6 +29,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::console::ConsoleArgs;
 use crate::cycles::CyclesArgs;
 use crate::failover::FailoverArgs;
+use crate::grow::GrowArgs;
 use crate::idle::IdleArgs;
 use crate::memory::MemoryArgs;
 use crate::system::Places;
@@ -53,6 +55,8 @@ enum Command {
     Idle(IdleArgs),
     /// How long callers wait when a node dies, stands still or is stopped
     Failover(FailoverArgs),
+    /// What callers notice while nodes join and leave and shards are split
+    Grow(GrowArgs),
     /// Memory of a server whose filters come and go
     Cycles(CyclesArgs),
     /// Processor time and memory of open pages of the console
@@ -71,6 +75,8 @@ struct AllArgs {
     idle: IdleArgs,
     #[command(flatten)]
     failover: FailoverArgs,
+    #[command(flatten)]
+    grow: GrowArgs,
     #[command(flatten)]
     cycles: CyclesArgs,
     #[command(flatten)]
@@ -174,6 +180,10 @@ async fn run(cli: Cli) -> Result<()> {
             is_smoke.then(|| args.shrink());
             failover::run(&args, &places, &out, &machine).await
         }
+        Command::Grow(mut args) => {
+            is_smoke.then(|| args.shrink());
+            grow::run(&args, &places, &out, &machine).await
+        }
         Command::Cycles(mut args) => {
             is_smoke.then(|| args.shrink());
             cycles::run(&args, &places, &out, &machine).await
@@ -182,35 +192,40 @@ async fn run(cli: Cli) -> Result<()> {
             is_smoke.then(|| args.shrink());
             console::run(&args, &places, &out, &machine).await
         }
-        Command::All(args) => {
-            let AllArgs {
-                mut throughput,
-                mut memory,
-                mut idle,
-                mut failover,
-                mut cycles,
-                mut console,
-            } = args;
-            if is_smoke {
-                throughput.shrink();
-                memory.shrink();
-                idle.shrink();
-                failover.shrink();
-                cycles.shrink();
-                console.shrink();
-            }
-            // A failure of one says nothing about the others.
-            let outcomes = [
-                throughput::run(&throughput, &places, &out, &machine).await,
-                memory::run(&memory, &places, &out, &machine).await,
-                idle::run(&idle, &places, &out, &machine).await,
-                failover::run(&failover, &places, &out, &machine).await,
-                cycles::run(&cycles, &places, &out, &machine).await,
-                console::run(&console, &places, &out, &machine).await,
-            ];
-            outcomes.into_iter().collect()
-        }
+        Command::All(args) => run_all(args, &places, &out, &machine).await,
     }
+}
+
+/// Runs one after the other. A failure of one says nothing about the others.
+async fn run_all(args: AllArgs, places: &Places, out: &Path, machine: &str) -> Result<()> {
+    let AllArgs {
+        mut throughput,
+        mut memory,
+        mut idle,
+        mut failover,
+        mut grow,
+        mut cycles,
+        mut console,
+    } = args;
+    if places.is_smoke {
+        throughput.shrink();
+        memory.shrink();
+        idle.shrink();
+        failover.shrink();
+        grow.shrink();
+        cycles.shrink();
+        console.shrink();
+    }
+    let outcomes = [
+        throughput::run(&throughput, places, out, machine).await,
+        memory::run(&memory, places, out, machine).await,
+        idle::run(&idle, places, out, machine).await,
+        failover::run(&failover, places, out, machine).await,
+        grow::run(&grow, places, out, machine).await,
+        cycles::run(&cycles, places, out, machine).await,
+        console::run(&console, places, out, machine).await,
+    ];
+    outcomes.into_iter().collect()
 }
 
 #[cfg(test)]

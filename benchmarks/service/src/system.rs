@@ -178,7 +178,7 @@ pub(crate) struct Servers {
     /// How each process was started: program, arguments, log.
     commands: Vec<(PathBuf, Vec<String>, PathBuf)>,
     system: System,
-    _folder: Folder,
+    folder: Folder,
 }
 
 struct Folder(PathBuf);
@@ -239,8 +239,7 @@ impl Servers {
             processes.push(Process::start(&program, &arguments, &log)?);
             commands.push((program, arguments, log));
         }
-        let mut servers =
-            Self { addresses, tls, processes, cables, commands, system, _folder: folder };
+        let mut servers = Self { addresses, tls, processes, cables, commands, system, folder };
         servers.ready().await?;
         Ok(servers)
     }
@@ -262,6 +261,35 @@ impl Servers {
                 Err(_) => sleep(START_POLL).await,
             }
         }
+    }
+
+    /// Starts one more node, without certificates, which joins the cluster through the first one. Does not wait for it.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn join(&mut self) -> Result<()> {
+        let address = free_addresses(1)?.remove(0);
+        let (program, _, log) = self.commands.first().context("there is no node to join")?;
+        // Never one of a node that left.
+        let name = format!("{}-{}", self.system.name, address.replace(':', "-"));
+        let (program, log) = (program.clone(), log.with_file_name(format!("{name}.log")));
+        let data = self.folder.0.join(&name);
+        std::fs::create_dir_all(&data).with_context(|| data.display().to_string())?;
+        let folder = data.display().to_string();
+        let member = self.addresses[0].as_str();
+        let words = ["serve", "--join", member, "--listen", &address, "--data", &folder];
+        let arguments: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        self.processes.push(Process::start(&program, &arguments, &log)?);
+        self.commands.push((program, arguments, log));
+        self.addresses.push(address);
+        Ok(())
+    }
+
+    /// Ends a node that the cluster has removed.
+    pub(crate) fn leave(&mut self, index: usize) {
+        self.processes.remove(index).end();
+        self.commands.remove(index);
+        self.addresses.remove(index);
     }
 
     /// One of the processes.
