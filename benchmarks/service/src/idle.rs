@@ -19,8 +19,8 @@ use crate::table::{grouped, median, save};
 /// Quiet after the shards have leaders, each at its home, before anything is measured.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// Longest page of metrics that is read.
-const METRICS_BYTES_MAX: u64 = 16 << 20;
+/// Longest page that is read.
+const PAGE_BYTES_MAX: u64 = 16 << 20;
 
 /// How long a page of metrics may take.
 const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -113,7 +113,8 @@ async fn leaders(client: &Client) -> Result<Vec<u64>> {
 async fn leader_changes(servers: &Servers) -> Result<Option<f64>> {
     let mut sum = None;
     for address in &servers.addresses {
-        let page = timeout(METRICS_TIMEOUT, metrics(address)).await.context("no metrics")??;
+        let page = timeout(METRICS_TIMEOUT, page(address, "/metrics")).await;
+        let page = page.context("no metrics")??;
         if let Some(count) = sum_of(&page, LEADER_CHANGES) {
             sum = Some(sum.unwrap_or(0.0) + count);
         }
@@ -121,20 +122,24 @@ async fn leader_changes(servers: &Servers) -> Result<Option<f64>> {
     Ok(sum)
 }
 
-async fn metrics(address: &str) -> Result<String> {
+/// A page that a node serves over HTTP, with its head.
+///
+/// # Errors
+/// If there is none, or its status is not 200.
+pub(crate) async fn page(address: &str, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address).await?;
-    let request = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut page = Vec::new();
-    stream.take(METRICS_BYTES_MAX).read_to_end(&mut page).await?;
+    stream.take(PAGE_BYTES_MAX).read_to_end(&mut page).await?;
     let page = String::from_utf8(page)?;
     let status = page.lines().next().unwrap_or_default();
-    ensure!(status.contains(" 200 "), "http://{address}/metrics: {status}");
+    ensure!(status.contains(" 200 "), "http://{address}{path}: {status}");
     Ok(page)
 }
 
 /// Sum of a measurement over its labels; None if it is not there.
-fn sum_of(page: &str, name: &str) -> Option<f64> {
+pub(crate) fn sum_of(page: &str, name: &str) -> Option<f64> {
     let values = page.lines().filter_map(|line| {
         let rest = line.strip_prefix(name)?;
         let is_whole_name = rest.starts_with(' ') || rest.starts_with('{');

@@ -16,6 +16,7 @@ mod machine;
 mod memory;
 mod processes;
 mod resp;
+mod start;
 mod system;
 mod table;
 mod throughput;
@@ -32,6 +33,7 @@ use crate::failover::FailoverArgs;
 use crate::grow::GrowArgs;
 use crate::idle::IdleArgs;
 use crate::memory::MemoryArgs;
+use crate::start::StartArgs;
 use crate::system::Places;
 use crate::throughput::ThroughputArgs;
 
@@ -57,6 +59,8 @@ enum Command {
     Failover(FailoverArgs),
     /// What callers notice while nodes join and leave and shards are split
     Grow(GrowArgs),
+    /// How long a node with a long log needs to start
+    Start(StartArgs),
     /// Memory of a server whose filters come and go
     Cycles(CyclesArgs),
     /// Processor time and memory of open pages of the console
@@ -77,6 +81,8 @@ struct AllArgs {
     failover: FailoverArgs,
     #[command(flatten)]
     grow: GrowArgs,
+    #[command(flatten)]
+    start: StartArgs,
     #[command(flatten)]
     cycles: CyclesArgs,
     #[command(flatten)]
@@ -184,6 +190,10 @@ async fn run(cli: Cli) -> Result<()> {
             is_smoke.then(|| args.shrink());
             grow::run(&args, &places, &out, &machine).await
         }
+        Command::Start(mut args) => {
+            is_smoke.then(|| args.shrink());
+            start::run(&args, &places, &out, &machine).await
+        }
         Command::Cycles(mut args) => {
             is_smoke.then(|| args.shrink());
             cycles::run(&args, &places, &out, &machine).await
@@ -204,6 +214,7 @@ async fn run_all(args: AllArgs, places: &Places, out: &Path, machine: &str) -> R
         mut idle,
         mut failover,
         mut grow,
+        mut start,
         mut cycles,
         mut console,
     } = args;
@@ -213,6 +224,7 @@ async fn run_all(args: AllArgs, places: &Places, out: &Path, machine: &str) -> R
         idle.shrink();
         failover.shrink();
         grow.shrink();
+        start.shrink();
         cycles.shrink();
         console.shrink();
     }
@@ -222,6 +234,7 @@ async fn run_all(args: AllArgs, places: &Places, out: &Path, machine: &str) -> R
         idle::run(&idle, places, out, machine).await,
         failover::run(&failover, places, out, machine).await,
         grow::run(&grow, places, out, machine).await,
+        start::run(&start, places, out, machine).await,
         cycles::run(&cycles, places, out, machine).await,
         console::run(&console, places, out, machine).await,
     ];
