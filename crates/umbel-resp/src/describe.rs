@@ -31,7 +31,7 @@ impl CommandQuery<'_> {
             }
             Self::Info(names) if names.is_empty() => Self::All.answer(),
             Self::Info(names) => {
-                let one = |name| table::by_name(name).map_or(Reply::NullArray, row);
+                let one = |name| table::by_name(name).map_or(Reply::Null, row);
                 Reply::Array(names.iter().map(one).collect())
             }
             Self::Docs(names) => Reply::Map(docs(names)),
@@ -72,9 +72,13 @@ fn row(spec: &'static CommandSpec) -> Reply {
         Reply::number(keys.last),
         Reply::number(keys.step),
         statuses(spec.categories),
-        Reply::Array(Vec::new()),
-        Reply::Array(spec.keys.map(|keys| key_specification(spec, keys)).into_iter().collect()),
-        Reply::Array(spec.subcommands.iter().map(row).collect()),
+        Reply::Set(Vec::new()),
+        Reply::Set(spec.keys.map(|keys| key_specification(spec, keys)).into_iter().collect()),
+        // As in Redis: their rows have an order, but that there are none is a set.
+        match spec.subcommands {
+            [] => Reply::Set(Vec::new()),
+            subcommands => Reply::Array(subcommands.iter().map(row).collect()),
+        },
     ])
 }
 

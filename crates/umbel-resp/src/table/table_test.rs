@@ -72,8 +72,13 @@ fn command_info_has_ten_elements() {
     let reply = answered(&["COMMAND", "INFO", "bf.add", "nothing"]);
     let expected = "*2|*10|$6|bf.add|:3|*3|+write|+denyoom|+module|:1|:1|:1|*2|+@write|+@bloom|*0|\
                     *1|*6|$5|flags|*2|+RW|+UPDATE|$12|begin_search|*4|$4|type|$5|index|$4|spec|*2|$5|index|:1|\
-                    $9|find_keys|*4|$4|type|$5|range|$4|spec|*6|$7|lastkey|:0|$7|keystep|:1|$5|limit|:0|*0|*-1|";
+                    $9|find_keys|*4|$4|type|$5|range|$4|spec|*6|$7|lastkey|:0|$7|keystep|:1|$5|limit|:0|*0|$-1|";
     assert_eq!(text(&reply, Protocol::Two), expected);
+    let reply = answered(&["COMMAND", "INFO", "ping", "client", "nothing"]);
+    let expected = "*3|*10|$4|ping|:-1|~1|+fast|:0|:0|:0|~2|+@fast|+@connection|~0|~0|~0|\
+                    *10|$6|client|:-2|~0|:0|:0|:0|~1|+@slow|~0|~0|*";
+    let reply = text(&reply, Protocol::Three);
+    assert!(reply.starts_with(expected) && reply.ends_with("|_|"), "{reply}");
     let Reply::Array(rows) = answered(&["COMMAND"]) else { panic!("a list") };
     assert_eq!(rows.len(), all().len());
     assert!(rows.iter().all(|row| matches!(row, Reply::Array(row) if row.len() == 10)));
