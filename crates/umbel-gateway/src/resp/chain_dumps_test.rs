@@ -81,7 +81,7 @@ async fn plain_commands_make_chains_with_the_numbers_of_redis_bloom() {
     client.ask("BF.ADD plain foo", ":1\r\n").await;
     client.ask("BF.ADD plain foo", ":0\r\n").await;
     client.ask("BF.INFO plain SIZE", "*1\r\n:240\r\n").await;
-    client.ask("MEMORY USAGE plain", ":240\r\n").await;
+    client.ask("MEMORY USAGE plain", ":288\r\n").await;
     client.ask("BF.INFO plain CAPACITY", "*1\r\n:100\r\n").await;
     client.ask("TYPE plain", "+MBbloom--\r\n").await;
 

@@ -33,8 +33,8 @@ use umbel_resp::{DumpCommand, Refusal, Reply};
 use super::answers::refusal;
 use super::chain_dumps;
 use super::coming_pieces::{Coming, HEADER_ITERATOR, PIECE_NUMBER_BITS, split};
-use super::dump_bytes::{PartReader, write_part};
-use super::session::Session;
+use super::dump_bytes::{NoCopy, PartReader, write_part};
+use super::session::{NoFilter, Session};
 use super::shared::Shared;
 use crate::limits::RESP_BUSY_WAIT_MAX;
 use crate::redis_bloom_dump::DumpReader;
@@ -107,7 +107,10 @@ impl Drop for Writing {
 pub(super) async fn answer(session: &Session, command: DumpCommand<'_>) -> Result<Reply, Refusal> {
     match command {
         DumpCommand::Next { key, iterator, is_cuckoo } => {
-            let name = session.filter(FilterVerb::Export, key)?;
+            let name = match session.filter(FilterVerb::Export, key) {
+                Err(NoFilter::NoName) => return Err(Refusal::NotFound),
+                named => named?,
+            };
             if !is_cuckoo && chain_dumps::is_chain(session, &name).await? {
                 let piece = chain_dumps::next(session, name, iterator).await?;
                 let (iterator, piece) = piece.unwrap_or_default();

@@ -203,6 +203,9 @@ async fn pieces_that_are_none_leave_nothing() {
     gone(&node, "copy").await;
 
     client.ask("BF.SCANDUMP missing 0", "-ERR not found\r\n").await;
+    // A name that no filter can have is that of a missing one.
+    client.ask("BF.SCANDUMP \"a\\nb\" 0", "-ERR not found\r\n").await;
+    client.ask("CF.SCANDUMP \"\" 0", "-ERR not found\r\n").await;
     client
         .ask(
             "CF.SCANDUMP plain 0",

@@ -30,6 +30,9 @@ const CHAIN_BYTES: u64 = 32;
 /// Bytes of its record of each link.
 const LINK_BYTES: u64 = 64;
 
+/// Bytes that Redis counts for the key and the object of such a filter, besides its `Size`.
+const KEY_BYTES: u64 = 48;
+
 /// Items of one or several commands, stored back to back.
 #[derive(Default)]
 pub(super) struct Packed {
@@ -424,10 +427,13 @@ fn bloom_numbers(info: &FilterInfo) -> BloomNumbers {
     BloomNumbers { capacity, size: memory_bytes(info), filters: levels, expansion }
 }
 
-/// `MEMORY USAGE`: the `Size` of `BF.INFO`.
+/// `MEMORY USAGE`: the `Size` of `BF.INFO`; for RedisBloom's own filter also what Redis counts for the key.
 pub(super) async fn memory_usage(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
-    let info = described(session, key).await?;
-    Ok(info.map_or(Reply::Null, |info| Reply::number(bloom_numbers(&info).size)))
+    let Some(info) = described(session, key).await? else { return Ok(Reply::Null) };
+    Ok(Reply::number(match chain_numbers(&info) {
+        Some(numbers) => numbers.size + KEY_BYTES,
+        None => bloom_numbers(&info).size,
+    }))
 }
 
 /// `BF.CARD`.

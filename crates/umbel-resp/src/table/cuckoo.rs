@@ -78,7 +78,8 @@ pub(super) const COUNT: CommandSpec = bloom(
 pub(super) const REMOVE: CommandSpec = bloom(
     "cf.del",
     3,
-    (FILTER_WRITE, WRITE),
+    // It needs no memory: a node without any carries it out, as RedisBloom does.
+    (&["write", "module", "fast"], WRITE),
     ("Deletes an item from a Cuckoo Filter", LOOKED_AT),
     cuckoo::remove,
 );

@@ -74,6 +74,8 @@ fn command_info_has_ten_elements() {
                     *1|*6|$5|flags|*2|+RW|+UPDATE|$12|begin_search|*4|$4|type|$5|index|$4|spec|*2|$5|index|:1|\
                     $9|find_keys|*4|$4|type|$5|range|$4|spec|*6|$7|lastkey|:0|$7|keystep|:1|$5|limit|:0|*0|$-1|";
     assert_eq!(text(&reply, Protocol::Two), expected);
+    let removes = text(&answered(&["COMMAND", "INFO", "cf.del"]), Protocol::Two);
+    assert!(removes.starts_with("*1|*10|$6|cf.del|:3|*3|+write|+module|+fast|:1|"), "{removes}");
     let reply = answered(&["COMMAND", "INFO", "ping", "client", "nothing"]);
     let expected = "*3|*10|$4|ping|:-1|~1|+fast|:0|:0|:0|~2|+@fast|+@connection|~0|~0|~0|\
                     *10|$6|client|:-2|~0|:0|:0|:0|~1|+@slow|~0|~0|*";
