@@ -220,6 +220,8 @@ pub enum KeysCommand<'a> {
 pub enum ExpiryCommand<'a> {
     /// `EXPIRE`, `PEXPIRE`, `EXPIREAT`, `PEXPIREAT`.
     Set {
+        /// The command in lower case, for its refusal.
+        command: &'static str,
         /// The key.
         key: &'a [u8],
         /// The new expiry.

@@ -55,6 +55,12 @@ pub enum Refusal {
         /// The command in lower case.
         command: &'static str,
     },
+    /// WAIT: the time is no number.
+    #[error("ERR timeout is not an integer or out of range")]
+    BadTimeout,
+    /// WAIT: the time is below 0.
+    #[error("ERR timeout is negative")]
+    NegativeTimeout,
     /// EXPIRE: an unknown option.
     #[error("ERR Unsupported option {option}")]
     UnsupportedOption {

@@ -21,6 +21,10 @@ pub(super) async fn answer(
 ) -> Result<Reply, Refusal> {
     let coordinator = &session.shared.coordinator;
     let deadline = session.shared.deadlines.of_command();
+    let now_ms = coordinator.believed_ms();
+    if let ExpiryCommand::Set { command, expiry, .. } = command {
+        check_moment(command, expiry, now_ms)?;
+    }
     let (key, verb) = match command {
         ExpiryCommand::Set { key, .. } | ExpiryCommand::Persist(key) => (key, FilterVerb::Manage),
         ExpiryCommand::Ask { key, .. } => (key, FilterVerb::Read),
@@ -30,7 +34,6 @@ pub(super) async fn answer(
         Err(NoFilter::NoName) => return Ok(missing(command)),
         Err(why @ NoFilter::Denied) => return Err(why.into()),
     };
-    let now_ms = coordinator.believed_ms();
     loop {
         let found = coordinator.expiry(&name, deadline).await.map_err(|error| refusal(&error))?;
         let Some((filter, had)) = found else { return Ok(missing(command)) };
@@ -100,6 +103,15 @@ const fn missing(command: ExpiryCommand<'_>) -> Reply {
     match command {
         ExpiryCommand::Ask { .. } => Reply::Integer(NO_KEY),
         ExpiryCommand::Set { .. } | ExpiryCommand::Persist(_) => Reply::Integer(0),
+    }
+}
+
+/// Refuses a moment that is too late for the protocol's numbers, as Redis does before it looks for the key.
+fn check_moment(command: &'static str, expiry: Expiry, now_ms: u64) -> Result<(), Refusal> {
+    let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+    match expiry {
+        Expiry::InMs(ms) if ms > i64::MAX - now_ms => Err(Refusal::ExpireTime { command }),
+        Expiry::InMs(_) | Expiry::AtMs(_) => Ok(()),
     }
 }
 
@@ -175,6 +187,16 @@ mod tests {
         assert_eq!(time_left(Some(10_500), 500, Milliseconds, true), 10_500);
         // Due, but not dropped yet.
         assert_eq!(time_left(Some(10), 500, Milliseconds, false), 0);
+    }
+
+    #[test]
+    fn a_moment_behind_the_last_number_is_refused() {
+        let check = |expiry| check_moment("pexpire", expiry, 50);
+        let refused = Err(Refusal::ExpireTime { command: "pexpire" });
+        assert_eq!(check(Expiry::InMs(i64::MAX - 49)), refused);
+        assert_eq!(check(Expiry::InMs(i64::MAX - 50)), Ok(()));
+        assert_eq!(check(Expiry::InMs(i64::MIN)), Ok(()));
+        assert_eq!(check(Expiry::AtMs(i64::MAX)), Ok(()));
     }
 
     #[test]

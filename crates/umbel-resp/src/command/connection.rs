@@ -193,10 +193,17 @@ pub(crate) fn role(_arguments: Arguments<'_>) -> Parsed<'_> {
 }
 
 pub(crate) fn wait(arguments: Arguments<'_>) -> Parsed<'_> {
-    for at in [1, 2] {
-        integer(arguments.at(at)).ok_or(Refusal::NotInteger)?;
-    }
+    integer(arguments.at(1)).ok_or(Refusal::NotInteger)?;
+    check_timeout(arguments.at(2))?;
     done(ConnectionCommand::Wait)
+}
+
+/// Refuses what is no number of milliseconds to wait for.
+fn check_timeout(timeout: &[u8]) -> Result<(), Refusal> {
+    match integer(timeout).ok_or(Refusal::BadTimeout)? {
+        ..0 => Err(Refusal::NegativeTimeout),
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn module_list(_arguments: Arguments<'_>) -> Parsed<'_> {

@@ -13,14 +13,14 @@ fn set<'a>(
     unit: TimeUnit,
     make: fn(i64) -> Expiry,
 ) -> Parsed<'a> {
+    let condition = condition(arguments.from(3))?;
     let number = integer(arguments.at(2)).ok_or(Refusal::NotInteger)?;
     let ms = match unit {
         TimeUnit::Milliseconds => Some(number),
         TimeUnit::Seconds => number.checked_mul(1_000),
     };
     let expiry = make(ms.ok_or(Refusal::ExpireTime { command })?);
-    let condition = condition(arguments.from(3))?;
-    Ok(Command::Expiry(ExpiryCommand::Set { key: arguments.at(1), expiry, condition }))
+    Ok(Command::Expiry(ExpiryCommand::Set { command, key: arguments.at(1), expiry, condition }))
 }
 
 fn condition(options: Arguments<'_>) -> Result<Condition, Refusal> {
