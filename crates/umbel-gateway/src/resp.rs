@@ -63,6 +63,8 @@ mod resp_test;
 #[cfg(test)]
 mod rights_test;
 #[cfg(test)]
+mod server_test;
+#[cfg(test)]
 mod set_test;
 #[cfg(test)]
 mod umbel_test;

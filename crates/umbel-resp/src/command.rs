@@ -348,9 +348,20 @@ pub enum ClientCommand<'a> {
     /// `CLIENT INFO`.
     Info,
     /// `CLIENT LIST`.
-    List,
+    List(ClientChoice<'a>),
     /// `CLIENT SETINFO`.
     SetInfo(ClientAttribute, &'a [u8]),
+}
+
+/// The connections that `CLIENT LIST` lists.
+#[derive(Clone, Copy, Debug)]
+pub enum ClientChoice<'a> {
+    /// All of them, which are of the type `normal`.
+    All,
+    /// None, because no connection is of another type.
+    Nobody,
+    /// Those of these ids; each is a number.
+    Ids(Arguments<'a>),
 }
 
 /// The credentials that a client presents.

@@ -30,8 +30,8 @@ pub mod table;
 
 pub use arguments::Arguments;
 pub use command::{
-    AnswerForm, ClientAttribute, ClientCommand, ClusterQuery, Command, CommandQuery, Condition,
-    ConnectionCommand, Credentials, CuckooCommand, CuckooInsert, DumpCommand, Expiry,
+    AnswerForm, ClientAttribute, ClientChoice, ClientCommand, ClusterQuery, Command, CommandQuery,
+    Condition, ConnectionCommand, Credentials, CuckooCommand, CuckooInsert, DumpCommand, Expiry,
     ExpiryCommand, Hello, InfoField, Insert, Items, KeysCommand, LateItems, ListFilter, NewBloom,
     NewFilter, NewSize, NewWindow, PayloadCommand, ReplyMode, RequestName, Scan, SetEstimate,
     TimeUnit, Transaction, UmbelCommand, WindowEnd,

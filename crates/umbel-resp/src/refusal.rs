@@ -245,6 +245,15 @@ pub enum Refusal {
         /// The attribute as received, truncated.
         attribute: String,
     },
+    /// CLIENT LIST: an unknown type.
+    #[error("ERR Unknown client type '{name}'")]
+    ClientType {
+        /// The type as received, truncated.
+        name: String,
+    },
+    /// CLIENT LIST: an id is no number.
+    #[error("ERR Invalid client ID")]
+    ClientId,
     /// CONFIG SET: a node's settings come from its file, environment and arguments only.
     #[error(
         "ERR CONFIG SET failed (possibly related to argument '{parameter}') - can't set immutable config"

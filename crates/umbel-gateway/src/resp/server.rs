@@ -2,9 +2,10 @@
 
 use umbel_engine::ShardId;
 use umbel_engine::placement::ShardRecord;
+use umbel_resp::number::natural;
 use umbel_resp::{
-    Arguments, ClientAttribute, ClientCommand, ConnectionCommand, Hello, Protocol, Refusal, Reply,
-    glob,
+    Arguments, ClientAttribute, ClientChoice, ClientCommand, ConnectionCommand, Hello, Protocol,
+    Refusal, Reply, glob,
 };
 
 use super::info;
@@ -86,8 +87,15 @@ fn client(session: &Session, command: ClientCommand<'_>) -> Reply {
         },
         ClientCommand::Id => Reply::number(session.client.id),
         ClientCommand::Info => Reply::Verbatim(session.client.line(&session.shared.address)),
-        ClientCommand::List => {
-            let clients = session.shared.clients.all();
+        ClientCommand::List(choice) => {
+            let all = &session.shared.clients;
+            let clients = match choice {
+                ClientChoice::All => all.all(),
+                ClientChoice::Nobody => Vec::new(),
+                ClientChoice::Ids(ids) => {
+                    ids.iter().filter_map(|id| all.get(natural(id)?)).collect()
+                }
+            };
             let lines = clients.iter().map(|client| client.line(&session.shared.address));
             Reply::Verbatim(lines.collect())
         }

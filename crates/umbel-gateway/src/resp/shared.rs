@@ -188,6 +188,11 @@ impl Clients {
         self.lock().open.values().cloned().collect()
     }
 
+    /// The open connection of an id.
+    pub(super) fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.lock().open.get(&id).cloned()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Table> {
         // No holder of the lock panics, and the table is consistent after every call.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)

@@ -146,6 +146,22 @@ fn hello_reads_its_options() {
 }
 
 #[test]
+fn clients_are_chosen_by_type_and_id() {
+    let chosen = |text: &str| {
+        let request = line(text);
+        match parsed(&request) {
+            Ok(Command::Connection(ConnectionCommand::Client(ClientCommand::List(choice)))) => {
+                format!("{choice:?}").split('(').next().unwrap_or_default().to_owned()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!([chosen("CLIENT LIST"), chosen("CLIENT LIST type NORMAL")], ["All", "All"]);
+    assert_eq!(chosen("CLIENT LIST TYPE pubsub"), "Nobody");
+    assert_eq!(chosen("CLIENT LIST ID 1 -5"), "Ids");
+}
+
+#[test]
 fn scan_reads_its_options() {
     let request = line("SCAN 17 COUNT 5 TYPE MBbloom-- MATCH a*");
     let Ok(Command::Keys(KeysCommand::Scan(scan))) = parsed(&request) else { panic!("scan") };

@@ -2,8 +2,8 @@
 
 use super::keyspace::check_pattern;
 use super::{
-    ClientAttribute, ClientCommand, ClusterQuery, Command, CommandQuery, ConnectionCommand,
-    Credentials, Hello, ListFilter, ReplyMode, Transaction,
+    ClientAttribute, ClientChoice, ClientCommand, ClusterQuery, Command, CommandQuery,
+    ConnectionCommand, Credentials, Hello, ListFilter, ReplyMode, Transaction,
 };
 use crate::arguments::{Arguments, is_word};
 use crate::limits::{CLIENT_TEXT_BYTES_MAX, QUERY_NAMES_MAX};
@@ -133,8 +133,32 @@ pub(crate) fn client_info(_arguments: Arguments<'_>) -> Parsed<'_> {
     client(ClientCommand::Info)
 }
 
-pub(crate) fn client_list(_arguments: Arguments<'_>) -> Parsed<'_> {
-    client(ClientCommand::List)
+pub(crate) fn client_list(arguments: Arguments<'_>) -> Parsed<'_> {
+    let (option, count) = (arguments.at(2), arguments.len());
+    let choice = if count == 2 {
+        ClientChoice::All
+    } else if count == 4 && is_word(option, "TYPE") {
+        clients_of_type(arguments.at(3))?
+    } else if count > 3 && is_word(option, "ID") {
+        let ids = arguments.from(3).at_most(QUERY_NAMES_MAX, "ids")?;
+        if ids.iter().any(|id| integer(id).is_none()) {
+            return Err(Refusal::ClientId);
+        }
+        ClientChoice::Ids(ids)
+    } else {
+        return Err(Refusal::Syntax);
+    };
+    client(ClientCommand::List(choice))
+}
+
+/// The connections of a type of Redis's. Here no connection is a replica's or a master's, or subscribes.
+fn clients_of_type(name: &[u8]) -> Result<ClientChoice<'_>, Refusal> {
+    let others = ["slave", "replica", "pubsub", "master"];
+    match is_word(name, "normal") {
+        true => Ok(ClientChoice::All),
+        false if others.iter().any(|other| is_word(name, other)) => Ok(ClientChoice::Nobody),
+        false => Err(Refusal::ClientType { name: shown(name) }),
+    }
 }
 
 pub(crate) fn set_info(arguments: Arguments<'_>) -> Parsed<'_> {
