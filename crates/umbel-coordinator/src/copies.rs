@@ -114,6 +114,15 @@ pub struct ImportHead {
     pub settings: Bytes,
 }
 
+impl ImportHead {
+    /// The filter's kind; None if this release does not know the kind, or the settings cannot be read, which the
+    /// import refuses.
+    pub fn kind(&self) -> Option<Kind> {
+        let settings: ExportedSettings = decode_settings(&self.settings).ok()?;
+        Kind::from_id(settings.kind)
+    }
+}
+
 /// A part of a backup.
 #[derive(Clone, PartialEq, Debug)]
 pub enum BackupPart {
@@ -407,6 +416,10 @@ mod tests {
             let back = exported.with_key(&MetaState::new()).unwrap();
             let ranges = ShardRanges::new(4, 4).unwrap();
             assert_eq!(checked(back, ranges).unwrap(), own);
+            let name = FilterName::new("k").unwrap();
+            let head = ImportHead { name, ranges, settings: encode_exported(&own) };
+            assert_eq!(head.kind(), Kind::from_id(own.kind));
+            assert_eq!(ImportHead { settings: Bytes::new(), ..head }.kind(), None);
         }
     }
 

@@ -164,10 +164,16 @@ pub enum Refusal {
     /// BF.LOADCHUNK: the iterator is no number.
     #[error("ERR Second argument must be numeric")]
     LoadIterator,
-    /// CF.SCANDUMP, CF.LOADCHUNK: the iterator is no number.
+    /// CF.SCANDUMP, CF.LOADCHUNK: the iterator is no number. CF.LOADCHUNK: it is 0.
     #[error("Invalid position")]
     CuckooIterator,
-    /// BF.LOADCHUNK, CF.LOADCHUNK: not a piece of a copy, or not the next one; or the filter exists.
+    /// CF.LOADCHUNK: not the first piece of a copy of a cuckoo filter.
+    #[error("Invalid header")]
+    CuckooHeader,
+    /// CF.LOADCHUNK: not a piece of a copy, or not the next one.
+    #[error("Couldn't load chunk!")]
+    CuckooChunk,
+    /// BF.LOADCHUNK: not a piece of a copy, or not the next one; or the filter exists.
     #[error("ERR received bad data")]
     BadData,
     /// BF.INFO: an unknown field.

@@ -3,6 +3,7 @@
 use umbel_coordinator::copies::{CopyEnd, CopyFrame, ImportHead, ImportPart, one_shard};
 use umbel_engine::ShardId;
 use umbel_engine::meta::FilterName;
+use umbel_filter::Kind;
 use umbel_resp::Refusal;
 
 use super::dump_bytes::{NoCopy, PartReader};
@@ -16,8 +17,14 @@ pub(super) const HEADER_ITERATOR: i64 = 1;
 
 /// The format of the arriving pieces.
 pub(super) enum Coming {
-    /// Umbel's own, and the number of the last piece that was taken.
-    Parts(PartReader, u64),
+    /// Umbel's own.
+    Parts {
+        reader: PartReader,
+        /// The number of the last piece that was taken.
+        last: u64,
+        /// Whether the filter must be a cuckoo filter.
+        is_cuckoo: bool,
+    },
     /// RedisBloom's.
     Chain(Box<DumpReader>),
 }
@@ -40,7 +47,7 @@ impl Coming {
     ) -> Result<(Vec<ImportPart>, bool), Refusal> {
         match self {
             Self::Chain(reader) => take_of_chain(reader, name, iterator, data),
-            Self::Parts(reader, last) => {
+            Self::Parts { reader, last, is_cuckoo } => {
                 let (_, number) = split(iterator).ok_or(Refusal::BadData)?;
                 if number == *last {
                     return Ok((Vec::new(), reader.is_complete()));
@@ -52,6 +59,12 @@ impl Coming {
                 *last = number;
                 let mut parts = Vec::new();
                 while let Some(part) = reader.next(name).map_err(|NoCopy| Refusal::BadData)? {
+                    if let ImportPart::Head(head) = &part
+                        && *is_cuckoo
+                        && head.kind() != Some(Kind::Cuckoo)
+                    {
+                        return Err(Refusal::BadData);
+                    }
                     parts.push(part);
                 }
                 Ok((parts, reader.is_complete()))

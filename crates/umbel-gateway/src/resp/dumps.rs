@@ -33,7 +33,7 @@ use umbel_resp::{DumpCommand, Refusal, Reply};
 use super::answers::refusal;
 use super::chain_dumps;
 use super::coming_pieces::{Coming, HEADER_ITERATOR, PIECE_NUMBER_BITS, split};
-use super::dump_bytes::{NoCopy, PartReader, write_part};
+use super::dump_bytes::{PartReader, write_part};
 use super::session::{NoFilter, Session};
 use super::shared::Shared;
 use crate::limits::RESP_BUSY_WAIT_MAX;
@@ -128,10 +128,22 @@ pub(super) async fn answer(session: &Session, command: DumpCommand<'_>) -> Resul
             };
             Ok(Reply::Array(vec![Reply::number(iterator), piece]))
         }
-        DumpCommand::Load { key, iterator, data } => {
+        DumpCommand::Load { key, iterator, data, is_cuckoo } => {
             let name = session.filter(FilterVerb::Manage, key)?;
-            load(session, name, iterator, data).await.map(|()| Reply::OK)
+            let loaded = load(session, name, (iterator, data), is_cuckoo).await;
+            loaded.map(|()| Reply::OK).map_err(|refusal| match refusal {
+                Refusal::BadData if is_cuckoo => refusal_of_cuckoo(iterator),
+                refusal => refusal,
+            })
         }
+    }
+}
+
+/// RedisBloom's refusal of a piece of a cuckoo filter: of its first piece, which has the header, or another one.
+fn refusal_of_cuckoo(iterator: i64) -> Refusal {
+    match split(iterator) {
+        Some((_, 1)) => Refusal::CuckooHeader,
+        _ => Refusal::CuckooChunk,
     }
 }
 
@@ -250,8 +262,8 @@ impl Pieces {
 async fn load(
     session: &Session,
     name: FilterName,
-    iterator: i64,
-    data: &[u8],
+    (iterator, data): (i64, &[u8]),
+    is_cuckoo: bool,
 ) -> Result<(), Refusal> {
     let dumps = &session.shared.dumps;
     let known = lock(&dumps.written).get(&name).cloned();
@@ -260,6 +272,10 @@ async fn load(
         None => false,
     };
     let begins_chain = iterator == HEADER_ITERATOR && !data.starts_with(&EXPORT_FILE_MAGIC);
+    if is_cuckoo && (begins_chain || is_chain) {
+        // The data, or the copy under this name, which goes on, are of a Bloom filter.
+        return Err(if begins_chain { Refusal::BadData } else { Refusal::WrongType });
+    }
     let writing = if begins_chain {
         // Data that is not a header does not touch a copy under this name.
         let reader = DumpReader::new(data).map_err(|_| Refusal::BadData)?;
@@ -268,7 +284,10 @@ async fn load(
         known.ok_or(Refusal::NotFound)?
     } else {
         match split(iterator).map(|(_, number)| number).ok_or(Refusal::BadData)? {
-            1 => begin_load(session, &name, Coming::Parts(PartReader::default(), 0)).await?,
+            1 => {
+                let reader = PartReader::default();
+                begin_load(session, &name, Coming::Parts { reader, last: 0, is_cuckoo }).await?
+            }
             _ => known.ok_or(Refusal::NotFound)?,
         }
     };
@@ -305,15 +324,21 @@ async fn begin_load(
         coordinator.meta_refresh(deadline).await.map_err(|failure| refusal(&failure))?;
         let found = coordinator.read_meta(|state| {
             let (_, record) = state.filter_by_name(name.as_str())?;
-            Some(record.state)
+            Some((record.state, record.settings.kind))
         });
-        let Some(found) = found.map_err(|failure| refusal(&failure))? else { break };
+        let Some((found, kind)) = found.map_err(|failure| refusal(&failure))? else { break };
         let is_passing = matches!(
             found,
             FilterState::Creating { .. } | FilterState::Importing | FilterState::Dropping
         );
         if !is_passing || Instant::now() >= patience {
-            return Err(Refusal::BadData);
+            return Err(match coming {
+                Coming::Parts { is_cuckoo: true, .. } if kind == Kind::Cuckoo.id() => {
+                    Refusal::ItemExists
+                }
+                Coming::Parts { is_cuckoo: true, .. } => Refusal::WrongType,
+                Coming::Parts { .. } | Coming::Chain(_) => Refusal::BadData,
+            });
         }
         sleep(RETRY_WAIT_MIN).await;
     }

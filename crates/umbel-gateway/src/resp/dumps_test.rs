@@ -159,8 +159,51 @@ async fn a_filter_is_copied_in_pieces() {
         }
         // The filter exists, and is not overwritten.
         load(&mut client, &command, &copy, &pieces[0]).await;
-        client.expect("-ERR received bad data\r\n", &command).await;
+        let taken = if family == "CF" { "item exists" } else { "received bad data" };
+        client.expect(&format!("-ERR {taken}\r\n"), &command).await;
     }
+    node.shutdown().await;
+}
+
+/// What is not of a cuckoo filter is refused in RedisBloom's words, and creates no filter.
+#[tokio::test(flavor = "multi_thread")]
+async fn cuckoo_filters_are_loaded_from_their_own_pieces_alone() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    client.ask("CF.RESERVE large 400000", "+OK\r\n").await;
+    client.ask("BF.RESERVE plain 0.01 10", "+OK\r\n").await;
+    client.ask("UMBEL.CREATE chain KIND redisbloom CAPACITY 10 ERROR 0.01", "+OK\r\n").await;
+    client.ask("BF.ADD chain x", ":1\r\n").await;
+    let pieces = dump(&mut client, "CF.SCANDUMP", "large").await;
+    let plain = dump(&mut client, "BF.SCANDUMP", "plain").await;
+    let chain = dump(&mut client, "BF.SCANDUMP", "chain").await;
+    let (one, two) = (&pieces[0], &pieces[1]);
+    let (header, chunk) = ("-Invalid header\r\n", "-Couldn't load chunk!\r\n");
+    for piece in [&plain[0], &chain[0], &(1, Vec::new()), &(one.0, b"UMBLEXP2".to_vec())] {
+        load(&mut client, "CF.LOADCHUNK", "copy", piece).await;
+        client.expect(header, "the first piece of another filter").await;
+        gone(&node, "copy").await;
+    }
+    load(&mut client, "CF.LOADCHUNK", "copy", two).await;
+    client.expect("-ERR not found\r\n", "a piece without the first one").await;
+    load(&mut client, "CF.LOADCHUNK", "copy", &(-7, one.1.clone())).await;
+    client.expect(chunk, "a piece of no number").await;
+    load(&mut client, "CF.LOADCHUNK", "copy", one).await;
+    client.expect("+OK\r\n", "the first piece").await;
+    load(&mut client, "CF.LOADCHUNK", "copy", &(two.0 + 1, two.1.clone())).await;
+    client.expect(chunk, "not the next piece").await;
+    gone(&node, "copy").await;
+    load(&mut client, "CF.LOADCHUNK", "plain", one).await;
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+    client.expect(wrong, "a name that another kind has").await;
+    // Nor does a piece of the other family end a copy.
+    load(&mut client, "BF.LOADCHUNK", "copy", &chain[0]).await;
+    client.expect("+OK\r\n", "a header of RedisBloom's").await;
+    load(&mut client, "CF.LOADCHUNK", "copy", two).await;
+    client.expect(wrong, "a piece of a cuckoo filter").await;
+    load(&mut client, "BF.LOADCHUNK", "copy", &chain[1]).await;
+    client.expect("+OK\r\n", "the last piece").await;
+    client.ask("BF.EXISTS copy x", ":1\r\n").await;
     node.shutdown().await;
 }
 

@@ -26,6 +26,8 @@ pub enum DumpCommand<'a> {
         iterator: i64,
         /// The piece.
         data: &'a [u8],
+        /// Whether the filter must be a cuckoo filter.
+        is_cuckoo: bool,
     },
 }
 
@@ -42,15 +44,16 @@ pub(crate) fn next_of_cuckoo(arguments: Arguments<'_>) -> Parsed<'_> {
 }
 
 pub(crate) fn load(arguments: Arguments<'_>) -> Parsed<'_> {
-    load_with(arguments, Refusal::LoadIterator)
+    let iterator = integer(arguments.at(2)).ok_or(Refusal::LoadIterator)?;
+    Ok(loaded(arguments, iterator, false))
 }
 
 pub(crate) fn load_cuckoo(arguments: Arguments<'_>) -> Parsed<'_> {
-    load_with(arguments, Refusal::CuckooIterator)
+    let iterator = integer(arguments.at(2)).filter(|&iterator| iterator != 0);
+    Ok(loaded(arguments, iterator.ok_or(Refusal::CuckooIterator)?, true))
 }
 
-fn load_with(arguments: Arguments<'_>, wrong: Refusal) -> Parsed<'_> {
-    let iterator = integer(arguments.at(2)).ok_or(wrong)?;
+fn loaded(arguments: Arguments<'_>, iterator: i64, is_cuckoo: bool) -> Command<'_> {
     let (key, data) = (arguments.at(1), arguments.at(3));
-    Ok(Command::Dump(DumpCommand::Load { key, iterator, data }))
+    Command::Dump(DumpCommand::Load { key, iterator, data, is_cuckoo })
 }
