@@ -319,7 +319,9 @@ pub enum Refusal {
     #[error("ERR a request is SESSION:SEQUENCE [BELOW SEQUENCE] COMMAND, with numbers from 0 on")]
     RequestName,
     /// UMBEL.REQUEST: a command that cannot have a request id.
-    #[error("ERR a request is one of BF.ADD, BF.MADD, BF.INSERT and SADD, not '{command}'")]
+    #[error(
+        "ERR a request is one of BF.ADD, BF.MADD, BF.INSERT, SADD and UMBEL.MERGE, not '{command}'"
+    )]
     RequestCommand {
         /// The command in lower case.
         command: &'static str,
@@ -328,10 +330,13 @@ pub enum Refusal {
     /// each other.
     #[error(
         "ERR a filter is KIND blocked|classic|partitioned|counting|cuckoo|quotient|scalable|redisbloom|aging|stable CAPACITY n ERROR \
-         p|BYTES n [REPLICATED], or CAPACITY n ERROR p WINDOW ms|MANUAL [SLICES n, which divides ms] [TIME EVENT \
-         [LATE REJECT|DROP|OLDEST]] [REFRESH] [REPLICATED], or LIKE name"
+         p|BYTES n [REPLICATED], or KIND redisbloom CAPACITY n ERROR p FIXED|EXPANSION n, or CAPACITY n ERROR p WINDOW \
+         ms|MANUAL [SLICES n, which divides ms] [TIME EVENT [LATE REJECT|DROP|OLDEST]] [REFRESH] [REPLICATED], or LIKE name"
     )]
     CreateOption,
+    /// UMBEL.MERGE: a limit of the rate of false positives.
+    #[error("ERR a merge has no FPRMAX: look at false_positive_rate_now of UMBEL.INFO after it")]
+    NoRateLimit,
     /// UMBEL.ESTIMATE: an unknown estimate.
     #[error("ERR an estimate is UNION, INTERSECTION or JACCARD")]
     EstimateOption,

@@ -187,7 +187,7 @@ pub(super) async fn insert(
 }
 
 /// The request id as shards know it, after the session was checked.
-async fn client_request(
+pub(super) async fn client_request(
     session: &Session,
     request: Option<RequestName>,
     deadline: Instant,

@@ -7,12 +7,14 @@ use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
 use umbel_engine::shard::{LateItems, SetOperation, WindowRules, WindowTime};
 use umbel_filter::Kind;
 use umbel_resp::{
-    Arguments, Items, NewFilter, NewSize, NewWindow, Refusal, Reply, SetEstimate, UmbelCommand,
-    WindowEnd,
+    Arguments, Items, NewFilter, NewSize, NewWindow, Refusal, Reply, RequestName, SetEstimate,
+    UmbelCommand, WindowEnd,
 };
 
 use super::answers::refusal;
-use super::filters::{Packed, create, described, memory_bytes, new_count, unless_busy};
+use super::filters::{
+    Packed, client_request, create, described, memory_bytes, new_count, unless_busy,
+};
 use super::session::Session;
 
 /// The items of a command, which count against the caller's rates.
@@ -28,8 +30,8 @@ pub(super) async fn answer(session: &Session, command: UmbelCommand<'_>) -> Resu
         UmbelCommand::Create { key, new } => create_any(session, key, new).await,
         UmbelCommand::Info { key } => filter_info(session, key).await,
         UmbelCommand::InsertAt { items, at_ms } => insert_at(session, items, at_ms).await,
-        UmbelCommand::PutTogether { target, sources, is_intersection } => {
-            put_together(session, target, sources, is_intersection).await
+        UmbelCommand::PutTogether { target, sources, is_intersection, request } => {
+            put_together(session, (target, sources), is_intersection, request).await
         }
         UmbelCommand::Estimate { of, ours, theirs } => estimate(session, of, ours, theirs).await,
         UmbelCommand::Reset(key) => {
@@ -78,10 +80,17 @@ async fn create_any(session: &Session, key: &[u8], new: NewFilter<'_>) -> Result
         NewFilter::Like(other) => Plan::Like(session.filter(FilterVerb::Read, other)?),
         NewFilter::Planned { kind, capacity, size, is_replicated } => {
             let name = std::str::from_utf8(kind).ok();
-            let kind = name.and_then(|name| name.parse().ok()).ok_or(Refusal::CreateOption)?;
+            let kind: Option<Kind> = name.and_then(|name| name.parse().ok());
+            let kind = kind.ok_or(Refusal::CreateOption)?;
             let size = match size {
                 NewSize::ErrorRate(rate) => FilterSize::Rate(rate),
                 NewSize::Bytes(bytes) => FilterSize::Bytes(bytes),
+                NewSize::Chain { .. } if kind != Kind::RedisBloom => {
+                    return Err(Refusal::CreateOption);
+                }
+                NewSize::Chain { error_rate: rate, expansion } => {
+                    FilterSize::Chain { rate, expansion: Some(expansion).filter(|&by| by > 0) }
+                }
             };
             let distribution = distribution_of(is_replicated);
             Plan::Planned { kind, distribution, capacity, size, hashing: Hashing::Keyed }
@@ -120,9 +129,9 @@ async fn insert_at(session: &Session, items: Items<'_>, at_ms: u64) -> Result<Re
 /// `UMBEL.MERGE`, `UMBEL.INTERSECT`; returns how many positions of the target became set.
 async fn put_together(
     session: &Session,
-    target: &[u8],
-    sources: Arguments<'_>,
+    (target, sources): (&[u8], Arguments<'_>),
     is_intersection: bool,
+    request: Option<RequestName>,
 ) -> Result<Reply, Refusal> {
     let target = session.filter(FilterVerb::Insert, target)?;
     let mut names: Vec<FilterName> = Vec::with_capacity(sources.len());
@@ -134,8 +143,9 @@ async fn put_together(
         false => SetOperation::Union,
     };
     let deadline = session.shared.deadlines.of_long_command();
+    let request = client_request(session, request, deadline).await?;
     let merged =
-        session.shared.coordinator.merge(&target, &names, (operation, None), deadline).await;
+        session.shared.coordinator.merge(&target, &names, (operation, request), deadline).await;
     merged.map(Reply::number).map_err(|failure| refusal(&failure))
 }
 

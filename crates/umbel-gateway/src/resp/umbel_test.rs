@@ -68,6 +68,22 @@ async fn filters_are_put_together_and_compared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_named_merge_adds_counts_once() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    client.ask("UMBEL.CREATE s KIND counting CAPACITY 1000 ERROR 0.000001", "+OK\r\n").await;
+    client.ask("UMBEL.CREATE t LIKE s", "+OK\r\n").await;
+    client.ask("BF.ADD s x", ":1\r\n").await;
+    let session = number(&mut client, "UMBEL.SESSION").await;
+    let merge = format!("UMBEL.REQUEST {session}:1 UMBEL.MERGE t s");
+    let set = number(&mut client, &merge).await;
+    assert!(set > 0.0, "{set}");
+    // The first answer.
+    client.ask(&merge, &format!(":{set}\r\n")).await;
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_database_is_emptied_and_all_of_them() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;

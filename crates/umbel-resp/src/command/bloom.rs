@@ -54,7 +54,7 @@ fn capacity_in_range(capacity: i64) -> Option<u64> {
     u64::try_from(capacity).ok().filter(|_| is_in)
 }
 
-fn expansion_in_range(expansion: i64) -> Option<u32> {
+pub(super) fn expansion_in_range(expansion: i64) -> Option<u32> {
     let is_in = (0..=EXPANSION_MAX).contains(&expansion);
     u32::try_from(expansion).ok().filter(|_| is_in)
 }

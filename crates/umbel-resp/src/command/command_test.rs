@@ -181,6 +181,35 @@ fn a_filter_of_any_kind_is_described() {
         NewFilter::Planned { kind: b"blocked", capacity: 5, size, is_replicated: true }
     );
     assert_eq!(created("LIKE other"), Ok(NewFilter::Like(b"other")));
+    for (options, by) in [("EXPANSION 4", 4), ("expansion 0", 0), ("fixed", 0)] {
+        let request =
+            line(&format!("UMBEL.CREATE k {options} KIND redisbloom ERROR 0.5 CAPACITY 5"));
+        let Ok(Command::Umbel(UmbelCommand::Create { new, .. })) = parsed(&request) else {
+            panic!("{options}")
+        };
+        let (size, is_replicated) = (NewSize::Chain { error_rate: 0.5, expansion: by }, false);
+        let kind = b"redisbloom".as_slice();
+        assert_eq!(new, NewFilter::Planned { kind, capacity: 5, size, is_replicated }, "{options}");
+    }
+}
+
+#[test]
+fn a_merge_may_have_a_request_name() {
+    let merge = |text: &str| {
+        let request = line(text);
+        let Ok(Command::Umbel(UmbelCommand::PutTogether { target, sources, request, .. })) =
+            parsed(&request)
+        else {
+            panic!("{text}")
+        };
+        assert_eq!(target, b"a");
+        (sources.len(), request)
+    };
+    let name = RequestName { session: 7, sequence: 1, acknowledged_below: 0 };
+    assert_eq!(merge("UMBEL.REQUEST 7:1 UMBEL.MERGE a b c"), (2, Some(name)));
+    // A filter may be called so.
+    assert_eq!(merge("UMBEL.MERGE a FPRMAX b"), (2, None));
+    assert_eq!(merge("UMBEL.MERGE a b FPRMAX"), (2, None));
 }
 
 /// The filter that `UMBEL.CREATE k` with these options describes. Another filter that it names must be

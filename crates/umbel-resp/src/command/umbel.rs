@@ -1,5 +1,6 @@
 //! Parses the arguments of Umbel's own commands.
 
+use super::bloom::expansion_in_range;
 use super::{AnswerForm, Command, Items, RequestName};
 use crate::arguments::{Arguments, is_word};
 use crate::limits::KEYS_MAX;
@@ -46,6 +47,8 @@ pub enum UmbelCommand<'a> {
         sources: Arguments<'a>,
         /// Whether only the intersection of the sources is added.
         is_intersection: bool,
+        /// The request id that the client has given, if any; only of a merge.
+        request: Option<RequestName>,
     },
     /// `UMBEL.ESTIMATE`: estimates about two filters.
     Estimate {
@@ -147,6 +150,13 @@ pub enum NewSize {
     ErrorRate(f64),
     /// This many bytes over all shards.
     Bytes(u64),
+    /// A chain of RedisBloom's with this error rate, above 0 and below 1.
+    Chain {
+        /// The error rate of the whole chain.
+        error_rate: f64,
+        /// How many times larger each further link is; 0 if there are to be no further links.
+        expansion: u32,
+    },
 }
 
 pub(crate) fn session(_arguments: Arguments<'_>) -> Parsed<'_> {
@@ -181,7 +191,12 @@ pub(crate) fn intersect(arguments: Arguments<'_>) -> Parsed<'_> {
 
 fn put_together(arguments: Arguments<'_>, is_intersection: bool) -> Parsed<'_> {
     let (target, sources) = (arguments.at(1), arguments.from(2).at_most(KEYS_MAX, "keys")?);
-    Ok(Command::Umbel(UmbelCommand::PutTogether { target, sources, is_intersection }))
+    // A filter of this name is still a source in any other place.
+    if sources.len().checked_sub(2).is_some_and(|at| is_word(sources.at(at), "FPRMAX") && at > 0) {
+        return Err(Refusal::NoRateLimit);
+    }
+    let request = None;
+    Ok(Command::Umbel(UmbelCommand::PutTogether { target, sources, is_intersection, request }))
 }
 
 pub(crate) fn estimate(arguments: Arguments<'_>) -> Parsed<'_> {
@@ -210,13 +225,18 @@ pub(crate) fn request(arguments: Arguments<'_>) -> Parsed<'_> {
         return Err(Refusal::Arity { command: "umbel.request" });
     }
     let spec = table::find(inner)?;
-    if !matches!(spec.name, "bf.add" | "bf.madd" | "bf.insert" | "sadd") {
+    if !matches!(spec.name, "bf.add" | "bf.madd" | "bf.insert" | "sadd" | "umbel.merge") {
         return Err(Refusal::RequestCommand { command: spec.name });
     }
     match spec.parse(inner)? {
         Command::Insert(mut insert) => {
             insert.request = Some(name);
             Ok(Command::Insert(insert))
+        }
+        Command::Umbel(UmbelCommand::PutTogether { target, sources, is_intersection, .. }) => {
+            let request = Some(name);
+            let merge = UmbelCommand::PutTogether { target, sources, is_intersection, request };
+            Ok(Command::Umbel(merge))
         }
         _ => Err(Refusal::RequestCommand { command: spec.name }),
     }
@@ -242,6 +262,8 @@ struct CreateOptions<'a> {
     capacity: Option<u64>,
     size: Option<NewSize>,
     like: Option<&'a [u8]>,
+    /// How many times larger each further link of a chain is; 0 if the filter is fixed.
+    expansion: Option<u32>,
     is_replicated: bool,
     /// The window's length in milliseconds; the inner None stands for a manual window.
     window: Option<Option<u64>>,
@@ -261,6 +283,11 @@ impl<'a> CreateOptions<'a> {
                 at += 1;
             } else if is_word(option, "REFRESH") {
                 options.refresh = true;
+                at += 1;
+            } else if is_word(option, "FIXED") {
+                if options.expansion.replace(0).is_some() {
+                    return Err(Refusal::CreateOption);
+                }
                 at += 1;
             } else {
                 let value = arguments.get(at + 1).ok_or(Refusal::CreateOption)?;
@@ -285,6 +312,10 @@ impl<'a> CreateOptions<'a> {
             self.size.replace(NewSize::ErrorRate(rate)).is_some()
         } else if is_word(option, "BYTES") {
             self.size.replace(NewSize::Bytes(count(value)?)).is_some()
+        } else if is_word(option, "EXPANSION") {
+            let expansion = integer(value).ok_or(Refusal::BadExpansion)?;
+            let expansion = expansion_in_range(expansion).ok_or(Refusal::ExpansionRange)?;
+            self.expansion.replace(expansion).is_some()
         } else if is_word(option, "LIKE") {
             self.like.replace(value).is_some()
         } else if is_word(option, "WINDOW") {
@@ -303,7 +334,14 @@ impl<'a> CreateOptions<'a> {
 
     /// The filter that the options describe; None if they contradict each other.
     fn filter(self) -> Option<NewFilter<'a>> {
-        let Self { kind, capacity, size, like, is_replicated, .. } = self;
+        let Self { kind, capacity, like, is_replicated, .. } = self;
+        let size = match (self.size, self.expansion) {
+            (size, None) => size,
+            (Some(NewSize::ErrorRate(error_rate)), Some(expansion)) if !is_replicated => {
+                Some(NewSize::Chain { error_rate, expansion })
+            }
+            (_, Some(_)) => return None,
+        };
         let is_plain = self.slices.is_none() && !self.is_of_event && self.late.is_none();
         match (kind, capacity, size, like, self.window) {
             (Some(kind), Some(capacity), Some(size), None, None) if is_plain && !self.refresh => {
