@@ -419,6 +419,8 @@ pub enum CommandQuery<'a> {
     Docs(Arguments<'a>),
     /// `COMMAND GETKEYS`: the keys of a command.
     GetKeys(&'static CommandSpec, Arguments<'a>),
+    /// `HELP` of a command with subcommands.
+    Help(&'static CommandSpec),
 }
 
 /// The commands that `COMMAND LIST` lists.

@@ -38,6 +38,7 @@ impl CommandQuery<'_> {
             Self::GetKeys(spec, arguments) => {
                 Reply::Array(spec.keys_of(arguments).map(Reply::bulk).collect())
             }
+            Self::Help(spec) => help(spec),
         }
     }
 }
@@ -54,6 +55,17 @@ fn is_shown(spec: &CommandSpec, filter: Option<ListFilter<'_>>) -> bool {
         }
         Some(ListFilter::Module(name)) => spec.docs.group == "module" && name == MODULE.as_bytes(),
     }
+}
+
+/// The subcommands with what they do, in the form of Redis.
+fn help(spec: &'static CommandSpec) -> Reply {
+    let name = spec.name.to_ascii_uppercase();
+    let head = format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:");
+    let lines = spec.subcommands.iter().flat_map(|spec| {
+        [spec.last_name().to_ascii_uppercase(), format!("    {}", spec.docs.summary)]
+    });
+    let lines = std::iter::once(head).chain(lines);
+    Reply::Array(lines.map(|line| Reply::Status(line.into())).collect())
 }
 
 fn statuses(names: &[&'static str]) -> Reply {

@@ -117,7 +117,7 @@ impl CommandSpec {
     }
 
     /// The name after the last `|`.
-    fn last_name(&self) -> &'static str {
+    pub(crate) fn last_name(&self) -> &'static str {
         self.name.rsplit('|').next().unwrap_or(self.name)
     }
 }

@@ -36,7 +36,8 @@ pub(super) fn need_of(name: &str) -> Need {
         }
         name if name.starts_with("client|")
             || name.starts_with("command|")
-            || name.starts_with("cluster|") =>
+            || name.starts_with("cluster|")
+            || name.ends_with("|help") =>
         {
             Need::Somebody
         }

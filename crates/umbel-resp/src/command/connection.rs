@@ -301,6 +301,11 @@ pub(crate) fn command_keys(arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Commands(CommandQuery::GetKeys(spec, inner)))
 }
 
+pub(crate) fn help(arguments: Arguments<'_>) -> Parsed<'_> {
+    let spec = table::by_name(arguments.at(0)).ok_or(Refusal::Syntax)?;
+    Ok(Command::Commands(CommandQuery::Help(spec)))
+}
+
 fn cluster(query: ClusterQuery<'_>) -> Parsed<'_> {
     Ok(Command::Cluster(query))
 }

@@ -2,7 +2,7 @@
 
 use super::{CommandDocs, CommandSpec, KeyRange, Parser};
 use crate::arguments::Arguments;
-use crate::command::Command;
+use crate::command::{Command, connection};
 use crate::refusal::Refusal;
 
 /// A list of flags or categories.
@@ -84,6 +84,16 @@ pub(super) const fn container(
     let docs = CommandDocs { summary, since, group, complexity: "Depends on subcommand." };
     let (flags, categories): (Names, Names) = (&[], &["@slow"]);
     CommandSpec { name, arity: -2, flags, keys: None, categories, docs, subcommands, parse: alone }
+}
+
+/// The subcommand that lists its siblings, to which the error for an unknown subcommand points.
+pub(super) const fn help(
+    name: &'static str,
+    since: &'static str,
+    group: &'static str,
+) -> CommandSpec {
+    let docs = ("Print this help.", since, group);
+    plain(name, 2, (ANYTIME, &["@slow"]), docs, connection::help)
 }
 
 /// Never called: without a subcommand, the arity is wrong.

@@ -1,6 +1,6 @@
 //! The entries of commands that rename filters, copy them as a whole, or report their memory.
 
-use super::build::{Names, O1, ONE_KEY, keyed};
+use super::build::{Names, O1, ONE_KEY, help, keyed};
 use super::{CommandSpec, KeyRange};
 use crate::command::{keyspace, payload};
 
@@ -15,13 +15,16 @@ const FAST: Names = &["@keyspace", "@write", "@fast"];
 const SECOND_KEY: Option<KeyRange> = Some(KeyRange { first: 2, last: 2, step: 1 });
 
 /// The subcommands of `MEMORY`.
-pub(super) static MEMORY: [CommandSpec; 1] = [keyed(
-    "memory|usage",
-    (-3, SECOND_KEY),
-    (&["readonly"], &["@read", "@slow"]),
-    ("Estimates the memory usage of a key.", O1),
-    keyspace::memory,
-)];
+pub(super) static MEMORY: [CommandSpec; 2] = [
+    keyed(
+        "memory|usage",
+        (-3, SECOND_KEY),
+        (&["readonly"], &["@read", "@slow"]),
+        ("Estimates the memory usage of a key.", O1),
+        keyspace::memory,
+    ),
+    help("memory|help", "4.0.0", "server"),
+];
 
 pub(super) const RENAME: CommandSpec = keyed(
     "rename",

@@ -1,10 +1,10 @@
 //! The subcommands of the table's entries.
 
 use super::CommandSpec;
-use super::build::{ADMIN, ANYTIME, OUTSIDE, SLOW, SLOW_ADMIN, plain};
+use super::build::{ADMIN, ANYTIME, OUTSIDE, SLOW, SLOW_ADMIN, help, plain};
 use crate::command::connection;
 
-pub(super) static CLIENT: [CommandSpec; 9] = [
+pub(super) static CLIENT: [CommandSpec; 10] = [
     plain(
         "client|setname",
         3,
@@ -68,9 +68,10 @@ pub(super) static CLIENT: [CommandSpec; 9] = [
         ("Has no effect: no filter is ever evicted.", "7.2.0", "connection"),
         connection::switch,
     ),
+    help("client|help", "5.0.0", "connection"),
 ];
 
-pub(super) static COMMAND: [CommandSpec; 5] = [
+pub(super) static COMMAND: [CommandSpec; 6] = [
     plain(
         "command|count",
         2,
@@ -106,9 +107,10 @@ pub(super) static COMMAND: [CommandSpec; 5] = [
         ("Extracts the key names from an arbitrary command.", "2.8.13", "server"),
         connection::command_keys,
     ),
+    help("command|help", "5.0.0", "server"),
 ];
 
-pub(super) static CONFIG: [CommandSpec; 2] = [
+pub(super) static CONFIG: [CommandSpec; 3] = [
     plain(
         "config|get",
         -3,
@@ -123,25 +125,32 @@ pub(super) static CONFIG: [CommandSpec; 2] = [
         ("Refuses: every parameter is read-only.", "2.0.0", "server"),
         connection::config_set,
     ),
+    help("config|help", "5.0.0", "server"),
 ];
 
-pub(super) static MODULE: [CommandSpec; 1] = [plain(
-    "module|list",
-    2,
-    (&["admin", "noscript"], SLOW_ADMIN),
-    ("Returns all loaded modules.", "4.0.0", "server"),
-    connection::module_list,
-)];
+pub(super) static MODULE: [CommandSpec; 2] = [
+    plain(
+        "module|list",
+        2,
+        (&["admin", "noscript"], SLOW_ADMIN),
+        ("Returns all loaded modules.", "4.0.0", "server"),
+        connection::module_list,
+    ),
+    help("module|help", "5.0.0", "server"),
+];
 
-pub(super) static ACL: [CommandSpec; 1] = [plain(
-    "acl|whoami",
-    2,
-    (OUTSIDE, &["@slow"]),
-    ("Returns the authenticated username of the current connection.", "6.0.0", "server"),
-    connection::who_am_i,
-)];
+pub(super) static ACL: [CommandSpec; 2] = [
+    plain(
+        "acl|whoami",
+        2,
+        (OUTSIDE, &["@slow"]),
+        ("Returns the authenticated username of the current connection.", "6.0.0", "server"),
+        connection::who_am_i,
+    ),
+    help("acl|help", "6.0.0", "server"),
+];
 
-pub(super) static CLUSTER: [CommandSpec; 6] = [
+pub(super) static CLUSTER: [CommandSpec; 7] = [
     plain(
         "cluster|slots",
         2,
@@ -184,4 +193,5 @@ pub(super) static CLUSTER: [CommandSpec; 6] = [
         ("Returns information about the state of a node.", "3.0.0", "cluster"),
         connection::cluster_info,
     ),
+    help("cluster|help", "5.0.0", "cluster"),
 ];

@@ -86,6 +86,17 @@ fn command_info_has_ten_elements() {
     assert!(rows.iter().all(|row| matches!(row, Reply::Array(row) if row.len() == 10)));
 }
 
+/// The error for an unknown subcommand says that one should try `HELP`.
+#[test]
+fn commands_with_subcommands_explain_them() {
+    for spec in all().iter().filter(|spec| !spec.subcommands.is_empty()) {
+        let Reply::Array(lines) = answered(&[spec.name, "help"]) else { panic!("{}", spec.name) };
+        assert_eq!(lines.len(), 1 + 2 * spec.subcommands.len(), "{}", spec.name);
+        let last = Reply::Status("    Print this help.".into());
+        assert_eq!(lines.last(), Some(&last), "{}", spec.name);
+    }
+}
+
 #[test]
 fn commands_are_listed_counted_and_explained() {
     let Reply::Array(listed) = answered(&["command", "list"]) else { panic!("a list") };
