@@ -318,12 +318,15 @@ pub enum ConnectionCommand<'a> {
     /// `CLIENT REPLY`.
     Replies(ReplyMode),
     /// Commands without effect: `CLIENT NO-EVICT` and `CLIENT NO-TOUCH`, because nothing is ever evicted;
-    /// and `ASKING`, which clients of Redis clusters send, because no slot is elsewhere.
+    /// `ASKING`, which clients of Redis clusters send, because no slot is elsewhere; `CLIENT CAPA`; and
+    /// `UNWATCH`, because nothing is watched.
     NoEffect,
     /// `INFO`, with the requested sections; without any, the default ones.
     Info(Arguments<'a>),
     /// `CONFIG GET`, with patterns of parameter names.
     ConfigGet(Arguments<'a>),
+    /// `CONFIG RESETSTAT`: resets the counters that `INFO` shows.
+    ResetCounters,
     /// `TIME`.
     Time,
     /// `ROLE`.
@@ -334,6 +337,8 @@ pub enum ConnectionCommand<'a> {
     ModuleList,
     /// `ACL WHOAMI`.
     WhoAmI,
+    /// `ACL USERS`: the names of all principals.
+    Users,
 }
 
 /// A command on this connection and others.
@@ -419,6 +424,8 @@ pub enum CommandQuery<'a> {
     Docs(Arguments<'a>),
     /// `COMMAND GETKEYS`: the keys of a command.
     GetKeys(&'static CommandSpec, Arguments<'a>),
+    /// `ACL CAT`: the categories, without `@`; or the commands of one, which exists.
+    Categories(Option<&'a [u8]>),
     /// `HELP` of a command with subcommands.
     Help(&'static CommandSpec),
 }
@@ -456,6 +463,8 @@ pub enum ClusterQuery<'a> {
     Nodes,
     /// `CLUSTER MYID`.
     MyId,
+    /// `MYSHARDID`: the id of the only shard that clients of a Redis cluster see.
+    MyShardId,
     /// `CLUSTER KEYSLOT`.
     KeySlot(&'a [u8]),
     /// `CLUSTER INFO`.

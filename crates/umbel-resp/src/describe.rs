@@ -1,6 +1,8 @@
 //! The replies to `COMMAND` and its subcommands, derived from the table of commands.
 
-use crate::arguments::Arguments;
+use std::collections::BTreeSet;
+
+use crate::arguments::{Arguments, is_word};
 use crate::command::{CommandQuery, ListFilter};
 use crate::glob;
 use crate::reply::Reply;
@@ -38,9 +40,28 @@ impl CommandQuery<'_> {
             Self::GetKeys(spec, arguments) => {
                 Reply::Array(spec.keys_of(arguments).map(Reply::bulk).collect())
             }
+            Self::Categories(None) => Reply::Array(categories().map(Reply::bulk).collect()),
+            Self::Categories(Some(name)) => {
+                let name = name.to_ascii_lowercase();
+                CommandQuery::List(Some(ListFilter::Category(&name))).answer()
+            }
             Self::Help(spec) => help(spec),
         }
     }
+}
+
+/// The categories of commands, without `@`, sorted.
+fn categories() -> impl Iterator<Item = &'static str> {
+    let every = |spec: &'static CommandSpec| [spec].into_iter().chain(spec.subcommands);
+    let names =
+        table::all().iter().flat_map(every).flat_map(|spec| spec.categories.iter().copied());
+    let names: BTreeSet<&str> = names.map(|name| name.trim_start_matches('@')).collect();
+    names.into_iter()
+}
+
+/// Whether commands have this category, given without `@`, in any case.
+pub(crate) fn is_category(name: &[u8]) -> bool {
+    categories().any(|known| is_word(name, known))
 }
 
 fn is_shown(spec: &CommandSpec, filter: Option<ListFilter<'_>>) -> bool {

@@ -292,6 +292,9 @@ pub enum Refusal {
     /// DISCARD without MULTI.
     #[error("ERR DISCARD without MULTI")]
     DiscardWithoutMulti,
+    /// WATCH: a transaction runs whatever others have changed.
+    #[error("ERR WATCH is not supported")]
+    NoWatch,
     /// EXEC after a command that could not be queued.
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     ExecAbort,
@@ -308,6 +311,12 @@ pub enum Refusal {
         commands: usize,
         /// Most bytes of arguments.
         bytes: usize,
+    },
+    /// ACL CAT: an unknown category.
+    #[error("ERR Unknown category '{name}'")]
+    UnknownCategory {
+        /// The category as received, truncated.
+        name: String,
     },
     /// COMMAND GETKEYS: no command with these arguments.
     #[error("ERR Invalid command specified")]

@@ -47,7 +47,7 @@ pub(super) fn answer(session: &Session, query: ClusterQuery<'_>) -> Result<Reply
         ClusterQuery::Nodes => Reply::Verbatim(format!(
             "{id} {host}:{port}@0 myself,master - 0 0 1 connected 0-{last}\n"
         )),
-        ClusterQuery::MyId => Reply::bulk(id),
+        ClusterQuery::MyId | ClusterQuery::MyShardId => Reply::bulk(id),
         ClusterQuery::KeySlot(key) => Reply::number(slot::slot_of(key)),
         ClusterQuery::Info => {
             let count = slot::SLOT_COUNT;

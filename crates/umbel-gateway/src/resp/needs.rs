@@ -16,7 +16,7 @@ pub(super) fn need_of(name: &str) -> Need {
         "bf.exists" | "bf.mexists" | "bf.card" | "bf.info" | "bf.debug" | "cf.exists"
         | "cf.mexists" | "cf.count" | "cf.info" | "cf.debug" | "cf.compact" | "sismember"
         | "smismember" | "scard" | "umbel.info" | "umbel.estimate" | "exists" | "touch"
-        | "type" | "ttl" | "memory|usage" | "pttl" | "expiretime" | "pexpiretime" => {
+        | "type" | "ttl" | "memory|usage" | "pttl" | "expiretime" | "pexpiretime" | "watch" => {
             Need::Filter(FilterVerb::Read)
         }
         "bf.reserve" | "cf.reserve" | "bf.loadchunk" | "cf.loadchunk" | "umbel.create"
@@ -25,15 +25,14 @@ pub(super) fn need_of(name: &str) -> Need {
             Need::Filter(FilterVerb::Manage)
         }
         "hello" | "auth" | "quit" | "reset" => Need::Nothing,
-        // It shows the addresses and names of other clients.
-        "client|list" => Need::Cluster(ClusterVerb::Admin),
+        // They show who the other clients and principals are, or reset numbers that others look at.
+        "client|list" | "acl|users" | "config|resetstat" => Need::Cluster(ClusterVerb::Admin),
         // Lists show only what the caller may see; the other commands concern the connection, or reveal
         // no more than a client of a Redis server can find out anyway.
         "keys" | "scan" | "dbsize" | "umbel.session" | "ping" | "echo" | "select" | "readonly"
         | "readwrite" | "asking" | "multi" | "exec" | "discard" | "info" | "time" | "role"
-        | "wait" | "config|get" | "config|set" | "module|list" | "acl|whoami" | "command" => {
-            Need::Somebody
-        }
+        | "wait" | "config|get" | "config|set" | "module|list" | "acl|whoami" | "acl|cat"
+        | "command" | "unwatch" => Need::Somebody,
         name if name.starts_with("client|")
             || name.starts_with("command|")
             || name.starts_with("cluster|")
@@ -79,7 +78,8 @@ mod tests {
                 );
             }
         }
-        assert_eq!(for_admins, ["client|list", "flushdb", "flushall"]);
+        let expected = ["client|list", "config|resetstat", "acl|users", "flushdb", "flushall"];
+        assert_eq!(for_admins, expected);
         assert_eq!(need_of("flushall"), Need::Cluster(ClusterVerb::Admin));
     }
 }

@@ -76,6 +76,8 @@ async fn principals_do_what_is_granted_to_them() {
     alice.ask("BF.RESERVE a-new 0.1 10", &refused("bf.reserve")).await;
     alice.ask("DEL a-seen", &refused("del")).await;
     alice.ask("CLIENT LIST", &refused("client|list")).await;
+    alice.ask("ACL USERS", &refused("acl|users")).await;
+    alice.ask("CONFIG RESETSTAT", &refused("config|resetstat")).await;
     alice.ask("MULTI", "+OK\r\n").await;
     alice.ask("DEL a-seen", &refused("del")).await;
     alice.ask("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n").await;
@@ -86,6 +88,10 @@ async fn principals_do_what_is_granted_to_them() {
                         'exec' command\r\n";
     alice.ask("EXEC x", refused_exec).await;
     alice.ask("PING", "+PONG\r\n").await;
+
+    let mut root = Client::new(&node).await;
+    root.ask(&format!("AUTH root {SECRET}"), "+OK\r\n").await;
+    root.ask("ACL USERS", "*3\r\n$5\r\nalice\r\n$5\r\nowner\r\n$4\r\nroot\r\n").await;
 
     let mut owner = Client::new(&node).await;
     owner.ask(&format!("AUTH owner.{SECRET}"), "+OK\r\n").await;

@@ -1,6 +1,7 @@
 //! Commands about the connection and the server.
 
 use umbel_engine::ShardId;
+use umbel_engine::meta::MetaState;
 use umbel_engine::placement::ShardRecord;
 use umbel_resp::number::natural;
 use umbel_resp::{
@@ -8,8 +9,9 @@ use umbel_resp::{
     Refusal, Reply, glob,
 };
 
+use super::answers::refusal;
 use super::info;
-use super::session::Session;
+use super::session::{DEFAULT_USER, Session};
 use crate::limits::RESP_CONNECTIONS_MAX;
 
 /// The release of Redis whose behaviour the connection follows.
@@ -59,6 +61,10 @@ pub(super) async fn answer(
         }
         ConnectionCommand::Info(sections) => Reply::Verbatim(info::text(session, sections)),
         ConnectionCommand::ConfigGet(patterns) => settings(patterns),
+        ConnectionCommand::ResetCounters => {
+            session.shared.counts.reset();
+            Reply::OK
+        }
         ConnectionCommand::Time => {
             let now_ms = session.shared.coordinator.seed().wall_ms();
             let parts = [now_ms / 1000, now_ms % 1000 * 1000];
@@ -71,7 +77,20 @@ pub(super) async fn answer(
         ConnectionCommand::Wait => Reply::number(other_replicas_of_majority(session)),
         ConnectionCommand::ModuleList => Reply::Array(vec![module()]),
         ConnectionCommand::WhoAmI => Reply::bulk(session.user()),
+        ConnectionCommand::Users => return users(session),
     })
+}
+
+/// The names of all principals; Redis's user where there are none.
+fn users(session: &Session) -> Result<Reply, Refusal> {
+    let names = session.shared.coordinator.read_meta(|state: &MetaState| {
+        state.principals().map(|(name, _)| Reply::bulk(name.as_str())).collect::<Vec<_>>()
+    });
+    let names = names.map_err(|failure| refusal(&failure))?;
+    Ok(Reply::Array(match names.is_empty() {
+        true => vec![Reply::bulk(DEFAULT_USER)],
+        false => names,
+    }))
 }
 
 /// What `CLIENT` shows of connections, and sets for this one.
@@ -153,11 +172,16 @@ fn other_replicas_of_majority(session: &Session) -> u64 {
 }
 
 /// The server's settings that clients read.
-const SETTINGS: [(&str, &str); 9] = [
+const SETTINGS: [(&str, &str); 14] = [
     ("appendonly", "yes"),
     ("bf-error-rate", "0.01"),
     ("bf-expansion-factor", "2"),
     ("bf-initial-size", "100"),
+    ("cf-bucket-size", "2"),
+    ("cf-expansion-factor", "1"),
+    ("cf-initial-size", "1024"),
+    ("cf-max-expansions", "32"),
+    ("cf-max-iterations", "20"),
     ("databases", "16"),
     ("maxmemory", "0"),
     ("maxmemory-policy", "noeviction"),

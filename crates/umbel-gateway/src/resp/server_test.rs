@@ -47,3 +47,19 @@ async fn clients_are_listed_by_type_and_id() {
     assert!(own.ends_with(" user=default resp=2 lib-name=lib lib-ver=\n"), "{own}");
     node.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn counters_are_reset() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    client.ask("BF.ADD k x", ":1\r\n").await;
+    client.ask("BF.EXISTS k x", ":1\r\n").await;
+    client.ask("BF.EXISTS none x", ":0\r\n").await;
+    let counted = text(&mut client, "INFO stats").await;
+    assert!(counted.contains("keyspace_hits:1\r\nkeyspace_misses:1\r\n"), "{counted}");
+    client.ask("CONFIG RESETSTAT", "+OK\r\n").await;
+    let counted = text(&mut client, "INFO stats").await;
+    let expected = "total_commands_processed:1\r\nkeyspace_hits:0\r\nkeyspace_misses:0\r\n";
+    assert!(counted.contains(expected), "{counted}");
+    node.shutdown().await;
+}

@@ -19,7 +19,7 @@ use crate::credential::Credential;
 use crate::limits::{RESP_TRANSACTION_BYTES_MAX, RESP_TRANSACTION_COMMANDS_MAX};
 
 /// The user of clients that name none.
-const DEFAULT_USER: &str = "default";
+pub(super) const DEFAULT_USER: &str = "default";
 
 /// A connection's state.
 pub(super) struct Session {

@@ -78,6 +78,14 @@ impl Counts {
     pub(super) fn add(counter: &AtomicU64, count: usize) {
         counter.fetch_add(count as u64, Ordering::Relaxed);
     }
+
+    /// Sets all of them to 0.
+    pub(super) fn reset(&self) {
+        let Self { commands, hits, misses } = self;
+        for counter in [commands, hits, misses] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The open connections.

@@ -6,6 +6,7 @@ use super::{
     ConnectionCommand, Credentials, Hello, ListFilter, ReplyMode, Transaction,
 };
 use crate::arguments::{Arguments, is_word};
+use crate::describe::is_category;
 use crate::limits::{CLIENT_TEXT_BYTES_MAX, QUERY_NAMES_MAX};
 use crate::number::integer;
 use crate::refusal::{Refusal, shown};
@@ -190,6 +191,10 @@ pub(crate) fn switch(arguments: Arguments<'_>) -> Parsed<'_> {
     }
 }
 
+pub(crate) fn capabilities(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::NoEffect)
+}
+
 pub(crate) fn info(arguments: Arguments<'_>) -> Parsed<'_> {
     done(ConnectionCommand::Info(names(arguments, 1)?))
 }
@@ -206,6 +211,10 @@ pub(crate) fn config_set(arguments: Arguments<'_>) -> Parsed<'_> {
         true => Err(Refusal::ImmutableConfig { parameter: shown(arguments.at(2)) }),
         false => Err(Refusal::Arity { command: "config|set" }),
     }
+}
+
+pub(crate) fn reset_counters(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::ResetCounters)
 }
 
 pub(crate) fn time(_arguments: Arguments<'_>) -> Parsed<'_> {
@@ -236,6 +245,29 @@ pub(crate) fn module_list(_arguments: Arguments<'_>) -> Parsed<'_> {
 
 pub(crate) fn who_am_i(_arguments: Arguments<'_>) -> Parsed<'_> {
     done(ConnectionCommand::WhoAmI)
+}
+
+pub(crate) fn users(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::Users)
+}
+
+pub(crate) fn categories(arguments: Arguments<'_>) -> Parsed<'_> {
+    let category = arguments.get(2);
+    if arguments.len() > 3 {
+        return Err(Refusal::Arity { command: "acl|cat" });
+    }
+    if let Some(name) = category.filter(|&name| !is_category(name)) {
+        return Err(Refusal::UnknownCategory { name: shown(name) });
+    }
+    Ok(Command::Commands(CommandQuery::Categories(category)))
+}
+
+pub(crate) fn watch(_arguments: Arguments<'_>) -> Parsed<'_> {
+    Err(Refusal::NoWatch)
+}
+
+pub(crate) fn unwatch(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::NoEffect)
 }
 
 pub(crate) fn multi(_arguments: Arguments<'_>) -> Parsed<'_> {
@@ -324,6 +356,10 @@ pub(crate) fn cluster_nodes(_arguments: Arguments<'_>) -> Parsed<'_> {
 
 pub(crate) fn cluster_my_id(_arguments: Arguments<'_>) -> Parsed<'_> {
     cluster(ClusterQuery::MyId)
+}
+
+pub(crate) fn cluster_my_shard_id(_arguments: Arguments<'_>) -> Parsed<'_> {
+    cluster(ClusterQuery::MyShardId)
 }
 
 pub(crate) fn cluster_key_slot(arguments: Arguments<'_>) -> Parsed<'_> {

@@ -8,7 +8,7 @@ use super::subcommands::{ACL, CLIENT, CLUSTER, COMMAND, CONFIG, MODULE};
 use super::{CommandSpec, bloom, cuckoo, keyspace as names, set, umbel};
 use crate::command::{connection, expiry, keyspace};
 
-pub(super) static COMMANDS: [CommandSpec; 87] = [
+pub(super) static COMMANDS: [CommandSpec; 89] = [
     bloom::ADD,
     bloom::EXISTS,
     bloom::ADD_MANY,
@@ -318,6 +318,23 @@ pub(super) static COMMANDS: [CommandSpec; 87] = [
         (&["noscript", "loading", "stale", "fast", "allow_busy"], &["@fast", "@transaction"]),
         ("Discards a transaction.", "2.0.0", "transactions"),
         connection::discard,
+    ),
+    CommandSpec {
+        keys: ALL_KEYS,
+        ..plain(
+            "watch",
+            -2,
+            (&["noscript", "loading", "stale", "fast", "allow_busy"], &["@fast", "@transaction"]),
+            ("Refuses: a transaction does not depend on keys.", "2.2.0", "transactions"),
+            connection::watch,
+        )
+    },
+    plain(
+        "unwatch",
+        1,
+        (&["noscript", "loading", "stale", "fast", "allow_busy"], &["@fast", "@transaction"]),
+        ("Has no effect: no key is watched.", "2.2.0", "transactions"),
+        connection::unwatch,
     ),
     container("cluster", &CLUSTER, ("A container for Redis Cluster commands.", "3.0.0", "cluster")),
     umbel::SESSION,

@@ -4,7 +4,7 @@ use super::CommandSpec;
 use super::build::{ADMIN, ANYTIME, OUTSIDE, SLOW, SLOW_ADMIN, help, plain};
 use crate::command::connection;
 
-pub(super) static CLIENT: [CommandSpec; 10] = [
+pub(super) static CLIENT: [CommandSpec; 11] = [
     plain(
         "client|setname",
         3,
@@ -68,6 +68,13 @@ pub(super) static CLIENT: [CommandSpec; 10] = [
         ("Has no effect: no filter is ever evicted.", "7.2.0", "connection"),
         connection::switch,
     ),
+    plain(
+        "client|capa",
+        -3,
+        (OUTSIDE, SLOW),
+        ("Has no effect: no reply depends on what a client can do.", "8.0.0", "connection"),
+        connection::capabilities,
+    ),
     help("client|help", "5.0.0", "connection"),
 ];
 
@@ -110,7 +117,7 @@ pub(super) static COMMAND: [CommandSpec; 6] = [
     help("command|help", "5.0.0", "server"),
 ];
 
-pub(super) static CONFIG: [CommandSpec; 3] = [
+pub(super) static CONFIG: [CommandSpec; 4] = [
     plain(
         "config|get",
         -3,
@@ -124,6 +131,13 @@ pub(super) static CONFIG: [CommandSpec; 3] = [
         (ADMIN, SLOW_ADMIN),
         ("Refuses: every parameter is read-only.", "2.0.0", "server"),
         connection::config_set,
+    ),
+    plain(
+        "config|resetstat",
+        2,
+        (ADMIN, SLOW_ADMIN),
+        ("Resets the counters of commands, hits and misses.", "2.0.0", "server"),
+        connection::reset_counters,
     ),
     help("config|help", "5.0.0", "server"),
 ];
@@ -139,7 +153,7 @@ pub(super) static MODULE: [CommandSpec; 2] = [
     help("module|help", "5.0.0", "server"),
 ];
 
-pub(super) static ACL: [CommandSpec; 2] = [
+pub(super) static ACL: [CommandSpec; 4] = [
     plain(
         "acl|whoami",
         2,
@@ -147,10 +161,24 @@ pub(super) static ACL: [CommandSpec; 2] = [
         ("Returns the authenticated username of the current connection.", "6.0.0", "server"),
         connection::who_am_i,
     ),
+    plain(
+        "acl|cat",
+        -2,
+        (OUTSIDE, &["@slow"]),
+        ("Lists the categories, or the commands inside a category.", "6.0.0", "server"),
+        connection::categories,
+    ),
+    plain(
+        "acl|users",
+        2,
+        (ADMIN, SLOW_ADMIN),
+        ("Lists all users.", "6.0.0", "server"),
+        connection::users,
+    ),
     help("acl|help", "6.0.0", "server"),
 ];
 
-pub(super) static CLUSTER: [CommandSpec; 7] = [
+pub(super) static CLUSTER: [CommandSpec; 8] = [
     plain(
         "cluster|slots",
         2,
@@ -192,6 +220,13 @@ pub(super) static CLUSTER: [CommandSpec; 7] = [
         (&["loading", "stale"], &["@slow"]),
         ("Returns information about the state of a node.", "3.0.0", "cluster"),
         connection::cluster_info,
+    ),
+    plain(
+        "cluster|myshardid",
+        2,
+        (&["loading", "stale"], &["@slow"]),
+        ("Returns the shard ID of a node.", "7.2.0", "cluster"),
+        connection::cluster_my_shard_id,
     ),
     help("cluster|help", "5.0.0", "cluster"),
 ];

@@ -104,7 +104,16 @@ fn commands_are_listed_counted_and_explained() {
     let filtered =
         |by, value| text(&answered(&["COMMAND", "LIST", "FILTERBY", by, value]), Protocol::Two);
     assert_eq!(filtered("PATTERN", "BF.M*"), "*2|$7|bf.madd|$10|bf.mexists|");
-    assert_eq!(filtered("ACLCAT", "transaction"), "*3|$5|multi|$4|exec|$7|discard|");
+    assert_eq!(
+        filtered("ACLCAT", "transaction"),
+        "*5|$5|multi|$4|exec|$7|discard|$5|watch|$7|unwatch|"
+    );
+    let categories = text(&answered(&["ACL", "CAT"]), Protocol::Two);
+    assert!(categories.contains("|$5|bloom|") && categories.contains("|$3|set|"), "{categories}");
+    assert_eq!(
+        answered(&["ACL", "CAT", "SET"]),
+        answered(&["COMMAND", "LIST", "FILTERBY", "ACLCAT", "set"])
+    );
     assert_eq!(filtered("MODULE", "x"), "*0|");
     assert_eq!(CommandQuery::Count.answer(), answered(&["COMMAND", "COUNT"]));
     assert_eq!(filtered("ACLCAT", "set"), "*4|$4|sadd|$9|sismember|$10|smismember|$5|scard|");
