@@ -186,6 +186,8 @@ pub enum KeysCommand<'a> {
     Scan(Scan<'a>),
     /// `DBSIZE`: the number of keys.
     Size,
+    /// `OBJECT ENCODING`: whether a key exists.
+    Encoding(&'a [u8]),
     /// `MEMORY USAGE`: the bytes of a filter.
     Memory(&'a [u8]),
     /// `RENAME`, `RENAMENX`: renames a filter.
@@ -318,8 +320,8 @@ pub enum ConnectionCommand<'a> {
     /// `CLIENT REPLY`.
     Replies(ReplyMode),
     /// Commands without effect: `CLIENT NO-EVICT` and `CLIENT NO-TOUCH`, because nothing is ever evicted;
-    /// `ASKING`, which clients of Redis clusters send, because no slot is elsewhere; `CLIENT CAPA`; and
-    /// `UNWATCH`, because nothing is watched.
+    /// `ASKING`, which clients of Redis clusters send, because no slot is elsewhere; `CLIENT CAPA`;
+    /// `UNWATCH`, because nothing is watched; and `SLOWLOG RESET`.
     NoEffect,
     /// `INFO`, with the requested sections; without any, the default ones.
     Info(Arguments<'a>),
@@ -333,6 +335,12 @@ pub enum ConnectionCommand<'a> {
     Role,
     /// `WAIT`: how many further replicas have what was written.
     Wait,
+    /// `WAITAOF`: whether what was written is on this server's disk, and on those of how many further replicas.
+    WaitForDisks,
+    /// `SLOWLOG LEN`, `LATENCY RESET`: there are 0.
+    NothingCounted,
+    /// `SLOWLOG GET`, `LATENCY LATEST`: an empty list.
+    NothingListed,
     /// `MODULE LIST`.
     ModuleList,
     /// `ACL WHOAMI`.

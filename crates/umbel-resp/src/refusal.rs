@@ -55,10 +55,19 @@ pub enum Refusal {
         /// The command in lower case.
         command: &'static str,
     },
-    /// WAIT: the time is no number.
+    /// WAITAOF: more than this server, or less than nothing.
+    #[error("ERR value is out of range, value must between 0 and 1")]
+    LocalCount,
+    /// WAITAOF: the number of replicas is no number, or below 0.
+    #[error("ERR value is out of range, must be positive")]
+    ReplicaCount,
+    /// SLOWLOG GET: the number of entries is no number, or below -1.
+    #[error("ERR count should be greater than or equal to -1")]
+    SlowLogCount,
+    /// WAIT, WAITAOF: the time is no number.
     #[error("ERR timeout is not an integer or out of range")]
     BadTimeout,
-    /// WAIT: the time is below 0.
+    /// WAIT, WAITAOF: the time is below 0.
     #[error("ERR timeout is negative")]
     NegativeTimeout,
     /// EXPIRE: an unknown option.

@@ -7,6 +7,7 @@ use crate::refusal::{Refusal, shown, unknown_command};
 mod bloom;
 mod build;
 mod cuckoo;
+mod diagnostics;
 mod entries;
 mod keyspace;
 mod set;

@@ -26,6 +26,9 @@ const TYPE: &str = "MBbloom--";
 /// What it answers for cuckoo filters.
 const CUCKOO_TYPE: &str = "MBbloomCF";
 
+/// What `OBJECT ENCODING` answers for every value of a module.
+const ENCODING: &str = "raw";
+
 /// RedisBloom's type for filters of this kind.
 fn type_of(kind: u8) -> &'static str {
     if kind == Kind::Cuckoo.id() { CUCKOO_TYPE } else { TYPE }
@@ -41,14 +44,12 @@ pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Resul
             Ok(Reply::number(count.await?))
         }
         KeysCommand::Type(key) => {
-            let names = named(session, FilterVerb::Read, [key].into_iter())?;
-            let found = look(session, |state| {
-                names.iter().filter(|name| is_there(state, name)).find_map(|name| {
-                    let (_, record) = state.filter_by_name(name.as_str())?;
-                    Some(type_of(record.settings.kind))
-                })
-            });
-            Ok(Reply::Status(found.await?.unwrap_or("none").into()))
+            let found = type_of_key(session, key).await?;
+            Ok(Reply::Status(found.unwrap_or("none").into()))
+        }
+        KeysCommand::Encoding(key) => {
+            let found = type_of_key(session, key).await?;
+            Ok(found.map_or(Reply::Null, |_| Reply::bulk(ENCODING)))
         }
         KeysCommand::List(pattern) => {
             let keys = listed(session, None).await?.into_iter().map(|(_, key)| key).collect();
@@ -65,6 +66,18 @@ pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Resul
         KeysCommand::Memory(key) => filters::memory_usage(session, key).await,
         KeysCommand::Size => Ok(Reply::number(listed(session, None).await?.len())),
     }
+}
+
+/// RedisBloom's type of a key; None if it is missing.
+async fn type_of_key(session: &Session, key: &[u8]) -> Result<Option<&'static str>, Refusal> {
+    let names = named(session, FilterVerb::Read, [key].into_iter())?;
+    let found = look(session, |state| {
+        names.iter().filter(|name| is_there(state, name)).find_map(|name| {
+            let (_, record) = state.filter_by_name(name.as_str())?;
+            Some(type_of(record.settings.kind))
+        })
+    });
+    found.await
 }
 
 /// The filters that keys name, if the caller has the verb on all of them; leaves out keys that cannot be

@@ -16,9 +16,8 @@ pub(super) fn need_of(name: &str) -> Need {
         "bf.exists" | "bf.mexists" | "bf.card" | "bf.info" | "bf.debug" | "cf.exists"
         | "cf.mexists" | "cf.count" | "cf.info" | "cf.debug" | "cf.compact" | "sismember"
         | "smismember" | "scard" | "umbel.info" | "umbel.estimate" | "exists" | "touch"
-        | "type" | "ttl" | "memory|usage" | "pttl" | "expiretime" | "pexpiretime" | "watch" => {
-            Need::Filter(FilterVerb::Read)
-        }
+        | "type" | "ttl" | "memory|usage" | "pttl" | "expiretime" | "pexpiretime" | "watch"
+        | "object|encoding" => Need::Filter(FilterVerb::Read),
         "bf.reserve" | "cf.reserve" | "bf.loadchunk" | "cf.loadchunk" | "umbel.create"
         | "umbel.reset" | "umbel.rotate" | "del" | "unlink" | "expire" | "pexpire" | "expireat"
         | "pexpireat" | "persist" | "rename" | "renamenx" | "copy" | "restore" => {
@@ -32,10 +31,12 @@ pub(super) fn need_of(name: &str) -> Need {
         "keys" | "scan" | "dbsize" | "umbel.session" | "ping" | "echo" | "select" | "readonly"
         | "readwrite" | "asking" | "multi" | "exec" | "discard" | "info" | "time" | "role"
         | "wait" | "config|get" | "config|set" | "module|list" | "acl|whoami" | "acl|cat"
-        | "command" | "unwatch" => Need::Somebody,
+        | "command" | "unwatch" | "waitaof" => Need::Somebody,
         name if name.starts_with("client|")
             || name.starts_with("command|")
             || name.starts_with("cluster|")
+            || name.starts_with("slowlog|")
+            || name.starts_with("latency|")
             || name.ends_with("|help") =>
         {
             Need::Somebody

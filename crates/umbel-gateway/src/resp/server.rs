@@ -75,6 +75,12 @@ pub(super) async fn answer(
             Reply::Array(parts.into())
         }
         ConnectionCommand::Wait => Reply::number(other_replicas_of_majority(session)),
+        ConnectionCommand::WaitForDisks => {
+            let others = Reply::number(other_replicas_of_majority(session));
+            Reply::Array(vec![Reply::Integer(1), others])
+        }
+        ConnectionCommand::NothingCounted => Reply::Integer(0),
+        ConnectionCommand::NothingListed => Reply::Array(Vec::new()),
         ConnectionCommand::ModuleList => Reply::Array(vec![module()]),
         ConnectionCommand::WhoAmI => Reply::bulk(session.user()),
         ConnectionCommand::Users => return users(session),

@@ -96,10 +96,6 @@ pub(crate) fn read_write(_arguments: Arguments<'_>) -> Parsed<'_> {
     done(ConnectionCommand::ReadWrite)
 }
 
-pub(crate) fn asking(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::NoEffect)
-}
-
 fn client(command: ClientCommand<'_>) -> Parsed<'_> {
     done(ConnectionCommand::Client(command))
 }
@@ -191,10 +187,6 @@ pub(crate) fn switch(arguments: Arguments<'_>) -> Parsed<'_> {
     }
 }
 
-pub(crate) fn capabilities(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::NoEffect)
-}
-
 pub(crate) fn info(arguments: Arguments<'_>) -> Parsed<'_> {
     done(ConnectionCommand::Info(names(arguments, 1)?))
 }
@@ -229,6 +221,18 @@ pub(crate) fn wait(arguments: Arguments<'_>) -> Parsed<'_> {
     integer(arguments.at(1)).ok_or(Refusal::NotInteger)?;
     check_timeout(arguments.at(2))?;
     done(ConnectionCommand::Wait)
+}
+
+pub(crate) fn wait_for_disks(arguments: Arguments<'_>) -> Parsed<'_> {
+    if !(0..=1).contains(&integer(arguments.at(1)).ok_or(Refusal::NotInteger)?) {
+        return Err(Refusal::LocalCount);
+    }
+    // Here a number that is none has the same text.
+    if integer(arguments.at(2)).is_none_or(|count| count < 0) {
+        return Err(Refusal::ReplicaCount);
+    }
+    check_timeout(arguments.at(3))?;
+    done(ConnectionCommand::WaitForDisks)
 }
 
 /// Refuses what is no number of milliseconds to wait for.
@@ -266,7 +270,23 @@ pub(crate) fn watch(_arguments: Arguments<'_>) -> Parsed<'_> {
     Err(Refusal::NoWatch)
 }
 
-pub(crate) fn unwatch(_arguments: Arguments<'_>) -> Parsed<'_> {
+pub(crate) fn slow_log(arguments: Arguments<'_>) -> Parsed<'_> {
+    match (arguments.get(2).map(integer), arguments.len()) {
+        (None, _) | (Some(Some(-1..)), 3) => done(ConnectionCommand::NothingListed),
+        (Some(_), 3) => Err(Refusal::SlowLogCount),
+        _ => Err(Refusal::Arity { command: "slowlog|get" }),
+    }
+}
+
+pub(crate) fn nothing_listed(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::NothingListed)
+}
+
+pub(crate) fn nothing_counted(_arguments: Arguments<'_>) -> Parsed<'_> {
+    done(ConnectionCommand::NothingCounted)
+}
+
+pub(crate) fn nothing_done(_arguments: Arguments<'_>) -> Parsed<'_> {
     done(ConnectionCommand::NoEffect)
 }
 

@@ -36,6 +36,10 @@ pub(crate) fn type_of(arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Keys(KeysCommand::Type(arguments.at(1))))
 }
 
+pub(crate) fn encoding(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Keys(KeysCommand::Encoding(arguments.at(2))))
+}
+
 pub(crate) fn list(arguments: Arguments<'_>) -> Parsed<'_> {
     check_pattern(arguments.at(1))?;
     Ok(Command::Keys(KeysCommand::List(arguments.at(1))))

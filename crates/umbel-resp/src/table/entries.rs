@@ -5,10 +5,10 @@ use super::build::{
     ONE_KEY, SLOW, STRANGERS, container, keyed, plain,
 };
 use super::subcommands::{ACL, CLIENT, CLUSTER, COMMAND, CONFIG, MODULE};
-use super::{CommandSpec, bloom, cuckoo, keyspace as names, set, umbel};
+use super::{CommandSpec, bloom, cuckoo, diagnostics, keyspace as names, set, umbel};
 use crate::command::{connection, expiry, keyspace};
 
-pub(super) static COMMANDS: [CommandSpec; 89] = [
+pub(super) static COMMANDS: [CommandSpec; 93] = [
     bloom::ADD,
     bloom::EXISTS,
     bloom::ADD_MANY,
@@ -111,7 +111,7 @@ pub(super) static COMMANDS: [CommandSpec; 89] = [
         1,
         (&["fast"], FAST),
         ("Has no effect: no key is ever elsewhere.", "3.0.0", "cluster"),
-        connection::asking,
+        connection::nothing_done,
     ),
     container(
         "client",
@@ -162,6 +162,20 @@ pub(super) static COMMANDS: [CommandSpec; 89] = [
         ("Returns how many more replicas have every acknowledged write.", "3.0.0", "generic"),
         connection::wait,
     ),
+    plain(
+        "waitaof",
+        4,
+        (&["noscript"], SLOW),
+        (
+            "Returns that every acknowledged write is on disk here and on more replicas.",
+            "7.2.0",
+            "generic",
+        ),
+        connection::wait_for_disks,
+    ),
+    diagnostics::OBJECT,
+    diagnostics::SLOW_LOG,
+    diagnostics::LATENCY,
     container("memory", &names::MEMORY, ("A container for memory diagnostics.", "4.0.0", "server")),
     container("module", &MODULE, ("A container for module commands.", "4.0.0", "server")),
     container("acl", &ACL, ("A container for Access List Control commands.", "6.0.0", "server")),
@@ -334,7 +348,7 @@ pub(super) static COMMANDS: [CommandSpec; 89] = [
         1,
         (&["noscript", "loading", "stale", "fast", "allow_busy"], &["@fast", "@transaction"]),
         ("Has no effect: no key is watched.", "2.2.0", "transactions"),
-        connection::unwatch,
+        connection::nothing_done,
     ),
     container("cluster", &CLUSTER, ("A container for Redis Cluster commands.", "3.0.0", "cluster")),
     umbel::SESSION,

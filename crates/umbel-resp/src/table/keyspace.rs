@@ -12,7 +12,7 @@ const OF_ITS_SIZE: &str = "O(N) where N is the memory of the filter.";
 const FAST: Names = &["@keyspace", "@write", "@fast"];
 
 /// The argument after a subcommand.
-const SECOND_KEY: Option<KeyRange> = Some(KeyRange { first: 2, last: 2, step: 1 });
+pub(super) const SECOND_KEY: Option<KeyRange> = Some(KeyRange { first: 2, last: 2, step: 1 });
 
 /// The subcommands of `MEMORY`.
 pub(super) static MEMORY: [CommandSpec; 2] = [

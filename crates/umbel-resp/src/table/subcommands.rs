@@ -73,7 +73,7 @@ pub(super) static CLIENT: [CommandSpec; 11] = [
         -3,
         (OUTSIDE, SLOW),
         ("Has no effect: no reply depends on what a client can do.", "8.0.0", "connection"),
-        connection::capabilities,
+        connection::nothing_done,
     ),
     help("client|help", "5.0.0", "connection"),
 ];
