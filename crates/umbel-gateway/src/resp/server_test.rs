@@ -63,3 +63,64 @@ async fn counters_are_reset() {
     assert!(counted.contains(expected), "{counted}");
     node.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_is_one_node_with_all_slots() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    let address = node.resp_address().unwrap().to_owned();
+    let port = address.strip_prefix("127.0.0.1:").unwrap();
+    let id = format!("{:040x}", node.coordinator().cluster_id());
+    let (host, own) = ("$9\r\n127.0.0.1\r\n", format!("$40\r\n{id}\r\n"));
+    client.ask("CLUSTER MYID", &own).await;
+    client.ask("CLUSTER MYSHARDID", &own).await;
+    let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n{host}:{port}\r\n{own}*0\r\n");
+    client.ask("CLUSTER SLOTS", &slots).await;
+    let shards = format!(
+        "*1\r\n*4\r\n$5\r\nslots\r\n*2\r\n:0\r\n:16383\r\n$5\r\nnodes\r\n*1\r\n*14\r\n\
+         $2\r\nid\r\n{own}$4\r\nport\r\n:{port}\r\n$2\r\nip\r\n{host}$8\r\nendpoint\r\n{host}\
+         $4\r\nrole\r\n$6\r\nmaster\r\n$18\r\nreplication-offset\r\n:0\r\n\
+         $6\r\nhealth\r\n$6\r\nonline\r\n"
+    );
+    client.ask("CLUSTER SHARDS", &shards).await;
+    let nodes = text(&mut client, "CLUSTER NODES").await;
+    let all = format!("{id} {address}@0 myself,master - 0 0 1 connected 0-16383\n");
+    assert_eq!(nodes, all);
+    let info = text(&mut client, "CLUSTER INFO").await;
+    assert!(info.starts_with("cluster_state:ok\r\ncluster_slots_assigned:16384\r\n"), "{info}");
+    assert!(info.contains("\r\ncluster_known_nodes:1\r\ncluster_size:1\r\n"), "{info}");
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_describes_itself() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    let info = text(&mut client, "INFO").await;
+    let sections: Vec<&str> = info.lines().filter_map(|line| line.strip_prefix("# ")).collect();
+    for section in ["Server", "Clients", "Memory", "Persistence", "Stats", "Replication"] {
+        assert!(sections.contains(&section), "{section}: {sections:?}");
+    }
+    let is_blank_or_head = |line: &&str| line.is_empty() || line.starts_with("# ");
+    let numbers = info.lines().filter(|line| !is_blank_or_head(line));
+    assert!(
+        numbers.clone().count() > 10 && numbers.clone().all(|line| line.contains(':')),
+        "{info}"
+    );
+    let two = text(&mut client, "INFO replication CLIENTS").await;
+    assert!(two.starts_with("# Clients\r\n") && two.contains("\r\n\r\n# Replication\r\n"), "{two}");
+
+    client.send(b"TIME\r\n").await;
+    let mut lines = Vec::new();
+    for _ in 0..5 {
+        lines.push(client.line().await);
+    }
+    assert_eq!((&*lines[0], &*lines[1]), ("*2", "$10"));
+    assert!(lines[4].parse::<u32>().unwrap() < 1_000_000, "{lines:?}");
+
+    // A text for people in the later version.
+    client.send(b"HELLO 3\r\nINFO clients\r\n").await;
+    while !client.line().await.starts_with('=') {}
+    client.expect("txt:# Clients\r\n", "INFO").await;
+    node.shutdown().await;
+}
