@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::limits::{ANS_RATIO_MAX, ANS_RATIO_MIN, LOW_BITS_MAX, PLAIN_QUOTIENT_MAX};
+use crate::limits::{ANS_RATIO_MAX, ANS_RATIO_MIN, LOW_BITS_MAX};
 
 /// Why bits are no codes of ours. Refuse the message: reading it again gives the same error. The
 /// reader stands somewhere inside the refused code and is of no further use.
@@ -34,13 +34,6 @@ pub enum CodeError {
     Overflow {
         /// Quotient that was read, below the escape.
         quotient: u32,
-    },
-    /// A code without an escape would be longer than any that is read or written. Take more low bits,
-    /// or refuse the message.
-    #[error("quotient {quotient} of a plain Rice code, expected at most {PLAIN_QUOTIENT_MAX}")]
-    Quotient {
-        /// Quotient of the value; where it was read, its first ones.
-        quotient: u64,
     },
     /// Fewer bits are left than so many codes take at least. Refuse the message; nothing was
     /// allocated for it.

@@ -9,7 +9,6 @@
 //! |---|---|
 //! | how do bits become bytes? Most significant bit first | `bit_writer`, `bit_reader` |
 //! | how is one number written in few bits? | `rice` (modulus 2^B, fast), `golomb` (any modulus) |
-//! | how do formats of others write one, such as BIP 158? | `plain_rice` (no escape) |
 //! | how is a sorted list written? | `gaps` |
 //! | how is a long sorted list written in the fewest bits? | `ans` |
 //! | how short could any code be? | `entropy` |
@@ -22,7 +21,6 @@
 //! ```text
 //! Rice         ⌊v / 2^B⌋ < 32:  ⌊v / 2^B⌋ ones │ 0 │ the B low bits of v      B = 2, v = 5:  10 01
 //!              otherwise:       32 ones │ v in 64 bits                         the escape; no code exceeds 96 bits
-//! plain Rice   ⌊v / 2^B⌋ ones │ 0 │ the B low bits of v                        as BIP 158 has it, no escape
 //! Golomb       with M for 2^B: ⌊v / M⌋ ones │ 0 │ v mod M in truncated binary  the same escape from 32 ones on
 //!
 //! positions    each minus the one before it, the first as it is                3 4 4 9:  3 1 0 5
@@ -59,7 +57,6 @@ mod error;
 mod gaps;
 mod golomb;
 mod limits;
-mod plain_rice;
 mod rice;
 
 pub use ans::{ANS_START_BITS, AnsGapCode, AnsReader};
@@ -72,6 +69,5 @@ pub use gaps::{
     positions_bits,
 };
 pub use golomb::GolombCode;
-pub use limits::{ANS_RATIO_MAX, ANS_RATIO_MIN, LOW_BITS_MAX, PLAIN_QUOTIENT_MAX};
-pub use plain_rice::PlainRiceCode;
+pub use limits::{ANS_RATIO_MAX, ANS_RATIO_MIN, LOW_BITS_MAX};
 pub use rice::{QUOTIENT_ESCAPE, RiceCode};

@@ -153,6 +153,15 @@ impl Rounds {
     }
 }
 
+/// Share of the ordered pairs of different workers whose frames take two hops: if all streams are equally
+/// long, the wire carries this share more than in a direct exchange.
+fn relayed_share(grid: Grid, workers: u32) -> f64 {
+    let ids = (0..workers).map(|id| WorkerId(u16::try_from(id).expect("few workers")));
+    let neighbours: usize = ids.map(|me| grid.neighbours(me).count()).sum();
+    let pairs = f64::from(workers) * f64::from(workers - 1);
+    (pairs - neighbours as f64) / pairs.max(1.0)
+}
+
 fn row(workers: u32, records: u64, route: Route) -> String {
     let job = Job::new(workers, records, DELTA);
     let plan = job.plan(&mut ExchangeReport::default());
@@ -163,7 +172,8 @@ fn row(workers: u32, records: u64, route: Route) -> String {
     let n = report.entries as f64;
     let connections = rounds.grid.neighbours(WorkerId(0)).count();
     let others = 1.0 - 1.0 / f64::from(workers);
-    let model = job.model_bits(&plan, &report) / 8.0 * others * (1.0 + rounds.grid.relayed_share());
+    let model =
+        job.model_bits(&plan, &report) / 8.0 * others * (1.0 + relayed_share(rounds.grid, workers));
     format!(
         "| {workers} | {n:.0e} | {route:?} | {connections} | {} | {:.1} | {:.0} | {:.2} | {:.2} | {model:.2} | {:.2} | {:.2} | {} |",
         report.network_frames,

@@ -312,12 +312,6 @@ impl Plan {
         RiceCode::for_mean_gap(per_entry * f64::from(self.shape.workers)).low_bits()
     }
 
-    /// Predicted bits per entry without headers and without frames from a worker to itself; a relayed frame counts once.
-    #[must_use]
-    pub fn network_bits_per_entry(&self) -> f64 {
-        self.predicted_bits_per_entry * (1.0 - 1.0 / f64::from(self.shape.workers))
-    }
-
     /// Whether items are compared byte by byte after their hashes.
     #[must_use]
     pub fn compares_bytes(&self) -> bool {

@@ -88,12 +88,6 @@ impl CommandSpec {
         self.flags.contains(&"write")
     }
 
-    /// Whether it is allowed before the client has authenticated.
-    #[must_use]
-    pub fn is_for_strangers(&self) -> bool {
-        self.flags.contains(&"no_auth")
-    }
-
     /// The keys among the arguments of this command.
     pub fn keys_of<'a>(
         &self,

@@ -197,7 +197,7 @@ fn filters_are_remembered_with_their_ends() {
 fn parts_of_an_older_generation_change_nothing() {
     let mut cluster = Cluster::new();
     let filter = cluster.create("f", FilterKind::Blocked);
-    let key = cluster.meta.filter_key(filter).unwrap();
+    let key = cluster.meta.filter(filter).unwrap().settings.key;
     cluster.clear("f", 10);
     let of_shard_0 = |hash: &umbel_filter::ItemHash| hash.hi() >> 63 == 0;
     let hashes = (0..).map(|item| hash_of(key, item)).filter(of_shard_0);

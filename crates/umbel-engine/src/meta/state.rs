@@ -215,12 +215,6 @@ impl MetaState {
         Some((id, self.filters.get(&id)?))
     }
 
-    /// The hash key of a filter.
-    #[must_use]
-    pub fn filter_key(&self, filter: FilterId) -> Option<HashKey> {
-        self.filter(filter).map(|record| record.settings.key)
-    }
-
     /// The SipHash key with this id, if a filter has it: a key exists as long as its filters.
     #[must_use]
     pub fn key(&self, key_id: u64) -> Option<HashKey> {

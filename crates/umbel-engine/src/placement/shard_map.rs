@@ -273,7 +273,8 @@ impl ShardMap {
     }
 
     /// The shards whose groups a node runs, in order.
-    pub fn shards_of(&self, node: NodeId) -> impl Iterator<Item = ShardId> + '_ {
+    #[cfg(test)]
+    pub(crate) fn shards_of(&self, node: NodeId) -> impl Iterator<Item = ShardId> + '_ {
         self.shards
             .iter()
             .filter(move |record| record.members().binary_search(&node).is_ok())

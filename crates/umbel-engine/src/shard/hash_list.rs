@@ -16,7 +16,6 @@ pub(crate) const HASH_BYTES: usize = 16;
 ///
 /// let list = HashList::from_hashes(&[ItemHash::new(1, 2), ItemHash::new(3, 4)]);
 /// assert_eq!(list.len(), 2);
-/// assert_eq!((list.as_bytes()[0], list.as_bytes()[8], list.as_bytes()[16]), (1, 2, 3));
 /// assert_eq!(list.to_vec()[1], ItemHash::new(3, 4));
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -120,12 +119,6 @@ impl HashList {
         self.iter().collect()
     }
 
-    /// The bytes, 16 per hash.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
     /// A digest of the hashes and their order, the same on every platform and in every release.
     /// Different lists collide with probability 2^-64.
     ///
@@ -182,7 +175,7 @@ mod tests {
                 .iter()
                 .flat_map(|hash| [hash.hi().to_le_bytes(), hash.lo().to_le_bytes()].concat())
                 .collect();
-            prop_assert_eq!(list.as_bytes(), &bytes);
+            prop_assert_eq!(&list.bytes, &bytes);
             let again = HashList::from_bytes(bytes.into()).unwrap();
             prop_assert_eq!(again.digest(), list.digest());
         }

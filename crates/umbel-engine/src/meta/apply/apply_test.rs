@@ -348,7 +348,7 @@ fn keys_live_as_long_as_their_filters_and_are_never_printed() {
     let mut cluster = Cluster::new(1, 1, 1);
     cluster.apply(&create("a", 1, false));
     assert_eq!(cluster.state.key(1), Some(sip_key(1)));
-    assert_eq!(cluster.state.filter_key(FilterId(10)), Some(sip_key(1)));
+    assert_eq!(cluster.state.filter(FilterId(10)).unwrap().settings.key, sip_key(1));
     cluster.done(&MetaCommand::DropFilter { filter: FilterId(10) });
     // Frames name their key only by its id, and slices of the filter still exist.
     let other = HashKey::SipHash { key_id: 1, secret: [0xcd; 16] };
