@@ -7,13 +7,15 @@
 use std::process::ExitCode;
 
 use umbel_bits::binary_entropy_bits;
-use umbel_codec::FrameKey;
+use umbel_codec::{FrameKey, frames};
 use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_filter::{
     AnyFilter, Blocked, Describe, HashFunction, HashRange, ItemHash, SingleShotShape,
     StoredSingleShot,
 };
-use umbel_replicated_engine::hypercube::{Cube, Delta, Rank, Replica, ReplicaOptions};
+use umbel_replicated_engine::hypercube::{
+    Cube, Delta, Question, Rank, ReadChanges, Replica, ReplicaOptions, Reply,
+};
 
 /// Number of items for which the filters of the first table are made.
 const CAPACITY: u64 = 100_000_000;
@@ -77,8 +79,20 @@ fn copy(node: NodeId, filter: AnyFilter) -> Replica {
     Replica::new(options, filter).expect("a kind that can be replicated")
 }
 
-fn frame_bytes(delta: &Delta) -> u64 {
-    delta.frames.iter().map(|frame| frame.len() as u64).sum()
+/// A replica's answer, with its frames.
+fn answer(copy: &mut Replica, asking: NodeId, question: &Question) -> (Delta, Vec<Vec<u8>>) {
+    let Reply { delta, changes } = copy.reply(asking, question).expect("it fits");
+    let ReplicaOptions { key, payload_bytes_max, .. } = *copy.options();
+    let whole = |frame: Result<_, _>| frame.expect("a payload holds a block");
+    let frames = match changes {
+        Some(changes) => changes.into_frames(),
+        None => frames(copy.filter(), key, payload_bytes_max).map(whole).collect(),
+    };
+    (delta, frames)
+}
+
+fn frame_bytes(frames: &[Vec<u8>]) -> u64 {
+    frames.iter().map(|frame| frame.len() as u64).sum()
 }
 
 /// The information, in bits, of which `count` of all positions are set: log2 of the number of choices,
@@ -100,7 +114,7 @@ fn delta_of(filter: &AnyFilter, item_count: u64) -> (u64, u64) {
     }
     sender.begin_sweep();
     let question = copy(other, filter.clone()).ask(one);
-    (frame_bytes(&sender.answer(other, &question).expect("it fits")), new_count)
+    (frame_bytes(&answer(&mut sender, other, &question).1), new_count)
 }
 
 fn changes() {
@@ -142,14 +156,19 @@ fn sweep(copies: &mut [Replica]) -> (u64, u64) {
             let (to, from) = (rank.0 as usize, meeting.partner.0 as usize);
             let (asking, answering) = (NodeId(to as u64 + 1), NodeId(from as u64 + 1));
             let question = copies[to].ask(answering);
-            let delta = copies[from].answer(asking, &question).expect("it fits");
+            let (delta, frames) = answer(&mut copies[from], asking, &question);
             let count = question.version.iter().len() + delta.coverage.complete.iter().len();
             version_bytes += COUNT_BYTES * count as u64;
-            answers.push((to, answering, delta));
+            answers.push((to, answering, delta, frames));
         }
-        for (to, from, delta) in answers {
-            sent_bytes += frame_bytes(&delta);
-            copies[to].merge(from, &delta).expect("it fits");
+        for (to, from, delta, frames) in answers {
+            sent_bytes += frame_bytes(&frames);
+            // The logs reach back to the first insert, so no filter is sent whole.
+            let (reader, mut changes) = (copies[to].reader(), ReadChanges::default());
+            for frame in &frames {
+                reader.read(from, frame, &mut changes).expect("it fits");
+            }
+            copies[to].merge_changes(from, &delta, changes).expect("it fits");
         }
     }
     (sent_bytes, version_bytes)

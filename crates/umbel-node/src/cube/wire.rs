@@ -15,7 +15,7 @@ pub(super) struct CopyQuestion {
     pub(super) samples: VersionVector,
 }
 
-/// A delta without its frames, and samples.
+/// A delta, and samples.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct CopyDelta {
     pub(super) delta: Delta,
@@ -80,7 +80,7 @@ pub(super) fn question_of(message: &v1::CopyQuestion) -> Result<CopyQuestion, St
 }
 
 pub(super) fn delta_to_proto(answer: &CopyDelta) -> v1::CopyDelta {
-    let Delta { filter, generation, question, content, through, coverage, newest_slice, .. } =
+    let Delta { filter, generation, question, content, through, coverage, newest_slice } =
         &answer.delta;
     let sample = |sample: &NodeSample| v1::NodeSample {
         node: sample.node.0,
@@ -112,7 +112,6 @@ pub(super) fn delta_of(message: &v1::CopyDelta) -> Result<CopyDelta, String> {
         through: (message.log, message.sequence),
         coverage: coverage_of(&message.knows, &message.may_have)?,
         newest_slice: message.newest_slice,
-        frames: Vec::new(),
     };
     let sample = |sample: &v1::NodeSample| {
         let hashes = DistinctSample::from_bytes(&sample.hashes);
@@ -160,7 +159,6 @@ mod tests {
                 through: (99, 108),
                 coverage: Coverage { complete: version(&[(1, 44)]), partial: version(&[(2, 1)]) },
                 newest_slice,
-                frames: Vec::new(),
             };
             let hashes: DistinctSample = [3, 9].into_iter().collect();
             let sample = NodeSample { node: NodeId(2), since: 0, count: 2, hashes };

@@ -58,7 +58,8 @@ pub enum DeltaContent {
     Whole,
 }
 
-/// A copy's answer: frames, and the coverage that merging them gives.
+/// A copy's answer without its frames, which follow one by one: what they contain, and the coverage that
+/// merging them gives.
 ///
 /// ```
 /// use umbel_replicated_engine::hypercube::{Coverage, Delta, DeltaContent, VersionVector};
@@ -75,7 +76,6 @@ pub enum DeltaContent {
 ///         partial: VersionVector::new(),
 ///     },
 ///     newest_slice: None,
-///     frames: Vec::new(),
 /// };
 /// // Then it has what node 1 inserted first, 44 changes.
 /// assert_eq!(delta.coverage.complete.of(NodeId(1)), 44);
@@ -97,8 +97,6 @@ pub struct Delta {
     pub coverage: Coverage,
     /// For a windowed filter: the newest time slice, which determines the slices that the blocks belong to.
     pub newest_slice: Option<u64>,
-    /// Encoded frames of the codec; empty if there is nothing to send.
-    pub frames: Vec<Vec<u8>>,
 }
 
 /// The result of merging a delta.

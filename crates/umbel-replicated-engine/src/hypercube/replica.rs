@@ -156,7 +156,7 @@ struct Partner {
 ///
 /// ```
 /// use umbel_codec::FrameKey;
-/// use umbel_replicated_engine::hypercube::{Replica, ReplicaOptions};
+/// use umbel_replicated_engine::hypercube::{ReadChanges, Replica, ReplicaOptions};
 /// use umbel_engine::{FilterId, Generation, NodeId};
 /// use umbel_filter::{AnyFilter, Blocked, HashFunction, HashRange, ItemHasher};
 ///
@@ -178,8 +178,13 @@ struct Partner {
 /// one.begin_sweep();
 ///
 /// let question = two.ask(NodeId(1));
-/// let delta = one.answer(NodeId(2), &question)?;
-/// assert_eq!(two.merge(NodeId(1), &delta)?.new_bit_count, 6);
+/// let reply = one.reply(NodeId(2), &question)?;
+/// let mut changes = ReadChanges::default();
+/// // None would stand for the whole filter; one change is listed.
+/// for frame in reply.changes.expect("a list is shorter").into_frames() {
+///     two.reader().read(NodeId(1), &frame, &mut changes)?;
+/// }
+/// assert_eq!(two.merge_changes(NodeId(1), &reply.delta, changes)?.new_bit_count, 6);
 /// assert_eq!(one.filter(), two.filter());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

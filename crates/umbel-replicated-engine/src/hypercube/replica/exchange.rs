@@ -1,6 +1,6 @@
 //! Asking and answering questions, and merging answers.
 
-use umbel_codec::{FrameChanges, frames, probes_bits};
+use umbel_codec::{FrameChanges, probes_bits};
 use umbel_filter::{
     AnyFilter, BlockProbe, Describe, Insert, Insertion, ItemHash, Shape, SingleShotShape,
 };
@@ -45,32 +45,12 @@ impl Replica {
         Question { filter, generation, number, log, version: self.version().clone(), received }
     }
 
-    /// The answer to a partner's question, with its frames: everything that the partner lacks.
+    /// The answer to a partner's question, everything that the partner lacks, without its frames. For a
+    /// whole filter, the caller must make the frames from the filter as it is now.
     ///
     /// # Errors
     /// If the question is refused: it is about another filter or generation, or states a version that is
     /// not possible.
-    ///
-    /// # Panics
-    /// If the payload limit is smaller than a block.
-    pub fn answer(&mut self, from: NodeId, question: &Question) -> Result<Delta, DeltaError> {
-        let Reply { delta, changes } = self.reply(from, question)?;
-        let frames = match changes {
-            Some(changes) => changes.into_frames(),
-            None => {
-                let ReplicaOptions { key, payload_bytes_max, .. } = self.options;
-                let frames = frames(&self.filter, key, payload_bytes_max);
-                frames.map(|frame| frame.expect("a payload holds at least one block")).collect()
-            }
-        };
-        Ok(Delta { frames, ..delta })
-    }
-
-    /// The answer to a partner's question, without its frames. For a whole filter, the caller must make
-    /// the frames from the filter as it is now.
-    ///
-    /// # Errors
-    /// If the question is refused, as in `answer`.
     pub fn reply(&mut self, from: NodeId, question: &Question) -> Result<Reply, DeltaError> {
         self.check(from, question.filter, question.generation, &question.version)?;
         let theirs = &question.version;
@@ -101,18 +81,9 @@ impl Replica {
         self.partners.entry(from).or_default().version = theirs.clone();
         let ReplicaOptions { filter, generation, log, key, payload_bytes_max, .. } = self.options;
         let (question, through) = (question.number, (log, self.log.end()));
-        let frames = Vec::new();
         let newest_slice = self.newest_slice();
-        let delta = Delta {
-            filter,
-            generation,
-            question,
-            content,
-            through,
-            coverage,
-            newest_slice,
-            frames,
-        };
+        let delta =
+            Delta { filter, generation, question, content, through, coverage, newest_slice };
         let shape = self.filter.shape();
         let listed = |entries| ListedChanges::new(shape, key, payload_bytes_max, entries);
         Ok(Reply { delta, changes: changes.map(listed) })
@@ -140,32 +111,6 @@ impl Replica {
         ChangeReader::new(self.filter.shape(), self.options.key)
     }
 
-    /// Merges the answer to the last question. If a later frame of a whole filter is invalid, the bits of
-    /// its earlier frames stay: some node has inserted them, and the version does not cover them.
-    ///
-    /// # Errors
-    /// If the delta is refused, or a frame is invalid.
-    pub fn merge(&mut self, from: NodeId, delta: &Delta) -> Result<Merged, DeltaError> {
-        match delta.content {
-            DeltaContent::Changes => {
-                self.check_answer(from, delta)?;
-                let (reader, mut changes) = (self.reader(), ReadChanges::default());
-                for frame in &delta.frames {
-                    reader.read(from, frame, &mut changes)?;
-                }
-                self.merge_changes(from, delta, changes)
-            }
-            DeltaContent::Whole => {
-                self.begin_whole(from, delta)?;
-                let mut new_bit_count = 0;
-                for frame in &delta.frames {
-                    new_bit_count += self.merge_whole_frame(from, delta, frame)?;
-                }
-                self.end_whole(from, delta, new_bit_count)
-            }
-        }
-    }
-
     /// Merges an answer that lists changes, which were read before.
     ///
     /// # Errors
@@ -184,7 +129,8 @@ impl Replica {
     }
 
     /// Begins merging a whole filter: call this first, then `merge_whole_frame` for each frame, then
-    /// [`end_whole`](Self::end_whole).
+    /// [`end_whole`](Self::end_whole). If a later frame is invalid, the bits of the earlier ones stay: some
+    /// node has inserted them, and the version does not cover them.
     ///
     /// # Errors
     /// If it is not the answer to the last question, or about another generation.
@@ -256,7 +202,7 @@ impl Replica {
 
     /// Checks that a delta is the answer to the last question, and that its sequence number does not
     /// decrease.
-    fn check_answer(&mut self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
+    pub(super) fn check_answer(&mut self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
         self.check(from, delta.filter, delta.generation, &delta.coverage.complete)?;
         let filter = self.options.filter;
         let known = self.partners.entry(from).or_default();

@@ -1,11 +1,14 @@
 //! Copies for tests, and exchanges between them.
 
+use std::ops::Deref;
+
+use umbel_codec::frames;
 use umbel_filter::{
     Blocked, Contains, HashFunction, HashRange, ItemHasher, SingleShotShape, StoredSingleShot,
 };
 
 use super::*;
-use crate::hypercube::delta::{Delta, DeltaContent};
+use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, Merged, Question};
 use crate::hypercube::topology::{Cube, Rank};
 
 pub(super) const KINDS: [Kind; 2] = [Kind::Blocked, Kind::SingleShot];
@@ -57,6 +60,68 @@ pub(super) fn filter_of(kind: Kind, items: std::ops::Range<u64>) -> AnyFilter {
     filter
 }
 
+/// A delta and its frames, as they are sent.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) delta: Delta,
+    pub(super) frames: Vec<Vec<u8>>,
+}
+
+impl Sent {
+    /// The same with another delta.
+    pub(super) fn with(&self, change: impl FnOnce(&mut Delta)) -> Self {
+        let mut other = self.clone();
+        change(&mut other.delta);
+        other
+    }
+}
+
+impl Deref for Sent {
+    type Target = Delta;
+
+    fn deref(&self) -> &Delta {
+        &self.delta
+    }
+}
+
+impl Replica {
+    /// The answer to a partner's question, with its frames, as a node sends them.
+    pub(super) fn answer(&mut self, from: NodeId, question: &Question) -> Result<Sent, DeltaError> {
+        let Reply { delta, changes } = self.reply(from, question)?;
+        let frames = match changes {
+            Some(changes) => changes.into_frames(),
+            None => {
+                let ReplicaOptions { key, payload_bytes_max, .. } = self.options;
+                frames(&self.filter, key, payload_bytes_max).map(Result::unwrap).collect()
+            }
+        };
+        Ok(Sent { delta, frames })
+    }
+
+    /// Merges the answer to the last question, as a node does.
+    pub(super) fn merge(&mut self, from: NodeId, sent: &Sent) -> Result<Merged, DeltaError> {
+        let Sent { delta, frames } = sent;
+        match delta.content {
+            DeltaContent::Changes => {
+                self.check_answer(from, delta)?;
+                let (reader, mut changes) = (self.reader(), ReadChanges::default());
+                for frame in frames {
+                    reader.read(from, frame, &mut changes)?;
+                }
+                self.merge_changes(from, delta, changes)
+            }
+            DeltaContent::Whole => {
+                self.begin_whole(from, delta)?;
+                let mut new_bit_count = 0;
+                for frame in frames {
+                    new_bit_count += self.merge_whole_frame(from, delta, frame)?;
+                }
+                self.end_whole(from, delta, new_bit_count)
+            }
+        }
+    }
+}
+
 /// The cost of exchanges.
 #[derive(Default)]
 pub(super) struct Cost {
@@ -66,7 +131,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    fn count(&mut self, delta: &Delta) {
+    fn count(&mut self, delta: &Sent) {
         self.deltas += 1;
         self.wholes += u64::from(delta.content == DeltaContent::Whole);
         self.bytes += delta.frames.iter().map(|frame| frame.len() as u64).sum::<u64>();
@@ -74,7 +139,7 @@ impl Cost {
 }
 
 /// The answer of one copy to another.
-pub(super) fn answer(copies: &mut [Replica], from: usize, to: usize) -> Delta {
+pub(super) fn answer(copies: &mut [Replica], from: usize, to: usize) -> Sent {
     let (answering, asking) = (copies[from].options().node, copies[to].options().node);
     let question = copies[to].ask(answering);
     copies[from].answer(asking, &question).unwrap()

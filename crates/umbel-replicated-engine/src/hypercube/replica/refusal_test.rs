@@ -5,7 +5,7 @@ use umbel_filter::{Blocked, HashRange, SingleShotShape, StoredSingleShot};
 
 use super::fixture::*;
 use super::*;
-use crate::hypercube::delta::{Delta, DeltaContent};
+use crate::hypercube::delta::DeltaContent;
 use crate::limits::DELTA_CHANGES_MAX;
 
 fn complete(counts: Vec<(NodeId, u64)>) -> Coverage {
@@ -42,39 +42,38 @@ fn what_does_not_fit_changes_nothing() {
         *damaged[0].last_mut().unwrap() ^= 1;
         let foreign_key = reframed(&filter_of(kind, 0..5), other_key);
         let refused = [
-            (Delta { filter: FilterId(13), ..fits.clone() }, "filter 13 to a copy of filter 12"),
+            (fits.with(|delta| delta.filter = FilterId(13)), "filter 13 to a copy of filter 12"),
             (
-                Delta { generation: Generation(2), ..fits.clone() },
+                fits.with(|delta| delta.generation = Generation(2)),
                 "generation 2 of filter 12, expected generation 1",
             ),
             (
-                Delta { question: 1, ..fits.clone() },
+                fits.with(|delta| delta.question = 1),
                 "question 1 about filter 12, expected the answer to Some(2)",
             ),
             (
-                Delta { through: (1, 9), ..fits.clone() },
+                fits.with(|delta| delta.through = (1, 9)),
                 "at 9 of its log of filter 12, after it was at 10",
             ),
             (
-                Delta { coverage: complete(vec![(NodeId(2), 6)]), ..fits.clone() },
+                fits.with(|delta| delta.coverage = complete(vec![(NodeId(2), 6)])),
                 "6 inserts of node 2 into filter 12, which made 5",
             ),
             (
-                Delta {
-                    coverage: complete((0..8193).map(|node| (NodeId(node), 1)).collect()),
-                    ..fits.clone()
-                },
+                fits.with(|delta| {
+                    delta.coverage = complete((0..8193).map(|node| (NodeId(node), 1)).collect());
+                }),
                 "counts the inserts of 8193 nodes, expected at most 8192",
             ),
-            (Delta { frames: damaged, ..fits.clone() }, "checksum"),
-            (Delta { frames: foreign_key, ..fits.clone() }, "key"),
-            (Delta { frames: reframed(&other_shape, KEY), ..fits.clone() }, "shape"),
+            (Sent { frames: damaged, ..fits.clone() }, "checksum"),
+            (Sent { frames: foreign_key, ..fits.clone() }, "key"),
+            (Sent { frames: reframed(&other_shape, KEY), ..fits.clone() }, "shape"),
         ];
-        for (delta, expected) in refused {
+        for (sent, expected) in refused {
             for content in [DeltaContent::Changes, DeltaContent::Whole] {
                 let mut copy = copies[1].clone();
-                let delta = Delta { content, ..delta.clone() };
-                let error = copy.merge(NodeId(1), &delta).unwrap_err().to_string();
+                let sent = sent.with(|delta| delta.content = content);
+                let error = copy.merge(NodeId(1), &sent).unwrap_err().to_string();
                 assert!(error.contains(expected), "{error:?} does not say {expected:?}");
                 assert!(error.contains("node 1"), "{error}");
                 assert_eq!((copy.filter(), &copy.log), (copies[1].filter(), &copies[1].log));
@@ -101,7 +100,7 @@ fn bits_are_no_list_of_changes() {
     let delta = answer(&mut copies, 0, 1);
     let frames =
         frames(&filter_of(Kind::Blocked, 0..1), KEY, 1 << 20).map(Result::unwrap).collect();
-    let error = copies[1].merge(NodeId(1), &Delta { frames, ..delta }).unwrap_err();
+    let error = copies[1].merge(NodeId(1), &Sent { frames, ..delta }).unwrap_err();
     assert_eq!(error.to_string(), "node 1 sent a frame that lists no changes");
 }
 

@@ -6,7 +6,7 @@ use umbel_filter::Contains;
 
 use super::fixture::*;
 use super::*;
-use crate::hypercube::delta::{Delta, DeltaContent};
+use crate::hypercube::delta::DeltaContent;
 use crate::hypercube::topology::Cube;
 
 #[test]
@@ -148,7 +148,7 @@ fn a_whole_filter_that_came_in_part_hides_nothing() {
     assert!(frames.len() > 2);
     let last = frames.pop().unwrap();
     frames.push(with_wrong_count(last));
-    let broken = Delta { content: DeltaContent::Whole, frames, ..fits };
+    let broken = Sent { frames, ..fits.with(|delta| delta.content = DeltaContent::Whole) };
     copies[1].merge(NodeId(1), &broken).unwrap_err();
     assert_ne!(copies[1].filter(), &empty(Kind::Blocked));
     assert_eq!(copies[1].version_of(NodeId(1)), 0);
@@ -162,7 +162,7 @@ fn a_whole_filter_that_came_in_part_hides_nothing() {
 }
 
 /// A whole filter whose transfer is aborted: after all of its frames, or after the first.
-fn merge_part(copy: &mut Replica, from: NodeId, delta: &Delta, is_all: bool) {
+fn merge_part(copy: &mut Replica, from: NodeId, delta: &Sent, is_all: bool) {
     copy.begin_whole(from, delta).unwrap();
     for frame in delta.frames.iter().take(if is_all { usize::MAX } else { 1 }) {
         copy.merge_whole_frame(from, delta, frame).unwrap();

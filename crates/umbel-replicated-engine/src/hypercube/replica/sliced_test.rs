@@ -5,7 +5,7 @@ use umbel_filter::{Blocked, words};
 
 use super::fixture::*;
 use super::*;
-use crate::hypercube::delta::{Delta, DeltaContent, DeltaError};
+use crate::hypercube::delta::{DeltaContent, DeltaError};
 
 const SLICES: u32 = 3;
 /// Number of the time slice that clocks are in when a test begins.
@@ -148,12 +148,12 @@ fn who_is_far_ahead_is_refused_until_the_clock_is_there() {
 fn only_rings_send_slices() {
     let mut copies = ringed_copies(2, 1 << 20);
     let delta = answer(&mut copies, 0, 1);
-    let unsliced = Delta { newest_slice: None, ..delta };
+    let unsliced = delta.with(|delta| delta.newest_slice = None);
     let error = copies[1].merge(NodeId(1), &unsliced).unwrap_err();
     assert!(matches!(error, DeltaError::Slices { theirs: None, ours: Some(NOW), .. }), "{error}");
     let mut plain = fixture::copies(2, Kind::Blocked, 9);
     let delta = answer(&mut plain, 0, 1);
-    let sliced = Delta { newest_slice: Some(1), ..delta };
+    let sliced = delta.with(|delta| delta.newest_slice = Some(1));
     assert!(plain[1].merge(NodeId(1), &sliced).is_err());
     assert!(plain[1].slices().is_none() && copies[1].slices() == Some((NOW, NOW)));
     // A whole filter that does not state its slices.
