@@ -3,12 +3,13 @@
 //! Everything that reads is *total*: whatever the bytes, the outcome is a value or an error that
 //! names what was expected and what came, never a panic, and never an allocation that the bytes
 //! at hand do not pay for. Everything that is read and accepted encodes to the same bits again,
-//! so equal values have equal bytes.
+//! so equal values have equal bytes; only [`Leb128::padded`] accepts more, for formats that do.
 //!
 //! | question | module |
 //! |---|---|
 //! | how do bits become bytes? Most significant bit first | `bit_writer`, `bit_reader` |
 //! | how is one number written in few bits? | `rice` (modulus 2^B, fast), `golomb` (any modulus) |
+//! | how is one number written in whole bytes? | `leb128` |
 //! | how is a sorted list written? | `gaps` |
 //! | how is a long sorted list written in the fewest bits? | `ans` |
 //! | how short could any code be? | `entropy` |
@@ -56,6 +57,7 @@ mod entropy;
 mod error;
 mod gaps;
 mod golomb;
+mod leb128;
 mod limits;
 mod rice;
 
@@ -69,5 +71,6 @@ pub use gaps::{
     positions_bits,
 };
 pub use golomb::GolombCode;
+pub use leb128::{LEB128_BYTES_MAX, Leb128, Leb128Error};
 pub use limits::{ANS_RATIO_MAX, ANS_RATIO_MIN, LOW_BITS_MAX};
 pub use rice::{QUOTIENT_ESCAPE, RiceCode};

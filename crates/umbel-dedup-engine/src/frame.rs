@@ -17,6 +17,7 @@
 
 use super::error::FrameError;
 use crate::limits::{DEDUP_CELLS_MAX, FRAME_PAYLOAD_BYTES_MAX};
+use umbel_bits::Leb128;
 use umbel_codec::crc32c;
 
 /// First byte of every frame.
@@ -292,6 +293,9 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// Bytes of the longest LEB128 number of 32 bits: numbers of a header, and lengths of items.
+pub(crate) const VARINT_BYTES_MAX: u32 = 5;
+
 /// Appends a LEB128 number: seven bits per byte, low ones first; the top bit is set if more bytes follow.
 pub(crate) fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
     loop {
@@ -321,21 +325,15 @@ impl HeaderReader<'_> {
     }
 
     pub(super) fn varint(&mut self, field: &'static str, max: u32) -> Result<u32, FrameError> {
-        let mut value = 0u64;
-        for shift in (0..35).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                if byte == 0 && shift > 0 {
-                    return Err(FrameError::Header { field });
-                }
-                if value > u64::from(max) {
-                    return Err(FrameError::TooLarge { field, got: value, max: max.into() });
-                }
-                return u32::try_from(value).map_err(|_| FrameError::Header { field });
-            }
-        }
-        Err(FrameError::Header { field })
+        let mut rest = self.bytes.get(self.at..).unwrap_or_default();
+        let got = self.bytes.len();
+        let value = Leb128::shortest(VARINT_BYTES_MAX)
+            .take(&mut rest)
+            .map_err(|_| FrameError::Header { field })?
+            .ok_or(FrameError::Truncated { needed: got + 1, got })?;
+        self.at = got - rest.len();
+        let too_large = FrameError::TooLarge { field, got: value, max: max.into() };
+        u32::try_from(value).ok().filter(|value| *value <= max).ok_or(too_large)
     }
 }
 

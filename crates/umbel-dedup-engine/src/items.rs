@@ -7,11 +7,12 @@
 use super::drops::Drops;
 use super::entry::{Item, Keep, Priority, Rank, RecordId};
 use super::error::FrameError;
-use super::frame::{Frame, FrameKind, push_varint};
+use super::frame::{Frame, FrameKind, VARINT_BYTES_MAX, push_varint};
 use super::payload::{VerdictList, expect_at_most};
 use super::plan::Plan;
 use super::sender::Draft;
 use crate::limits::FRAME_PAYLOAD_BYTES_CUT;
+use umbel_bits::Leb128;
 
 /// One worker's items with equal bytes: the priority of the kept one, and those of the others.
 #[derive(Debug)]
@@ -172,14 +173,10 @@ fn read_word(rest: &mut &[u8]) -> Result<u64, FrameError> {
 }
 
 fn read_length(rest: &mut &[u8]) -> Result<usize, FrameError> {
-    let mut length = 0usize;
-    for shift in (0..35).step_by(7) {
-        let (&byte, tail) = rest.split_first().ok_or(past_end(1, 0))?;
-        *rest = tail;
-        length |= usize::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Ok(length);
-        }
+    let malformed = FrameError::Header { field: "item length" };
+    match Leb128::padded(VARINT_BYTES_MAX).take(rest) {
+        Ok(Some(length)) => usize::try_from(length).map_err(|_| malformed),
+        Ok(None) => Err(past_end(1, 0)),
+        Err(_) => Err(malformed),
     }
-    Err(FrameError::Header { field: "item length" })
 }

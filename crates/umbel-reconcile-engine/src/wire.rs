@@ -8,6 +8,7 @@
 //! [`FRAME_BODY_BYTES_MAX`] bytes, and a reader buffers at most one frame and what was received together
 //! with its end.
 
+use umbel_bits::{LEB128_BYTES_MAX, Leb128, Leb128Error};
 use umbel_codec::crc32c;
 
 use super::error::FrameError;
@@ -137,19 +138,14 @@ impl<'a> Reader<'a> {
     /// If it is not in its shortest form, has more than 64 bits, or its bytes end; the error names the
     /// field.
     pub fn varint(&mut self, field: &'static str) -> Result<u64, FrameError> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.u8(field)?;
-            let low = u64::from(byte & 0x7f);
-            if low << shift >> shift != low || (byte == 0 && shift > 0) {
-                return Err(FrameError::Field { field, got: low });
-            }
-            value |= low << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(FrameError::Field { field, got: value })
+        let got = |error| match error {
+            Leb128Error::Overflow { got } | Leb128Error::TooLong { got, .. } => got,
+            _ => 0,
+        };
+        let value = Leb128::shortest(LEB128_BYTES_MAX).take(&mut self.left);
+        value
+            .map_err(|error| FrameError::Field { field, got: got(error) })?
+            .ok_or(FrameError::Truncated { field })
     }
 
     /// Reads a varint of at most `max`.

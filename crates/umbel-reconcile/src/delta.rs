@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use umbel_bits::{LEB128_BYTES_MAX, Leb128, Leb128Error};
 use umbel_filter::ItemHasher;
 
 /// Bytes of a chunk's hash on the wire. A file has thousands of chunks; two of them collide in one file
@@ -188,18 +189,17 @@ pub(super) fn write_number(mut number: u64, out: &mut dyn Write) -> Result<()> {
 
 /// Reads a LEB128 number.
 pub(super) fn read_number(source: &mut dyn Read) -> Result<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
+    let mut number = Leb128::padded(LEB128_BYTES_MAX);
+    loop {
         let mut byte = [0];
         source.read_exact(&mut byte)?;
-        let bits = u64::from(byte[0] & 0x7f);
-        ensure!(bits << shift >> shift == bits, "a number above 2^64");
-        number |= bits << shift;
-        if byte[0] < 0x80 {
-            return Ok(number);
+        match number.push(byte[0]) {
+            Ok(None) => {}
+            Ok(Some(number)) => return Ok(number),
+            Err(Leb128Error::TooLong { .. }) => bail!("a number of more than ten bytes"),
+            Err(_) => bail!("a number above 2^64"),
         }
     }
-    bail!("a number of more than ten bytes")
 }
 
 /// Reassembles a content from the received parts and the older version.

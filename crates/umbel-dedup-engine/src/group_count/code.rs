@@ -17,6 +17,7 @@ use super::super::error::FrameError;
 use super::super::frame::{Frame, push_varint};
 use super::{Claim, GroupSize, RecordPart, RecordRange};
 use crate::limits::{FRAME_PAYLOAD_BYTES_CUT, RECORD_ID_CHUNK_BITS, RECORD_ID_ITEM_BITS};
+use umbel_bits::{LEB128_BYTES_MAX, Leb128};
 
 /// Encodes a range.
 pub(super) fn encode_range(range: RecordRange) -> Vec<u8> {
@@ -169,22 +170,8 @@ fn with_room<T>(frame: &Frame<'_>, payload: &[u8]) -> Result<Vec<T>, FrameError>
 }
 
 fn take(rest: &mut &[u8]) -> Result<u64, FrameError> {
-    let malformed = FrameError::Header { field: "payload" };
-    let mut number = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (&byte, behind) = rest.split_first().ok_or(malformed.clone())?;
-        *rest = behind;
-        let bits = u64::from(byte & 0x7f);
-        // Neither more than 64 bits nor a longer encoding than necessary.
-        if (shift == 63 && bits > 1) || (byte == 0 && shift > 0) {
-            return Err(malformed);
-        }
-        number |= bits << shift;
-        if byte & 0x80 == 0 {
-            return Ok(number);
-        }
-    }
-    Err(malformed)
+    let number = Leb128::shortest(LEB128_BYTES_MAX).take(rest).ok().flatten();
+    number.ok_or(FrameError::Header { field: "payload" })
 }
 
 fn check_end(rest: &[u8]) -> Result<(), FrameError> {

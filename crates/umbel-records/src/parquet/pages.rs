@@ -11,6 +11,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::page_head::PAGE_BYTES_MAX;
 use super::stored_column::StoredColumn;
+use super::thrift::varint;
 
 /// Most bytes of pages that one batch of rows may take: a dictionary and a data page, each of the
 /// largest size. Batches are so small that ordinary columns stay far below.
@@ -189,18 +190,6 @@ fn delta_bytes(data: &[u8], count_max: u32) -> Option<usize> {
         }
     }
     Some(data.len() - rest.len())
-}
-
-fn varint(rest: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = *rest.split_off_first()?;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 impl PageReader for CheckedPages {

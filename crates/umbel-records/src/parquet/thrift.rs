@@ -11,6 +11,20 @@ pub(super) const I32: u8 = 5;
 pub(super) const LIST: u8 = 9;
 pub(super) const STRUCT: u8 = 12;
 
+/// Takes a LEB128 number from the front, as the format has it in messages and in pages: padding is allowed,
+/// and bits beyond 64 are dropped.
+pub(super) fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.split_off_first()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
 /// A cursor in a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Thrift<'a>(&'a [u8]);
@@ -25,15 +39,7 @@ impl<'a> Thrift<'a> {
     }
 
     fn varint(&mut self) -> Option<u64> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return Some(value);
-            }
-        }
-        None
+        varint(&mut self.0)
     }
 
     /// An integer of any width.

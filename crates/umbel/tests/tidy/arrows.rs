@@ -36,6 +36,7 @@ const ARROWS: [(&str, &[&str]); 30] = [
     (
         "umbel-reconcile",
         &[
+            "umbel-bits",
             "umbel-files",
             "umbel-filter",
             "umbel-reconcile-engine",
