@@ -9,7 +9,7 @@
 
 use umbel_dedup_engine::{
     Coordinator, Entry, FilterChoice, Frame, FrameKind, FrameLink, Input, Item, JobShape, Keep,
-    Level, Mode, Output, Plan, Rank, RecordId, RecordIdBits, Suspect, Worker, WorkerId,
+    Level, Mailbox, Mode, Output, Plan, Rank, RecordId, RecordIdBits, Suspect, Worker, WorkerId,
 };
 use umbel_filter::ItemHash;
 use umbel_step::Outbox;
@@ -64,9 +64,20 @@ fn rank(record_id: RecordId) -> Rank {
 /// A worker that has its plan and its cells, and what it sent.
 #[must_use]
 pub fn worker(id: u16, plan: Plan) -> (Worker, Vec<Output>) {
-    let mut worker = Worker::new(WorkerId(id), plan.shape, JOB).expect("a shape within limits");
-    let mut outbox = Outbox::new();
-    worker.step(Input::Plan(plan), &mut outbox).expect("the first plan");
+    let (mut worker, mut outbox) = (empty_worker(id, plan), Outbox::new());
+    for input in inputs(id, plan) {
+        worker.step(input, &mut outbox).expect("the plan, and each cell once");
+    }
+    (worker, outbox.take())
+}
+
+fn empty_worker(id: u16, plan: Plan) -> Worker {
+    Worker::new(WorkerId(id), plan.shape, JOB).expect("a shape within limits")
+}
+
+/// A worker's plan and its cells.
+fn inputs(id: u16, plan: Plan) -> Vec<Input> {
+    let mut inputs = vec![Input::Plan(plan)];
     let first = u64::from(id) * ITEMS / 2;
     for cell in 0..2 {
         let own =
@@ -76,9 +87,9 @@ pub fn worker(id: u16, plan: Plan) -> (Worker, Vec<Output>) {
         let entries: Vec<Entry> = own.map(entry).collect();
         let mut ranks: Vec<Rank> = entries.iter().map(|entry| rank(entry.record_id)).collect();
         ranks.truncate(if plan.shape.ranks_entries() { entries.len() } else { 0 });
-        worker.step(Input::Cell { cell, entries, ranks }, &mut outbox).expect("each cell once");
+        inputs.push(Input::Cell { cell, entries, ranks });
     }
-    (worker, outbox.take())
+    inputs
 }
 
 /// The items that a worker asks for.
@@ -129,31 +140,27 @@ pub fn next_frame<'a>(input: &mut &'a [u8]) -> Option<(u16, Frame<'a>)> {
 pub fn recorded(choice: u8) -> Vec<u8> {
     let plan = plan(choice);
     let mut input = vec![choice];
-    let (first, second) = (worker(0, plan), worker(1, plan));
-    let mut mail: Vec<(u16, Output)> = first.1.into_iter().map(|order| (0, order)).collect();
-    mail.extend(second.1.into_iter().map(|order| (1, order)));
-    let mut workers = [first.0, second.0];
-    let mut outbox = Outbox::new();
-    while !mail.is_empty() {
-        let (from, order) = mail.remove(0);
-        let (to, next) = match order {
+    let mut mailbox = Mailbox::new(vec![empty_worker(0, plan), empty_worker(1, plan)]);
+    for id in 0..2 {
+        for input in inputs(id, plan) {
+            mailbox.step(WorkerId(id), input).expect("the plan, and each cell once");
+        }
+    }
+    while let Some((from, output)) = mailbox.pop() {
+        let (to, next) = match output {
             Output::Send { to, frame } => {
                 if to == WorkerId(0) {
-                    record(
-                        &Frame::decode(&frame, link(from)).expect("our own frame"),
-                        from,
-                        &mut input,
-                    );
+                    let decoded = Frame::decode(&frame, link(from.0)).expect("our own frame");
+                    record(&decoded, from.0, &mut input);
                 }
-                (to.0, Input::Frame { from: WorkerId(from), bytes: frame })
+                (to, Input::Frame { from, bytes: frame })
             }
             Output::Compare { cell, suspects } => {
                 (from, Input::Items { cell, items: items(&suspects) })
             }
             _ => continue,
         };
-        workers[usize::from(to)].step(next, &mut outbox).expect("an undisturbed exchange");
-        mail.extend(outbox.take().into_iter().map(|order| (to, order)));
+        mailbox.step(to, next).expect("an undisturbed exchange");
     }
     input
 }

@@ -16,11 +16,10 @@ use super::frame::{Frame, FrameKind, FrameLink};
 use super::payload::VerdictList;
 use super::plan::{JobShape, Level, Mode, Plan};
 use super::worker::{Input, Output, Worker};
-use super::{Coordinator, FilterChoice};
+use super::{Coordinator, FilterChoice, Mailbox};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use umbel_filter::ItemHash;
-use umbel_step::Outbox;
 
 /// The hash of an item that the diagram gives as position, bits and rest.
 fn hash(label: &str) -> ItemHash {
@@ -79,25 +78,19 @@ impl Drawing {
         let mut answers: BTreeMap<(u8, usize), Vec<&str>> = BTreeMap::new();
         let mut undecided: BTreeMap<(usize, u32), Vec<&str>> = BTreeMap::new();
         let mut dropped = vec![Vec::new(); self.read.len()];
-        let mut mail = Vec::new();
-        let mut workers = Vec::new();
-        let mut outbox = Outbox::new();
-        for worker in 0..self.read.len() {
-            workers.push(self.start(worker, &mut outbox));
-            mail.extend(outbox.take().into_iter().map(|order| (worker, order)));
-        }
-        while !mail.is_empty() {
-            let (from, order) = mail.remove(0);
-            let (to, frame) = match order {
-                Output::Send { to, frame } => (to.index(), frame),
+        let mut mailbox = self.start();
+        while let Some((from, output)) = mailbox.pop() {
+            let (receiver, frame) = match output {
+                Output::Send { to, frame } => (to, frame),
                 Output::Decided { drops, .. } => {
-                    dropped[from]
+                    dropped[from.index()]
                         .extend(drops.record_ids.iter().map(|record_id| record_id.item() as usize));
                     continue;
                 }
                 other => panic!("unexpected {other:?}"),
             };
-            let link = FrameLink { job: 1, sender: from as u16, receiver: to as u16, attempt: 0 };
+            let link = FrameLink { job: 1, sender: from.0, receiver: receiver.0, attempt: 0 };
+            let to = receiver.index();
             let decoded = Frame::decode(&frame, link).unwrap();
             if decoded.kind.is_verdict() {
                 let asked = match decoded.kind {
@@ -110,29 +103,31 @@ impl Drawing {
                 answers.entry((decoded.kind as u8, to)).or_default().extend(&listed);
                 undecided.insert((to, decoded.cell), listed);
             }
-            let input = Input::Frame { from: WorkerId(from as u16), bytes: frame };
-            workers[to].step(input, &mut outbox).unwrap();
-            mail.extend(outbox.take().into_iter().map(|order| (to, order)));
+            mailbox.step(receiver, Input::Frame { from, bytes: frame }).unwrap();
         }
         self.draw(&answers, dropped)
     }
 
-    /// A worker that has received its plan and its cells.
-    fn start(&self, worker: usize, outbox: &mut Outbox<Output>) -> Worker {
+    /// Workers that have received their plan and their cells.
+    fn start(&self) -> Mailbox {
         let shape = self.plan.shape;
-        let mut machine = Worker::new(WorkerId(worker as u16), shape, 1).unwrap();
-        machine.step(Input::Plan(self.plan), outbox).unwrap();
-        for cell in 0..shape.cells().get() {
-            let entry = |(item, label): (usize, &String)| Entry {
-                hash: hash(label),
-                record_id: RecordId::new(worker as u32, item as u64),
-            };
-            let entries = self.read[worker].iter().enumerate().map(entry);
-            let own = entries.filter(|entry| shape.cells().cell_of(entry.hash.hi()) == cell);
-            let entries = own.collect();
-            machine.step(Input::Cell { cell, entries, ranks: Vec::new() }, outbox).unwrap();
+        let ids = (0..self.read.len() as u16).map(WorkerId);
+        let workers = ids.clone().map(|id| Worker::new(id, shape, 1).unwrap());
+        let mut mailbox = Mailbox::new(workers.collect());
+        for worker in ids {
+            mailbox.step(worker, Input::Plan(self.plan)).unwrap();
+            for cell in 0..shape.cells().get() {
+                let entry = |(item, label): (usize, &String)| Entry {
+                    hash: hash(label),
+                    record_id: RecordId::new(worker.0.into(), item as u64),
+                };
+                let entries = self.read[worker.index()].iter().enumerate().map(entry);
+                let own = entries.filter(|entry| shape.cells().cell_of(entry.hash.hi()) == cell);
+                let entries = own.collect();
+                mailbox.step(worker, Input::Cell { cell, entries, ranks: Vec::new() }).unwrap();
+            }
         }
-        machine
+        mailbox
     }
 
     fn draw(&self, answers: &BTreeMap<(u8, usize), Vec<&str>>, dropped: Vec<Vec<usize>>) -> String {

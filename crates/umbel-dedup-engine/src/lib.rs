@@ -50,6 +50,7 @@ pub mod job;
 mod known;
 pub mod limits;
 mod list;
+mod mailbox;
 mod owner;
 mod payload;
 mod plan;
@@ -78,6 +79,7 @@ pub use index::{
     IndexExtent, IndexHeader, IndexSpec, IndexWriter, SpecDigest,
 };
 pub use list::LocalList;
+pub use mailbox::Mailbox;
 pub use plan::{
     JobShape, Level, Mode, Plan, RecordIdBits, ReferenceShape, SampleOrder, Truncation,
 };

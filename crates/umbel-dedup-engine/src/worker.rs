@@ -108,40 +108,7 @@ pub enum Output {
 
 /// One worker of the exchange: the sending half for its entries in every cell, the owning half for its own cells.
 ///
-/// Two workers have one equal item each; the second one drops its copy:
-///
-/// ```
-/// use umbel_step::Outbox;
-/// use umbel_dedup_engine::*;
-/// use umbel_filter::ItemHash;
-/// let shape = JobShape { workers: 2, cells_per_owner: 1, level: Level::Fingerprint, keep: Keep::First,
-///                        report_kept: false, item_bytes_mean: 0.0 };
-/// let plan = Coordinator::plan_without_sample(shape, 2, None, FilterChoice::Auto);
-/// let mut workers = [0, 1].map(|id| Worker::new(WorkerId(id), shape, 7).unwrap());
-/// let mut outbox = Outbox::new();
-/// let mut mail = Vec::new();
-/// let mut drops = Vec::new();
-/// for (id, worker) in workers.iter_mut().enumerate() {
-///     let entry = Entry { hash: ItemHash::new(5, 5), record_id: RecordId::new(id as u32, 0) };
-///     worker.step(Input::Plan(plan), &mut outbox).unwrap();
-///     for cell in 0..2 {
-///         let entries = if cell == 0 { vec![entry] } else { vec![] };
-///         worker.step(Input::Cell { cell, entries, ranks: vec![] }, &mut outbox).unwrap();
-///     }
-///     mail.extend(outbox.take().into_iter().map(|order| (WorkerId(id as u16), order)));
-/// }
-/// while let Some((from, order)) = mail.pop() {
-///     match order {
-///         Output::Send { to, frame } => {
-///             workers[to.index()].step(Input::Frame { from, bytes: frame }, &mut outbox).unwrap();
-///             mail.extend(outbox.take().into_iter().map(|order| (to, order)));
-///         }
-///         Output::Decided { drops: d, .. } => drops.extend(d.record_ids),
-///         _ => unreachable!(),
-///     }
-/// }
-/// assert_eq!(drops, [RecordId::new(1, 0)]);
-/// ```
+/// [`Mailbox`](super::Mailbox) shows an exchange of two.
 pub struct Worker {
     me: WorkerId,
     shape: JobShape,

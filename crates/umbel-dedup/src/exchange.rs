@@ -15,12 +15,12 @@ use super::progress::Bar;
 use super::turns::{lock, run_tasks};
 use crate::clock::Stopwatch;
 use crate::error::{Context, Result, bail};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 use umbel_dedup_engine::{
     Coordinator, CoordinatorInput, CoordinatorOutput, Drops, Entry, ExchangeReport, Input, Item,
-    JobShape, Output, Plan, SampleOrder, Suspect, Worker, WorkerId,
+    JobShape, Mailbox, Output, Plan, SampleOrder, Suspect, Worker, WorkerId,
 };
 use umbel_filter::HashRange;
 use umbel_step::Outbox;
@@ -60,10 +60,7 @@ pub(crate) struct Decisions<'a> {
 
 /// The state of one thread: all workers of the job, and the frames between them.
 struct ThreadState<'a> {
-    workers: Vec<Worker>,
-    outbox: Outbox<Output>,
-    /// Oldest first: frames of a stream must not overtake each other.
-    mail: VecDeque<(WorkerId, Output)>,
+    mailbox: Mailbox,
     drops: Option<DropWriter<'a>>,
     /// Level `bytes`: the cells and workers that wait for items.
     compares: Vec<(u32, WorkerId)>,
@@ -72,44 +69,19 @@ struct ThreadState<'a> {
 
 impl<'a> ThreadState<'a> {
     fn new(job: &Job<'_>, plan: Option<Plan>, dropped: Option<&'a DropRows>) -> Result<Self> {
-        let mut outbox = Outbox::new();
-        let mut workers = Vec::new();
-        for id in job.worker_ids() {
-            let mut worker = Worker::new(id, job.shape, job.id)?;
-            if let Some(plan) = plan {
-                worker.step(Input::Plan(plan), &mut outbox)?;
+        let workers = job.worker_ids().map(|id| Worker::new(id, job.shape, job.id));
+        let mut mailbox = Mailbox::new(workers.collect::<Result<_, _>>()?);
+        if let Some(plan) = plan {
+            for id in job.worker_ids() {
+                mailbox.step(id, Input::Plan(plan))?;
             }
-            workers.push(worker);
         }
         Ok(Self {
-            workers,
-            outbox,
-            mail: VecDeque::new(),
+            mailbox,
             drops: dropped.map(DropRows::writer),
             compares: Vec::new(),
             exchange_time: Duration::ZERO,
         })
-    }
-
-    /// One step of one worker; its outputs are appended to the mail.
-    fn step(&mut self, worker: WorkerId, input: Input) -> Result<()> {
-        self.workers[worker.index()].step(input, &mut self.outbox)?;
-        self.mail.extend(self.outbox.take().into_iter().map(|order| (worker, order)));
-        Ok(())
-    }
-
-    /// Passes frames until there are none, and calls `order` for all other outputs.
-    fn carry(
-        &mut self,
-        mut order: impl FnMut(&mut Self, WorkerId, Output) -> Result<()>,
-    ) -> Result<()> {
-        while let Some((from, output)) = self.mail.pop_front() {
-            match output {
-                Output::Send { to, frame } => self.step(to, Input::Frame { from, bytes: frame })?,
-                other => order(self, from, other)?,
-            }
-        }
-        Ok(())
     }
 
     fn record_drops(&mut self, decisions: &Decisions<'_>, drops: &Drops) -> Result<()> {
@@ -128,15 +100,17 @@ impl<'a> ThreadState<'a> {
 
     /// Delivers all frames, and records the decisions and the suspects that come out.
     fn decide(&mut self, decisions: &Decisions<'_>) -> Result<()> {
-        self.carry(|state, worker, output| match output {
-            Output::Decided { drops, .. } => state.record_drops(decisions, &drops),
-            Output::Compare { cell, suspects } => {
-                state.compares.push((cell, worker));
-                suspects.into_iter().for_each(decisions.suspect);
-                Ok(())
+        while let Some((worker, output)) = self.mailbox.carry()? {
+            match output {
+                Output::Decided { drops, .. } => self.record_drops(decisions, &drops)?,
+                Output::Compare { cell, suspects } => {
+                    self.compares.push((cell, worker));
+                    suspects.into_iter().for_each(decisions.suspect);
+                }
+                other => bail!("unexpected order in the exchange: {other:?}"),
             }
-            other => bail!("unexpected order in the exchange: {other:?}"),
-        })
+        }
+        Ok(())
     }
 }
 
@@ -150,22 +124,22 @@ pub(crate) fn run<'a>(
     let mut sampling = ThreadState::new(job, None, None)?;
     let plan = plan(job, runs, decisions.facts, &mut sampling)?;
     let mut sample_report = ExchangeReport::default();
-    sampling.workers.iter().for_each(|worker| sample_report += worker.report());
+    sampling.mailbox.workers().iter().for_each(|worker| sample_report += worker.report());
     let done = Mutex::new(Vec::new());
     let work = |state: &mut ThreadState<'a>, cell: usize| {
         let watch = Stopwatch::start();
         let cell = u32::try_from(cell).expect("at most 2^20 cells");
         for id in job.worker_ids() {
             let CellEntries { entries, ranks } = runs.cell(id.0, cell)?;
-            state.step(id, Input::Cell { cell, entries, ranks })?;
+            state.mailbox.step(id, Input::Cell { cell, entries, ranks })?;
         }
         if plan.references.is_some() {
             let owner = u16::try_from(job.shape.owner(cell)).expect("at most 1,024 workers");
             let hashes = job.references.hashes(HashRange::cell(cell, job.cells()))?;
-            state.step(WorkerId(owner), Input::References { cell, hashes })?;
+            state.mailbox.step(WorkerId(owner), Input::References { cell, hashes })?;
         }
         state.decide(decisions)?;
-        if !plan.compares_bytes() && !state.workers.iter().all(Worker::is_idle) {
+        if !plan.compares_bytes() && !state.mailbox.workers().iter().all(Worker::is_idle) {
             bail!("cell {cell} was left undecided: a bug in the exchange");
         }
         state.exchange_time += watch.elapsed();
@@ -182,7 +156,11 @@ pub(crate) fn run<'a>(
     let outcome = Outcome { plan, report: sample_report, exchange_time: Duration::ZERO };
     let mut exchange = Exchange { outcome, sample_report, states: Vec::new() };
     for mut state in done.into_inner().expect("threads are done") {
-        state.workers.iter().for_each(|worker| exchange.outcome.report += worker.report());
+        state
+            .mailbox
+            .workers()
+            .iter()
+            .for_each(|worker| exchange.outcome.report += worker.report());
         exchange.outcome.exchange_time += state.exchange_time;
         if plan.compares_bytes() {
             exchange.states.push(state);
@@ -223,13 +201,13 @@ fn plan(
                 CoordinatorOutput::Sample(order) => sample(job, runs, order, state)?,
             }
         }
-        state.carry(|_, owner, output| {
+        while let Some((owner, output)) = state.mailbox.carry()? {
             let Output::Sampled { entries, candidates } = output else {
                 bail!("unexpected order in the sample: {output:?}");
             };
             let sampled = CoordinatorInput::Sampled { owner, entries, candidates };
-            Ok(coordinator.step(sampled, &mut outbox)?)
-        })?;
+            coordinator.step(sampled, &mut outbox)?;
+        }
     }
 }
 
@@ -245,9 +223,9 @@ fn sample(
         if job.references.shape().is_some() {
             let range = job.shape.sample_range(worker.0.into());
             let hashes = job.references.hashes(range)?;
-            state.step(worker, Input::SampleReferences { hashes })?;
+            state.mailbox.step(worker, Input::SampleReferences { hashes })?;
         }
-        state.step(worker, Input::Sample { order, lists })?;
+        state.mailbox.step(worker, Input::Sample { order, lists })?;
     }
     Ok(())
 }
@@ -288,14 +266,14 @@ pub(crate) fn compare(
                 of_worker.entry(worker).or_default().push(item);
             }
             for (worker, items) in of_worker {
-                state.step(worker, Input::Items { cell, items })?;
+                state.mailbox.step(worker, Input::Items { cell, items })?;
             }
             state.decide(decisions)?;
         }
-        if !state.workers.iter().all(Worker::is_idle) {
+        if !state.mailbox.workers().iter().all(Worker::is_idle) {
             bail!("a cell was left undecided: a bug in the exchange");
         }
-        state.workers.iter().for_each(|worker| *lock(&report) += worker.report());
+        state.mailbox.workers().iter().for_each(|worker| *lock(&report) += worker.report());
         state.drops.map_or(Ok(()), DropWriter::finish)
     };
     run_tasks(states.len(), states.len(), || Ok(()), work, Ok).context("comparison of items")?;

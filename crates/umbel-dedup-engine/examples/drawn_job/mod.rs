@@ -2,11 +2,10 @@
 //! billion of them need no more memory than one cell; workers, coordinator, sample and frames are those of a
 //! real job.
 
-use std::collections::VecDeque;
 use umbel_dedup_engine::{
     Coordinator, CoordinatorInput, CoordinatorOutput, CostQuestion, Entry, ExchangeReport,
-    FilterChoice, Input, JobShape, Keep, Level, Mode, Output, Plan, RecordId, SampleOrder, Worker,
-    WorkerId,
+    FilterChoice, Input, JobShape, Keep, Level, Mailbox, Mode, Output, Plan, RecordId, SampleOrder,
+    Worker, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 use umbel_step::Outbox;
@@ -131,8 +130,8 @@ impl Job {
     }
 
     fn sample(&self, order: SampleOrder, report: &mut ExchangeReport) -> Vec<(WorkerId, u64, u64)> {
-        let mut workers = self.workers(None);
-        let mut inputs: Vec<Vec<Vec<Entry>>> = vec![Vec::new(); workers.len()];
+        let mut mailbox = Mailbox::new(self.workers(None));
+        let mut inputs: Vec<Vec<Vec<Entry>>> = vec![Vec::new(); mailbox.workers().len()];
         for owner in 0..self.shape.workers {
             let range = self.shape.sample_range(owner);
             let lists = self.cell(owner * self.shape.cells_per_owner);
@@ -143,12 +142,12 @@ impl Job {
         }
         let inputs = inputs.into_iter().map(|lists| Input::Sample { order, lists }).collect();
         let mut sampled = Vec::new();
-        carry(&mut workers, inputs, |owner, output| {
+        carry(&mut mailbox, inputs, |owner, output| {
             if let Output::Sampled { entries, candidates } = output {
                 sampled.push((owner, entries, candidates));
             }
         });
-        workers.iter().for_each(|worker| *report += worker.report());
+        mailbox.workers().iter().for_each(|worker| *report += worker.report());
         sampled
     }
 
@@ -156,16 +155,16 @@ impl Job {
     pub(crate) fn run(&self, mut around: impl FnMut(&mut dyn FnMut())) -> (Plan, ExchangeReport) {
         let mut report = ExchangeReport::default();
         let plan = self.plan(&mut report);
-        let mut workers = self.workers(Some(plan));
+        let mut mailbox = Mailbox::new(self.workers(Some(plan)));
         for cell in 0..self.shape.cells().get() {
             let lists = self.cell(cell).into_iter();
             let mut inputs = Some(
                 lists.map(|entries| Input::Cell { cell, entries, ranks: Vec::new() }).collect(),
             );
-            around(&mut || carry(&mut workers, inputs.take().unwrap_or_default(), |_, _| {}));
+            around(&mut || carry(&mut mailbox, inputs.take().unwrap_or_default(), |_, _| {}));
         }
-        assert!(workers.iter().all(Worker::is_idle), "every cell is decided");
-        workers.iter().for_each(|worker| report += worker.report());
+        assert!(mailbox.workers().iter().all(Worker::is_idle), "every cell is decided");
+        mailbox.workers().iter().for_each(|worker| report += worker.report());
         (plan, report)
     }
 
@@ -199,21 +198,11 @@ pub(crate) fn plan_name(plan: &Plan, entries: f64) -> String {
 }
 
 /// Passes every worker its input, and delivers frames until there are none.
-fn carry(workers: &mut [Worker], inputs: Vec<Input>, mut other: impl FnMut(WorkerId, Output)) {
-    let mut outbox = Outbox::new();
-    let mut mail = VecDeque::new(); // oldest first: frames of a stream must not overtake each other
+fn carry(mailbox: &mut Mailbox, inputs: Vec<Input>, mut other: impl FnMut(WorkerId, Output)) {
     for (id, input) in (0u16..).zip(inputs) {
-        workers[usize::from(id)].step(input, &mut outbox).expect("an order that fits");
-        mail.extend(outbox.take().into_iter().map(|order| (WorkerId(id), order)));
+        mailbox.step(WorkerId(id), input).expect("an order that fits");
     }
-    while let Some((from, order)) = mail.pop_front() {
-        match order {
-            Output::Send { to, frame } => {
-                let input = Input::Frame { from, bytes: frame };
-                workers[to.index()].step(input, &mut outbox).expect("our own frame");
-                mail.extend(outbox.take().into_iter().map(|order| (to, order)));
-            }
-            order => other(from, order),
-        }
+    while let Some((worker, output)) = mailbox.carry().expect("our own frame") {
+        other(worker, output);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use umbel_dedup_engine::{
-    Coordinator, Entry, ExchangeReport, FilterChoice, Input, Item, JobShape, Keep, Level, Output,
-    Plan, Rank, RecordId, RecordIdBits, Worker, WorkerId,
+    Coordinator, Entry, ExchangeReport, FilterChoice, Input, Item, JobShape, Keep, Level, Mailbox,
+    Output, Plan, Rank, RecordId, RecordIdBits, Worker, WorkerId,
 };
 use umbel_filter::ItemHash;
 use umbel_step::Outbox;
@@ -211,32 +211,24 @@ pub(crate) fn sample(
     parts: &[Vec<Record>],
     order: umbel_dedup_engine::SampleOrder,
 ) -> Vec<(u64, u64)> {
-    let mut workers: Vec<Worker> =
-        (0..shape.workers as u16).map(|id| Worker::new(WorkerId(id), shape, 1).unwrap()).collect();
-    let mut outbox = Outbox::new();
-    let mut mail = Vec::new();
+    let ids = (0..shape.workers as u16).map(WorkerId);
+    let workers = ids.clone().map(|id| Worker::new(id, shape, 1).unwrap());
+    let mut mailbox = Mailbox::new(workers.collect());
     let mut sampled = BTreeMap::new();
-    for (id, part) in parts.iter().enumerate() {
+    for (id, part) in ids.zip(parts) {
         let list = |owner| {
             let range = shape.sample_range(owner);
             let inside = part.iter().filter(|record| range.contains(record.hash.hi()));
             inside.map(|record| Entry { hash: record.hash, record_id: record.record_id }).collect()
         };
         let lists = (0..shape.workers).map(list).collect();
-        workers[id].step(Input::Sample { order, lists }, &mut outbox).unwrap();
-        mail.extend(outbox.take().into_iter().map(|order| (WorkerId(id as u16), order)));
+        mailbox.step(id, Input::Sample { order, lists }).unwrap();
     }
-    while let Some((from, output)) = mail.pop() {
-        match output {
-            Output::Send { to, frame } => {
-                workers[to.index()].step(Input::Frame { from, bytes: frame }, &mut outbox).unwrap();
-                mail.extend(outbox.take().into_iter().map(|order| (to, order)));
-            }
-            Output::Sampled { entries, candidates } => {
-                sampled.insert(from, (entries, candidates));
-            }
-            other => panic!("unexpected {other:?}"),
-        }
+    while let Some((owner, output)) = mailbox.carry().unwrap() {
+        let Output::Sampled { entries, candidates } = output else {
+            panic!("unexpected {output:?}")
+        };
+        sampled.insert(owner, (entries, candidates));
     }
     sampled.into_values().collect()
 }

@@ -16,7 +16,7 @@ use umbel_dedup_engine::job::{
 };
 use umbel_dedup_engine::{
     Coordinator, CoordinatorInput, CoordinatorOutput, ExchangeReport, FilterChoice, Input,
-    JobShape, Keep, Level, Output, Plan, Suspect, Worker, WorkerId,
+    JobShape, Keep, Level, Mailbox, Output, Plan, Suspect, Worker, WorkerId,
 };
 use umbel_jobs::{Attempt, Workshop as _};
 use umbel_step::Outbox;
@@ -91,27 +91,17 @@ impl Carrier<'_> {
 
     /// Exchanges a cell, and seals it.
     fn exchange(&mut self, plan: Plan, cell: u32) {
-        let mut workers: Vec<Worker> =
-            (0..WORKERS).map(|id| Worker::new(WorkerId(id), plan.shape, 77).unwrap()).collect();
-        let mut mail = std::collections::VecDeque::new();
-        let mut outbox = Outbox::new();
+        let workers = (0..WORKERS).map(|id| Worker::new(WorkerId(id), plan.shape, 77).unwrap());
+        let mut mailbox = Mailbox::new(workers.collect());
         let mut suspects: BTreeMap<WorkerId, Vec<Suspect>> = BTreeMap::new();
-        let mut inputs: Vec<(WorkerId, Input)> = Vec::new();
         let attempts = self.attempts();
         for (id, attempt) in (0..WORKERS).zip(&attempts) {
             let (entries, ranks) = attempt.entries(cell).unwrap();
-            inputs.push((WorkerId(id), Input::Plan(plan)));
-            inputs.push((WorkerId(id), Input::Cell { cell, entries, ranks }));
+            mailbox.step(WorkerId(id), Input::Plan(plan)).unwrap();
+            mailbox.step(WorkerId(id), Input::Cell { cell, entries, ranks }).unwrap();
         }
         loop {
-            for (id, input) in inputs.drain(..) {
-                workers[id.index()].step(input, &mut outbox).unwrap();
-                mail.extend(outbox.take().into_iter().map(|output| (id, output)));
-            }
-            match mail.pop_front() {
-                Some((from, Output::Send { to, frame })) => {
-                    inputs.push((to, Input::Frame { from, bytes: frame }));
-                }
+            match mailbox.carry().unwrap() {
                 Some((id, Output::Decided { cell, drops })) => {
                     attempts[id.index()].decide(cell, drops).unwrap();
                 }
@@ -125,12 +115,13 @@ impl Carrier<'_> {
                         let attempt = &attempts[id.index()];
                         attempt.suspect(cell, &found).unwrap();
                         let items = wait(attempt.fetch()).unwrap()(cell).unwrap();
-                        inputs.push((id, Input::Items { cell, items }));
+                        mailbox.step(id, Input::Items { cell, items }).unwrap();
                     }
                 }
             }
         }
-        for ((attempt, worker), report) in attempts.iter().zip(&workers).zip(&mut self.reports) {
+        let workers = mailbox.workers();
+        for ((attempt, worker), report) in attempts.iter().zip(workers).zip(&mut self.reports) {
             *report += worker.report();
             attempt.seal(report).unwrap();
         }
