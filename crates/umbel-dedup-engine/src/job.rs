@@ -50,6 +50,6 @@ pub use messages::{
     WorkerMessage, WriteOrder, Written,
 };
 pub use outcome::{JobFailure, JobResult};
-pub use shape::shape_for;
+pub use shape::{CellLoad, shape_for};
 pub use window::CellWindow;
 pub use worker::{JobWorker, WorkerEvent, WorkerJournalRecord, WorkerOutput};

@@ -9,9 +9,9 @@ use super::paragraphs::pieces_of;
 use super::row_groups::RowGroups;
 use super::spec::JobSpec;
 use crate::error::Result;
-use umbel_dedup_engine::limits::DEDUP_CELLS_MAX;
+use umbel_dedup_engine::job::CellLoad;
 use umbel_dedup_engine::{
-    Coordinator, Cost, JobShape, Keep, Level, ReferenceShape, group_count_bits_per_entry,
+    Coordinator, Cost, JobShape, Level, ReferenceShape, group_count_bits_per_entry,
 };
 use umbel_files::UsageError;
 use umbel_records::{ByteSpan, Compression, Granularity, ReadLimits, RowGroupItems};
@@ -24,20 +24,6 @@ const PROBED_BYTES: usize = 256 << 10;
 
 /// Bytes of texts that are sampled for their number of pieces.
 const PROBED_TEXT_BYTES: usize = 256 << 10;
-
-/// Target number of entries of all workers in one cell: a few megabytes, which fit into the cache.
-const CELL_ENTRIES: u64 = 1 << 16;
-
-/// Fewest entries of one worker in one cell: with fewer, frame headers would be a notable part of the bytes.
-const STREAM_ENTRIES_MIN: u64 = 1 << 12;
-
-/// Most cells, unless memory requires more: a run has 2^18 entries, and parts of fewer than 64 entries per cell would be
-/// slow to read from disk.
-const CELLS_MAX: u64 = 1 << 12;
-
-/// Bytes of memory per entry during the exchange of its cell: read, sorted, encoded and compared; with a rank a third more.
-const CELL_BYTES_PER_ENTRY: u64 = 96;
-const RANKED_CELL_BYTES_PER_ENTRY: u64 = 128;
 
 /// The estimate of the input.
 pub(crate) struct Forecast {
@@ -158,26 +144,16 @@ pub(crate) fn shape(
     references: Option<ReferenceShape>,
 ) -> JobShape {
     let known = references.map_or(0, |references| references.entries);
-    let compared = forecast.records.saturating_add(known);
-    let wanted = u64::from(workers.max(1));
-    let by_cache = forecast.records / CELL_ENTRIES;
-    let by_stream = forecast.records / (wanted * STREAM_ENTRIES_MIN);
-    let mut cells = by_cache.min(by_stream).min(CELLS_MAX);
-    // More cells if these would be too large for the memory.
-    let cell_bytes_max = spec.memory_bytes / 16;
-    let per_entry = match spec.keep {
-        Keep::Best => RANKED_CELL_BYTES_PER_ENTRY,
-        Keep::First | Keep::Last => CELL_BYTES_PER_ENTRY,
+    let load = CellLoad {
+        records: forecast.records,
+        compared: forecast.records.saturating_add(known),
+        items_bytes: if spec.level == Level::Bytes { forecast.content_bytes } else { 0 },
+        memory_bytes: spec.memory_bytes,
+        keep: spec.keep,
     };
-    cells = cells.max(compared.saturating_mul(per_entry) / cell_bytes_max);
-    if spec.level == Level::Bytes {
-        cells = cells.max(forecast.content_bytes / cell_bytes_max);
-    }
-    let per_owner = (cells / wanted).max(1).next_power_of_two();
-    let per_owner_max = u64::from(DEDUP_CELLS_MAX) / wanted;
     JobShape {
         workers,
-        cells_per_owner: u32::try_from(per_owner.min(per_owner_max.max(1))).unwrap_or(u32::MAX),
+        cells_per_owner: load.cells_per_owner(workers),
         level: spec.level,
         keep: spec.keep,
         report_kept: spec.reports_kept(),

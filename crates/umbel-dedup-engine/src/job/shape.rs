@@ -32,6 +32,52 @@ const ITEM_BYTES_BESIDE_CONTENT: u64 = 128;
 /// One cell may take a worker's memory divided by this.
 const CELL_MEMORY_SHARE: u64 = 16;
 
+/// What the number of cells of a job depends on.
+///
+/// ```
+/// use umbel_dedup_engine::{Keep, job::CellLoad};
+/// let (records, keep) = (1 << 21, Keep::First);
+/// let load = CellLoad { records, compared: records, items_bytes: 0, memory_bytes: 1 << 30, keep };
+/// // Cells of 2^16 records.
+/// assert_eq!(load.cells_per_owner(2), 16);
+/// // 96 bytes a record in cells of 4 MiB.
+/// assert_eq!(CellLoad { memory_bytes: 64 << 20, ..load }.cells_per_owner(2), 32);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CellLoad {
+    /// Records of all workers.
+    pub records: u64,
+    /// Records and references.
+    pub compared: u64,
+    /// Bytes of the items that are compared, with what holds them; 0 below level `bytes`.
+    pub items_bytes: u64,
+    /// Memory of the worker that has the least.
+    pub memory_bytes: u64,
+    /// Which one is kept of equal records: for the best, entries have ranks.
+    pub keep: Keep,
+}
+
+impl CellLoad {
+    /// Cells of each worker: small enough for the cache and the memory, large enough for frames.
+    #[must_use]
+    pub fn cells_per_owner(self, workers: u32) -> u32 {
+        let wanted = u64::from(workers.max(1));
+        let by_stream = self.records / (wanted * STREAM_ENTRIES_MIN);
+        let mut cells = (self.records / CELL_ENTRIES).min(by_stream).min(CELLS_MAX);
+        // More cells if these would be too large for the memory.
+        let cell_bytes_max = (self.memory_bytes / CELL_MEMORY_SHARE).max(1);
+        let per_entry = match self.keep {
+            Keep::Best => RANKED_CELL_BYTES_PER_ENTRY,
+            Keep::First | Keep::Last => CELL_BYTES_PER_ENTRY,
+        };
+        cells = cells.max(self.compared.saturating_mul(per_entry) / cell_bytes_max);
+        cells = cells.max(self.items_bytes / cell_bytes_max);
+        let cells_max = u64::from(DEDUP_CELLS_MAX);
+        let per_owner = (cells / wanted).max(1).min(cells_max).next_power_of_two();
+        u32::try_from(per_owner.min((cells_max / wanted).max(1))).unwrap_or(u32::MAX)
+    }
+}
+
 /// The shape of a job with these forecasts: cells are small enough for the cache and for the worker with the
 /// least memory; at level `bytes`, together with the items to compare.
 ///
@@ -47,32 +93,22 @@ const CELL_MEMORY_SHARE: u64 = 16;
 #[must_use]
 pub fn shape_for(rules: JobRules, forecasts: &[Forecast]) -> JobShape {
     let workers = u32::try_from(forecasts.len()).unwrap_or(u32::MAX).max(1);
-    let wanted = u64::from(workers);
     let sum = |part: fn(&Forecast) -> u64| forecasts.iter().map(part).fold(0, u64::saturating_add);
     let (records, content_bytes) = (sum(|f| f.records), sum(|f| f.content_bytes));
     let memory_bytes = forecasts.iter().map(|f| f.memory_bytes).min().unwrap_or(0);
-    let mut cells = (records / CELL_ENTRIES).min(records / (wanted * STREAM_ENTRIES_MIN));
-    cells = cells.min(CELLS_MAX);
-    // More cells if these would be too large for the memory.
-    let cell_bytes_max = (memory_bytes / CELL_MEMORY_SHARE).max(1);
     let known = forecasts.first().and_then(|forecast| forecast.references);
     let compared = records.saturating_add(known.map_or(0, |known| known.shape.entries));
-    let per_entry = match rules.keep {
-        Keep::Best => RANKED_CELL_BYTES_PER_ENTRY,
-        Keep::First | Keep::Last => CELL_BYTES_PER_ENTRY,
+    let copies_bytes = content_bytes.saturating_mul(ITEM_COPIES);
+    let items_bytes = match rules.level {
+        Level::Bytes => {
+            records.saturating_mul(ITEM_BYTES_BESIDE_CONTENT).saturating_add(copies_bytes)
+        }
+        Level::Fingerprint | Level::Approximate { .. } => 0,
     };
-    cells = cells.max(compared.saturating_mul(per_entry) / cell_bytes_max);
-    if rules.level == Level::Bytes {
-        let content_bytes = content_bytes.saturating_mul(ITEM_COPIES);
-        let items_bytes =
-            records.saturating_mul(ITEM_BYTES_BESIDE_CONTENT).saturating_add(content_bytes);
-        cells = cells.max(items_bytes / cell_bytes_max);
-    }
-    let per_owner = (cells / wanted).max(1).min(u64::from(DEDUP_CELLS_MAX)).next_power_of_two();
-    let per_owner_max = (u64::from(DEDUP_CELLS_MAX) / wanted).max(1);
+    let load = CellLoad { records, compared, items_bytes, memory_bytes, keep: rules.keep };
     JobShape {
         workers,
-        cells_per_owner: u32::try_from(per_owner.min(per_owner_max)).unwrap_or(u32::MAX),
+        cells_per_owner: load.cells_per_owner(workers),
         level: rules.level,
         keep: rules.keep,
         report_kept: rules.report_kept,
