@@ -53,6 +53,27 @@ pub(super) fn status(failure: &CallFailure) -> Status {
     Status::with_details(status, message, detail.encode_to_vec().into())
 }
 
+/// The same refusal for a caller who has proved nothing: it may be allowed with a proof.
+pub(super) fn unauthenticated(denied: &Status) -> Status {
+    let details = denied.details().to_vec().into();
+    Status::with_details(Code::Unauthenticated, denied.message(), details)
+}
+
+/// A page's order that makes no sense.
+pub(super) fn bad_order(what: impl Into<String>) -> Status {
+    Status::invalid_argument(what)
+}
+
+/// An order that this console carries out for nobody, or not for this caller.
+pub(super) fn console_refuses(why: &str) -> Status {
+    Status::permission_denied(why)
+}
+
+/// The node stops before it has carried the order out.
+pub(super) fn stopping() -> Status {
+    Status::unavailable("the node stops: ask another one")
+}
+
 fn verdict(failure: &CallFailure) -> Verdict {
     match failure {
         CallFailure::UnknownFilter { .. } => refused(Code::NotFound, ErrorCode::UnknownFilter),

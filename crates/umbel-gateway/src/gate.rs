@@ -177,11 +177,7 @@ fn refusal(headers: &HeaderMap, caller: &Caller, need: Need) -> Response {
     if is_grpc(headers) {
         let is_stranger = !caller.is_unknown() && !caller.is_somebody() && need != Need::Node;
         let status = match is_stranger {
-            true => Status::with_details(
-                tonic::Code::Unauthenticated,
-                status.message(),
-                status.details().to_vec().into(),
-            ),
+            true => errors::unauthenticated(&status),
             false => status,
         };
         return status.into_http();

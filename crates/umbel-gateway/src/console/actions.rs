@@ -27,7 +27,7 @@ use umbel_proto::v1;
 use crate::admin::AdminService;
 use crate::caller::{Caller, Need};
 use crate::deadlines::Deadlines;
-use crate::errors::code_name;
+use crate::errors::{self, code_name};
 use crate::filters::FiltersService;
 
 #[cfg(test)]
@@ -172,14 +172,14 @@ impl Actions {
         tracing::info!(target: "umbel::audit", who = %caller, action = name, ordered, "asked");
         let doing = async {
             if let Some(why) = self.refusal(caller) {
-                return Err(Status::permission_denied(why));
+                return Err(errors::console_refuses(why));
             }
             self.carry_out(action, caller, body).await
         };
         let done = tokio::select! {
             biased;
             done = doing => done,
-            () = stops => Err(Status::unavailable("the node stops: ask another one")),
+            () = stops => Err(errors::stopping()),
         };
         let outcome = match &done {
             Ok(_) => code_name(Code::Ok),

@@ -5,6 +5,8 @@ use serde::{Deserialize, Deserializer};
 use tonic::Status;
 use umbel_filter::Kind;
 
+use crate::errors;
+
 /// Longest part of an order that is logged.
 const SHOWN_CHARS_MAX: usize = 300;
 
@@ -91,7 +93,7 @@ impl Job {
     /// # Errors
     /// If it is not a decimal number.
     pub(super) fn number(&self) -> Result<u64, Status> {
-        let bad = |_| Status::invalid_argument("job: expected the number of a job, in decimal");
+        let bad = |_| errors::bad_order("job: expected the number of a job, in decimal");
         self.job.parse().map_err(bad)
     }
 }
@@ -101,7 +103,7 @@ impl Job {
 /// # Errors
 /// If it is malformed.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Status> {
-    let bad = |error| Status::invalid_argument(format!("the page's order makes no sense: {error}"));
+    let bad = |error| errors::bad_order(format!("the page's order makes no sense: {error}"));
     serde_json::from_slice(body).map_err(bad)
 }
 
@@ -116,7 +118,7 @@ fn by_name<'de, D: Deserializer<'de>>(name: D) -> Result<Kind, D::Error> {
 /// If another text was typed.
 pub(super) fn check_typed(typed: &str, name: &str) -> Result<(), Status> {
     let what = || format!("type {name:?} to have it done: {typed:?} was typed");
-    if typed == name { Ok(()) } else { Err(Status::invalid_argument(what())) }
+    if typed == name { Ok(()) } else { Err(errors::bad_order(what())) }
 }
 
 /// An order as it is logged, cut to `SHOWN_CHARS_MAX`.
