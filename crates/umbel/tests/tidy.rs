@@ -1,5 +1,5 @@
 //! The project's style as a test: dependencies of crates, circles of imports, purity, lengths of files,
-//! leftovers, names.
+//! leftovers, names, code with one home.
 //!
 //! The message of a violation names the file, the line or number, and what to do. The checks read every
 //! Rust file under `benchmarks`, `crates`, `fuzz` and `simulations`; a small lexer separates code,
@@ -432,5 +432,7 @@ fn code_is_safe() {
 
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "tidy/homes.rs"]
+mod homes;
 #[path = "tidy/planted.rs"]
 mod planted;

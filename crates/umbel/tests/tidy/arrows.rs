@@ -185,8 +185,12 @@ const ALLOWED: [(&str, &str); 16] = [
 ];
 
 /// Crates on which only these of ours may depend.
-const USERS: [(&str, &[&str]); 2] =
-    [("bincode", &["umbel-ports"]), ("openraft", &["umbel-raft", "umbel-storage"])];
+const USERS: [(&str, &[&str]); 4] = [
+    ("bincode", &["umbel-ports"]),
+    ("openraft", &["umbel-raft", "umbel-storage"]),
+    ("quick-xml", &["umbel-objects"]),
+    ("ureq", &["umbel-objects"]),
+];
 
 /// Checks the dependencies in the output of `cargo metadata`.
 pub(super) fn check_arrows(metadata: &Value) -> Vec<String> {
