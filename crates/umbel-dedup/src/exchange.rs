@@ -4,8 +4,8 @@
 //! the report; at level `bytes` first the suspects, which [`compare`] decides once their items were read.
 //!
 //! The state machines and frames are those of a job over many machines. A thread has one [`Worker`] per worker of the job.
-//! It takes the next cell, gives every worker its entries, and passes frames between them until there are none. Cells are
-//! independent, so threads do not wait for each other.
+//! It takes the next cell, gives every worker its entries, and passes frames between them until there are none: a single
+//! worker without references sends none. Cells are independent, so threads do not wait for each other.
 
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;

@@ -4,7 +4,7 @@
 //! spec      the specification of a job                run        its phases in order; the commit is the last
 //! sources   paths, globs, objects, `-`                -> inputs, cut into chunks, which workers get in input order
 //! local     chunk -> records -> hashes -> runs        (partitioned by hash range, in memory or on scratch disk)
-//! exchange  cell by cell: all workers' entries go through the state machines and frames of umbel-dedup-engine
+//! exchange  cell by cell: all workers' entries go through the state machines of umbel-dedup-engine
 //! compare   level bytes only: items with equal hashes are read again and compared
 //! output    second reading: kept records in input order, or annotations; reports of dropped records; the summary
 //! worker_data   the same for one worker among many machines: each step is durable; umbel-jobs drives it
@@ -13,8 +13,10 @@
 //! ```
 //!
 //! Cells are independent, so each thread takes one cell at a time; it has one [`umbel_dedup_engine::Worker`] per worker of
-//! the job, and passes their frames in a loop. Results do not depend on the number of threads or workers. The caller shows
-//! progress and chooses the exit code: it passes an [`Observer`] and gets a [`Summary`] or a [`DedupError`].
+//! the job. A job in one process is usually one worker, which compares a cell in memory and sends nothing
+//! ([`Mode::Local`](umbel_dedup_engine::Mode::Local)); with several workers, or hashes of earlier jobs, a thread passes
+//! frames between them in a loop. Results do not depend on the number of threads or workers. The caller shows progress and
+//! chooses the exit code: it passes an [`Observer`] and gets a [`Summary`] or a [`DedupError`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
