@@ -214,7 +214,7 @@ impl Caller {
         self: &Arc<Self>,
         ask: &Ask<'_>,
         message: Q,
-        mut send: F,
+        send: F,
     ) -> Result<R, ClientError>
     where
         Q: Clone,
@@ -222,6 +222,21 @@ impl Caller {
         A: Future<Output = Result<Response<R>, Status>>,
     {
         self.keep_map_fresh();
+        self.request(ask, message, send).await
+    }
+
+    /// The same without a look at the shard map, for calls whose answers bring one.
+    pub(crate) async fn request<Q, R, F, A>(
+        &self,
+        ask: &Ask<'_>,
+        message: Q,
+        mut send: F,
+    ) -> Result<R, ClientError>
+    where
+        Q: Clone,
+        F: FnMut(Node, Request<Q>) -> A,
+        A: Future<Output = Result<Response<R>, Status>>,
+    {
         let mut progress = Progress::default();
         let sent = self.call(ask, &mut progress, |node, patience| {
             let mut request = Request::new(message.clone());

@@ -255,9 +255,9 @@ impl Client {
         let mut found: Vec<FilterSummary> = Vec::new();
         loop {
             let after = found.last().map(|last| last.name.clone()).unwrap_or_default();
-            let as_heard = false;
+            let prefix = prefix.to_owned();
             let message =
-                ListRequest { prefix: prefix.to_owned(), limit: LIST_PAGE_NAMES, after, as_heard };
+                ListRequest { prefix, limit: LIST_PAGE_NAMES, after, ..ListRequest::default() };
             let page =
                 self.caller
                     .simple(&ask, message, |node, request| async move {

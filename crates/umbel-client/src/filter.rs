@@ -8,7 +8,8 @@ use bytes::{BufMut, BytesMut};
 use tokio::time::Instant;
 use umbel_filter::ItemHasher;
 use umbel_proto::v1::{
-    AckLevel, Applied, Distribution, ErrorCode, FilterSummary, Hashing, ListRequest, ReadLevel,
+    AckLevel, Applied, Distribution, ErrorCode, FilterSummary, Hashing, ListRequest, ListResponse,
+    ReadLevel,
 };
 
 use crate::answers::{Answer, Answers, Inserted, Removed};
@@ -27,7 +28,7 @@ use crate::singles::{self, Singles};
 /// hashed by the client and go straight to the leaders of their shards. Items of a replicated filter go
 /// to one node, the same for all handles of a client, until that node fails: a client sees its own
 /// inserts at once, unless it had to change to another node. The client requests the properties of a
-/// filter at its first use and then every half minute.
+/// filter at its first use, in one call with all else that the client lacks, and then every half minute.
 ///
 /// If a filter is dropped and created again under its name with another seed or distribution, a client
 /// may treat it like the old one until it notices: give such a filter a new name instead.
@@ -349,8 +350,8 @@ impl Filter {
         if known.asked.is_some_and(|asked| asked.elapsed() < options.map_age_max) {
             return Ok(known.route);
         }
-        let asking = summary_of(&self.caller, &self.name);
         let found = if known.route == Route::Home {
+            let asking = summary_of(&self.caller, &self.name);
             // It most likely still is replicated, and remains usable without a majority to confirm that.
             match tokio::time::timeout(CATALOGUE_PATIENCE, asking).await {
                 Ok(Ok(found)) => found,
@@ -360,7 +361,7 @@ impl Filter {
                 }
             }
         } else {
-            match asking.await {
+            match self.look_up(verb).await {
                 Err(error @ ClientError::Unavailable(_)) => return Err(error),
                 found => found.ok().flatten(),
             }
@@ -374,6 +375,18 @@ impl Filter {
         };
         *self.known() = Known { asked: Some(Instant::now()), route };
         Ok(route)
+    }
+
+    /// The catalogue's entry of the filter. If the verb needs a session and the client has none, one call is to bring both.
+    async fn look_up(&self, verb: Verb) -> Result<Option<FilterSummary>, ClientError> {
+        let listed = match verb {
+            Verb::Insert { .. } | Verb::Remove => self.caller.first_session(&self.name).await,
+            Verb::Contains(_) => None,
+        };
+        match listed {
+            Some(listed) => Ok(take_summary(&self.caller, &self.name, listed)),
+            None => summary_of(&self.caller, &self.name).await,
+        }
     }
 }
 
@@ -396,13 +409,23 @@ async fn listed(
 ) -> Result<Option<FilterSummary>, ClientError> {
     // Among the names with this prefix, the name itself is the first.
     let (prefix, after) = (name.to_owned(), String::new());
-    let message = ListRequest { prefix, limit: 1, after, as_heard };
+    let with_shard_map = caller.wants_map();
+    let message = ListRequest { prefix, limit: 1, after, as_heard, with_shard_map };
     let target = format!("filter {name:?}");
     let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
     let answer = caller
-        .simple(&ask, message, |node, request| async move { node.filters().list(request).await })
+        .request(&ask, message, |node, request| async move { node.filters().list(request).await })
         .await?;
-    Ok(answer.filters.into_iter().next().filter(|summary| summary.name == name))
+    Ok(take_summary(caller, name, answer))
+}
+
+/// The entry of the filter in a list that begins with its name, if there is one. The shard map that came with the list is
+/// kept.
+fn take_summary(caller: &Caller, name: &str, listed: ListResponse) -> Option<FilterSummary> {
+    if let Some(map) = listed.shard_map {
+        caller.take_map(map);
+    }
+    listed.filters.into_iter().next().filter(|summary| summary.name == name)
 }
 
 fn packed_parts(batch: PackedBatch) -> Vec<Part> {

@@ -44,6 +44,11 @@ pub(crate) const MAP_PAUSE: Duration = Duration::from_millis(100);
 /// filter wait for it.
 pub(crate) const CATALOGUE_PATIENCE: Duration = Duration::from_millis(700);
 
+/// Timeout of the call that opens a client's first session and learns about its first filter. It leaves time for a
+/// distant node's connection, and is short because a replicated filter, which nodes of older releases do not answer here
+/// without a majority, waits for it.
+pub(crate) const FIRST_SESSION_PATIENCE: Duration = Duration::from_secs(3);
+
 /// Most sessions that are opened for one request before it fails.
 pub(crate) const SESSIONS_PER_REQUEST_MAX: u32 = 3;
 

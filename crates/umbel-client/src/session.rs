@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use umbel_proto::v1::{Applied, OpenSessionRequest, RequestId};
+use tonic::Request;
+use umbel_proto::v1::{Applied, ListResponse, OpenSessionRequest, RequestId};
 
 use crate::caller::{Ask, Caller, Failed, First, Progress, Repeat};
 use crate::error::{Failure, OPEN_SESSION};
-use crate::limits::{ANSWER_GRACE, SESSION_WINDOW_MAX};
+use crate::limits::{ANSWER_GRACE, FIRST_SESSION_PATIENCE, SESSION_WINDOW_MAX};
 
 /// An open session.
 pub(crate) struct Session {
@@ -91,6 +92,34 @@ impl Caller {
         drawn
     }
 
+    /// Opens the client's first session by a call whose answer also lists this filter and has the shard map, and returns that
+    /// list. A replicated filter needs no session, and its node opens none.
+    ///
+    /// None if there is a session, another request is opening one, the call fails, or the node is of a release that does
+    /// not answer so: then the filter is looked up on its own, and errors are those of these calls.
+    pub(crate) async fn first_session(&self, filter: &str) -> Option<ListResponse> {
+        let mut current = self.session.current.try_lock().ok()?;
+        if current.is_some() {
+            return None;
+        }
+        let with_shard_map = self.wants_map();
+        let message = OpenSessionRequest { filter: filter.to_owned(), with_shard_map };
+        let ask = Ask { target: OPEN_SESSION, repeat: Repeat::Freely, first: First::InTurn };
+        let mut progress = Progress::default();
+        let asking = self.call(&ask, &mut progress, |node, patience| {
+            let mut request = Request::new(message.clone());
+            request.set_timeout(patience.min(FIRST_SESSION_PATIENCE));
+            async move { node.filters().open_session(request).await }
+        });
+        let answered = tokio::time::timeout(FIRST_SESSION_PATIENCE, asking).await;
+        let answer = answered.ok()?.ok()?;
+        if answer.session != 0 {
+            *current = Some(Session::new(answer.session));
+        }
+        drop(current);
+        answer.listed
+    }
+
     async fn ticket_in_turn(&self, expired: Option<&Ticket>) -> Result<Ticket, Failed> {
         let mut current = self.session.current.lock().await;
         if let Some(session) = &*current
@@ -102,7 +131,7 @@ impl Caller {
         let ask = Ask { target: OPEN_SESSION, repeat: Repeat::Freely, first: First::InTurn };
         let mut progress = Progress::default();
         let answer = self.call(&ask, &mut progress, |node, _| async move {
-            node.filters().open_session(OpenSessionRequest {}).await
+            node.filters().open_session(OpenSessionRequest::default()).await
         });
         let session = Session::new(answer.await?.session);
         let ticket = session.ticket().expect("nothing of a new session is in flight");

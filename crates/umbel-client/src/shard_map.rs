@@ -117,6 +117,23 @@ impl Caller {
         self.map.current()
     }
 
+    /// Whether the next call whose answer can bring a map is to request one.
+    pub(crate) fn wants_map(&self) -> bool {
+        self.options.learns_nodes && self.fresh_map().is_none()
+    }
+
+    /// Keeps the map of an answer, and returns whether it is valid and of use.
+    pub(crate) fn take_map(&self, answer: ShardMapResponse) -> bool {
+        if !self.options.learns_nodes {
+            return false;
+        }
+        let Some(map) = ShardMap::from_answer(answer, Instant::now()) else { return false };
+        self.nodes.learn(&map.nodes);
+        self.map.keep(Arc::new(map));
+        self.map.is_stale.store(false, Ordering::Relaxed);
+        true
+    }
+
     /// Fetches a map in the background if there is none or it is not fresh.
     pub(crate) fn keep_map_fresh(self: &Arc<Self>) {
         if !self.options.learns_nodes
@@ -137,11 +154,7 @@ impl Caller {
             let mut admin = node.admin();
             match tokio::time::timeout(MAP_TIMEOUT, admin.shard_map(ShardMapRequest {})).await {
                 Ok(Ok(answer)) => {
-                    let map = ShardMap::from_answer(answer.into_inner(), Instant::now());
-                    if let Some(map) = map {
-                        self.nodes.learn(&map.nodes);
-                        self.map.keep(Arc::new(map));
-                        self.map.is_stale.store(false, Ordering::Relaxed);
+                    if self.take_map(answer.into_inner()) {
                         return;
                     }
                 }

@@ -9,7 +9,6 @@ use umbel_coordinator::Coordinator;
 use umbel_coordinator::copies::Restored;
 use umbel_coordinator::releases::{NodeRelease, newest_common};
 use umbel_engine::meta::{MetaCommand, MetaReply, MetaState, VersionRange};
-use umbel_engine::placement::ShardRanges;
 use umbel_engine::{NodeId, ShardId};
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
@@ -43,29 +42,6 @@ impl AdminService {
         AdminServer::new(self)
             .max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(CLIENT_MESSAGE_BYTES_MAX)
-    }
-
-    fn shard_map_now(&self) -> Result<v1::ShardMapResponse, CallFailure> {
-        let mut map = self.coordinator.read_meta(|state| {
-            let ranges = state.shard_map().ranges();
-            let in_order = ranges.into_iter().flat_map(ShardRanges::in_order);
-            let shards = in_order.map(|(shard, range)| v1::ShardRoute {
-                shard: shard.0,
-                range_last: range.last(),
-                leader: 0,
-            });
-            let nodes = state.nodes().filter_map(|(node, record)| {
-                Some(v1::NodeRoute { node: node.0, address: record.address()?.to_owned() })
-            });
-            let (shards, nodes) = (shards.collect(), nodes.collect());
-            v1::ShardMapResponse { epoch: state.epoch().0, shards, nodes }
-        })?;
-        // Behind that read, because it reads the catalogue, too.
-        for route in &mut map.shards {
-            let leader = self.coordinator.shard_leader_hint(ShardId(route.shard));
-            route.leader = leader.map_or(0, |node| node.0);
-        }
-        Ok(map)
     }
 }
 
@@ -123,7 +99,7 @@ impl Admin for AdminService {
         &self,
         _request: Request<v1::ShardMapRequest>,
     ) -> Result<Response<v1::ShardMapResponse>, Status> {
-        measured("shard_map", async { self.shard_map_now() }).await
+        measured("shard_map", async { describe::shard_map(&self.coordinator) }).await
     }
 
     async fn join(

@@ -252,9 +252,9 @@ pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary 
     }
 }
 
-pub(super) fn list(page: &FilterPage) -> v1::ListResponse {
+pub(super) fn list(page: &FilterPage, shard_map: Option<v1::ShardMapResponse>) -> v1::ListResponse {
     let filters = page.filters.iter().map(|(id, record)| summary(*id, record)).collect();
-    v1::ListResponse { filters, has_more: page.has_more }
+    v1::ListResponse { filters, has_more: page.has_more, shard_map }
 }
 
 /// The number of ones, the number of zeros, and the bits.

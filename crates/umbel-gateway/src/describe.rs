@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 
 use futures_util::{Stream, StreamExt, stream};
-use umbel_coordinator::ReadLevel;
 use umbel_coordinator::catalogue::overlap::Overlap;
 use umbel_coordinator::catalogue::{CopiesInfo, FilterInfo};
 use umbel_coordinator::replicated::scrub::ScrubbedPair;
 use umbel_coordinator::replicated::{ExchangeReport, Flushed};
 use umbel_coordinator::scrub::{Scrubbed, ScrubbedSlice};
-use umbel_engine::NodeId;
+use umbel_coordinator::{Coordinator, ReadLevel};
+use umbel_engine::placement::ShardRanges;
+use umbel_engine::{NodeId, ShardId};
 use umbel_filter::sizing::{self, Estimate};
 use umbel_node::calls::{CopyReport, RateProbes};
+use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 use umbel_replicated_engine::hypercube::{DistinctCount, DistinctEstimates};
 
@@ -234,4 +236,28 @@ pub(super) fn overlap(overlap: &Overlap) -> v1::OverlapResponse {
         either: estimate(overlap.either),
         both: estimate(overlap.both),
     }
+}
+
+/// The shard map as this node knows it.
+pub(super) fn shard_map(coordinator: &Coordinator) -> Result<v1::ShardMapResponse, CallFailure> {
+    let mut map = coordinator.read_meta(|state| {
+        let ranges = state.shard_map().ranges();
+        let in_order = ranges.into_iter().flat_map(ShardRanges::in_order);
+        let shards = in_order.map(|(shard, range)| v1::ShardRoute {
+            shard: shard.0,
+            range_last: range.last(),
+            leader: 0,
+        });
+        let nodes = state.nodes().filter_map(|(node, record)| {
+            Some(v1::NodeRoute { node: node.0, address: record.address()?.to_owned() })
+        });
+        let (shards, nodes) = (shards.collect(), nodes.collect());
+        v1::ShardMapResponse { epoch: state.epoch().0, shards, nodes }
+    })?;
+    // Behind that read, because it reads the catalogue, too.
+    for route in &mut map.shards {
+        let leader = coordinator.shard_leader_hint(ShardId(route.shard));
+        route.leader = leader.map_or(0, |node| node.0);
+    }
+    Ok(map)
 }

@@ -8,7 +8,7 @@ use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 use umbel_coordinator::Coordinator;
 use umbel_coordinator::any_of::check_filter_count;
-use umbel_coordinator::catalogue::Seen;
+use umbel_coordinator::catalogue::{FilterPage, Seen};
 use umbel_coordinator::copies::ExportWish;
 use umbel_engine::meta::FilterVerb;
 use umbel_engine::shard::SetOperation;
@@ -80,6 +80,35 @@ impl FiltersService {
         .await
     }
 
+    /// The filter of this name, if the caller sees it, as a page of a list: as this node knows it, which needs no
+    /// majority; if it knows none, as a majority does.
+    async fn find(
+        &self,
+        caller: &Caller,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<FilterPage, CallFailure> {
+        let look = || {
+            let visible = caller.visible();
+            self.coordinator.list(name, "", 1, |found| found == name && visible(found))
+        };
+        let heard = look()?;
+        if !heard.filters.is_empty() {
+            return Ok(heard);
+        }
+        self.coordinator.meta_refresh(deadline).await?;
+        look()
+    }
+
+    fn listed(
+        &self,
+        page: &FilterPage,
+        with_shard_map: bool,
+    ) -> Result<v1::ListResponse, CallFailure> {
+        let map = with_shard_map.then(|| describe::shard_map(&self.coordinator));
+        Ok(convert::list(page, map.transpose()?))
+    }
+
     async fn put_together(
         &self,
         request: Request<v1::MergeRequest>,
@@ -102,6 +131,10 @@ impl FiltersService {
             .max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(CLIENT_MESSAGE_BYTES_MAX)
     }
+}
+
+fn has_replicated(page: &FilterPage) -> bool {
+    page.filters.iter().any(|(_, record)| record.is_replicated())
 }
 
 #[tonic::async_trait]
@@ -137,7 +170,8 @@ impl Filters for FiltersService {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("list", async {
             let visible = Caller::of(&request)?.visible();
-            let v1::ListRequest { prefix, limit, after, as_heard } = request.into_inner();
+            let v1::ListRequest { prefix, limit, after, as_heard, with_shard_map } =
+                request.into_inner();
             let limit = match usize::try_from(limit) {
                 Ok(limit @ 1..LIST_FILTERS_MAX) => limit,
                 _ => LIST_FILTERS_MAX,
@@ -146,7 +180,7 @@ impl Filters for FiltersService {
                 self.coordinator.meta_refresh(deadline).await?;
             }
             let page = self.coordinator.list(&prefix, &after, limit, visible)?;
-            Ok(convert::list(&page))
+            self.listed(&page, with_shard_map)
         })
         .await
     }
@@ -397,9 +431,19 @@ impl Filters for FiltersService {
     ) -> Result<Response<v1::OpenSessionResponse>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("open_session", async {
-            let owner = Caller::of(&request)?.owner();
-            let session = self.coordinator.open_session(owner, deadline).await?.0;
-            Ok(v1::OpenSessionResponse { session })
+            let caller = Caller::of(&request)?;
+            let v1::OpenSessionRequest { filter, with_shard_map } = request.into_inner();
+            let page = match filter.is_empty() {
+                true => None,
+                false => Some(self.find(&caller, &filter, deadline).await?),
+            };
+            // A session needs a majority, without which replicated filters are served, too.
+            let session = match page.as_ref().is_some_and(has_replicated) {
+                true => 0,
+                false => self.coordinator.open_session(caller.owner(), deadline).await?.0,
+            };
+            let listed = page.map(|page| self.listed(&page, with_shard_map)).transpose()?;
+            Ok(v1::OpenSessionResponse { session, listed })
         })
         .await
     }

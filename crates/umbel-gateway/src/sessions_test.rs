@@ -1,9 +1,12 @@
-//! Session numbers that were never issued, and requests that are repeated across splits and merges, over
-//! the wire.
+//! Session numbers that were never issued, what a session comes with, and requests that are repeated across
+//! splits and merges, over the wire.
 
 use std::sync::Arc;
 
-use tonic::{Code, Status};
+use tonic::{Code, Request, Status};
+use umbel_engine::meta::{
+    ClusterVerb, FilterVerb, Grant, MetaCommand, Principal, PrincipalName, Proof, Rights,
+};
 use umbel_filter::Kind;
 use umbel_ports::channel::channel_to;
 use umbel_ports::{Net, RealNet};
@@ -11,9 +14,11 @@ use umbel_proto::v1;
 use umbel_proto::v1::admin_client::AdminClient;
 use umbel_proto::v1::filters_client::FiltersClient;
 
-use crate::test_node::{create, start_alone};
+use crate::test_node::{create, deadline, start_alone};
 
 type Filters = FiltersClient<tonic::transport::Channel>;
+
+const SECRET: &str = "0123456789abcdef";
 
 /// Inserts one item under the first request of a session.
 async fn insert(filters: &mut Filters, item: &str, session: u64) -> Result<u32, Status> {
@@ -38,7 +43,8 @@ async fn a_session_that_nobody_was_given_is_refused() {
     // Also before any session exists.
     let refused = insert(&mut filters, "a", u64::MAX).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
-    let opened = filters.open_session(v1::OpenSessionRequest {}).await.unwrap().into_inner();
+    let opened =
+        filters.open_session(v1::OpenSessionRequest::default()).await.unwrap().into_inner();
     assert_eq!(insert(&mut filters, "a", opened.session).await.unwrap(), 1);
     let near = [opened.session + 1, opened.session + (1 << 32), opened.session >> 32, 1, u64::MAX];
     for invented in near {
@@ -60,8 +66,8 @@ async fn a_request_that_is_repeated_after_splits_and_merges_gets_its_first_answe
     let channel = channel_to(&net, node.address(), None).unwrap();
     let mut filters = FiltersClient::new(channel.clone());
     let mut admin = AdminClient::new(channel);
-    let v1::OpenSessionResponse { session } =
-        filters.open_session(v1::OpenSessionRequest {}).await.unwrap().into_inner();
+    let v1::OpenSessionResponse { session, .. } =
+        filters.open_session(v1::OpenSessionRequest::default()).await.unwrap().into_inner();
     // Half of the last one's items were inserted by the one before.
     let mut ask = async |sequence: u64| {
         let first = u32::try_from(sequence).unwrap() * 100;
@@ -94,5 +100,133 @@ async fn a_request_that_is_repeated_after_splits_and_merges_gets_its_first_answe
     assert_eq!(fewer.code(), Code::FailedPrecondition);
     assert_eq!(fewer.message(), "a cluster that was started with 4 shards has at least 4, not 3");
     drop((filters, admin));
+    node.shutdown().await;
+}
+
+fn wish(filter: &str) -> v1::OpenSessionRequest {
+    v1::OpenSessionRequest { filter: filter.to_owned(), with_shard_map: true }
+}
+
+fn list(prefix: &str) -> v1::ListRequest {
+    v1::ListRequest {
+        prefix: prefix.to_owned(),
+        limit: 1,
+        with_shard_map: true,
+        ..v1::ListRequest::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_comes_with_what_list_and_shard_map_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    for name in ["seen", "seen.too"] {
+        create(&node.coordinator(), name, Kind::Blocked).await;
+    }
+    let net: Arc<dyn Net> = Arc::new(RealNet);
+    let channel = channel_to(&net, node.address(), None).unwrap();
+    let mut filters = FiltersClient::new(channel.clone());
+    let mut admin = AdminClient::new(channel);
+
+    let opened = filters.open_session(wish("seen")).await.unwrap().into_inner();
+    let listed = opened.listed.unwrap();
+    let page = filters.list(list("seen")).await.unwrap().into_inner();
+    assert_eq!((listed.filters.len(), &listed.filters), (1, &page.filters));
+    let map = admin.shard_map(v1::ShardMapRequest {}).await.unwrap().into_inner();
+    assert_eq!(map.shards.len(), 4);
+    assert_eq!((&listed.shard_map, &page.shard_map), (&Some(map.clone()), &Some(map)));
+    assert_eq!(insert(&mut filters, "a", opened.session).await.unwrap(), 1);
+
+    // Each part comes only if it is requested.
+    let plain = v1::OpenSessionRequest::default();
+    let opened = filters.open_session(plain).await.unwrap().into_inner();
+    assert!(opened.session != 0 && opened.listed.is_none(), "{opened:?}");
+    let without_map = v1::OpenSessionRequest { with_shard_map: false, ..wish("seen") };
+    let opened = filters.open_session(without_map).await.unwrap().into_inner();
+    assert_eq!(opened.listed.unwrap().shard_map, None);
+    let page = filters.list(v1::ListRequest::default()).await.unwrap().into_inner();
+    assert_eq!((page.filters.len(), page.shard_map), (2, None));
+    drop((filters, admin));
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_opened_beside_a_name_without_filter() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    create(&node.coordinator(), "seen", Kind::Blocked).await;
+    let net: Arc<dyn Net> = Arc::new(RealNet);
+    let mut filters = FiltersClient::new(channel_to(&net, node.address(), None).unwrap());
+    // The beginning of a name, more than a name, and what no filter can be called.
+    let long = "a".repeat(100_000);
+    for name in ["see", "seen.too", "new\nline", &long] {
+        let opened = filters.open_session(wish(name)).await.unwrap().into_inner();
+        let listed = opened.listed.unwrap();
+        assert!(opened.session != 0 && listed.filters.is_empty() && !listed.has_more);
+        assert!(listed.shard_map.is_some());
+    }
+    drop(filters);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replicated_filter_opens_no_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let net: Arc<dyn Net> = Arc::new(RealNet);
+    let mut filters = FiltersClient::new(channel_to(&net, node.address(), None).unwrap());
+    let near = v1::CreateRequest {
+        name: "near".to_owned(),
+        capacity: 1_000,
+        false_positive_rate: 0.01,
+        distribution: v1::Distribution::Replicated.into(),
+        ..v1::CreateRequest::default()
+    };
+    filters.create(near).await.unwrap();
+    let opened = filters.open_session(wish("near")).await.unwrap().into_inner();
+    assert_eq!(opened.session, 0);
+    let listed = opened.listed.unwrap();
+    assert_eq!(listed.filters[0].distribution(), v1::Distribution::Replicated);
+    drop(filters);
+    node.shutdown().await;
+}
+
+fn of_alice<M>(message: M) -> Request<M> {
+    let mut request = Request::new(message);
+    let token = format!("Bearer alice.{SECRET}").parse().unwrap();
+    request.metadata_mut().insert("authorization", token);
+    request
+}
+
+/// Any principal may open a session, which tells it no more than a list does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_shows_no_filter_that_a_list_hides() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    for name in ["a.seen", "b.seen"] {
+        create(&node.coordinator(), name, Kind::Blocked).await;
+    }
+    let proof = Proof::Token { digest: *blake3::hash(SECRET.as_bytes()).as_bytes() };
+    let root = Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() };
+    let grant = Grant { pattern: "a.*".to_owned(), verbs: [FilterVerb::Insert].into() };
+    let alice = Rights { grants: vec![grant], ..Rights::default() };
+    for (name, rights) in [("root", root), ("alice", alice)] {
+        let principal = Principal { proof, rights, created_ms: 0, expires_ms: None };
+        let name = PrincipalName::new(name).unwrap();
+        let command = MetaCommand::PutPrincipal { name, principal, replace: true };
+        node.coordinator().meta_propose(command, deadline()).await.unwrap();
+    }
+    let net: Arc<dyn Net> = Arc::new(RealNet);
+    let mut filters = FiltersClient::new(channel_to(&net, node.address(), None).unwrap());
+    let stranger = filters.open_session(wish("a.seen")).await.unwrap_err();
+    assert_eq!(stranger.code(), Code::Unauthenticated, "{stranger}");
+    for (name, seen_count) in [("a.seen", 1), ("b.seen", 0), ("b.none", 0)] {
+        let opened = filters.open_session(of_alice(wish(name))).await.unwrap().into_inner();
+        let page = filters.list(of_alice(list(name))).await.unwrap().into_inner();
+        assert_eq!(page.filters.len(), seen_count, "{name}");
+        assert!(opened.session != 0, "{name}");
+        assert_eq!(opened.listed, Some(page), "{name}");
+    }
+    drop(filters);
     node.shutdown().await;
 }

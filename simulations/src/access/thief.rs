@@ -60,7 +60,7 @@ pub(super) async fn steal(net: &SimNet, addresses: &[String], machine: u32, item
     let mut session = None;
     for turn in 0..TRY_COUNT {
         let mut client = client(OWNER, turn);
-        let asked = client.open_session(OpenSessionRequest {});
+        let asked = client.open_session(OpenSessionRequest::default());
         if let Ok(Ok(answer)) = tokio::time::timeout(TRY_TIMEOUT, asked).await {
             session = Some(answer.into_inner().session);
             break;

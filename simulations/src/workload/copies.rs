@@ -86,7 +86,7 @@ impl Clients {
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         for turn in 0.. {
             let mut node = self.node(via + turn);
-            let asked = node.open_session(OpenSessionRequest {});
+            let asked = node.open_session(OpenSessionRequest::default());
             if let Ok(Ok(answer)) = tokio::time::timeout(TRY_TIMEOUT, asked).await {
                 return Some(answer.into_inner().session);
             }

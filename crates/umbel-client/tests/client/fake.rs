@@ -16,6 +16,7 @@ use umbel_client::proto::*;
 use umbel_filter::ItemHasher;
 
 mod admin;
+mod listing;
 
 type Answer<T> = Result<Response<T>, Status>;
 type Chunks<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -59,8 +60,10 @@ pub(crate) struct World {
     pub(crate) forgotten: BTreeSet<u64>,
     /// Nodes that never confirm changes of replicated filters.
     pub(crate) silent_nodes: Vec<u64>,
-    /// Whether lists are refused for lack of a majority.
+    /// Whether lists and sessions are refused for lack of a majority.
     pub(crate) has_no_majority: bool,
+    /// Whether the nodes are of a release whose lists bring no shard map, and whose sessions no list.
+    pub(crate) is_old: bool,
     answers: BTreeMap<(u64, u64), Vec<bool>>,
 }
 
@@ -303,22 +306,7 @@ impl Filters for Node {
     }
 
     async fn list(&self, request: Request<ListRequest>) -> Answer<ListResponse> {
-        let ListRequest { prefix, limit, after, .. } = request.into_inner();
-        let limit = limit.min(2) as usize; // small pages
-        let world = self.count("list");
-        if world.has_no_majority {
-            let detail = detail(ErrorCode::NoQuorum, Applied::No);
-            return Err(status(Code::Unavailable, &detail));
-        }
-        let mut found = world.filters.values().map(|(summary, _)| summary.clone());
-        let mut filters: Vec<_> = found
-            .by_ref()
-            .filter(|f| f.name.starts_with(&prefix) && f.name > after)
-            .take(limit + 1)
-            .collect();
-        let has_more = filters.len() > limit;
-        filters.truncate(limit);
-        Ok(Response::new(ListResponse { filters, has_more }))
+        self.count("list").listed(request.into_inner())
     }
 
     async fn info(&self, request: Request<InfoRequest>) -> Answer<InfoResponse> {
@@ -457,9 +445,10 @@ impl Filters for Node {
         Ok(Response::new(ImportResponse { filter }))
     }
 
-    async fn open_session(&self, _: Request<OpenSessionRequest>) -> Answer<OpenSessionResponse> {
-        let mut world = self.count("open_session");
-        world.session_count += 1;
-        Ok(Response::new(OpenSessionResponse { session: world.session_count }))
+    async fn open_session(
+        &self,
+        request: Request<OpenSessionRequest>,
+    ) -> Answer<OpenSessionResponse> {
+        self.count("open_session").opened(request.into_inner())
     }
 }

@@ -16,7 +16,7 @@ use crate::honest::FILTER;
 use crate::siege::{Bounds, Siege};
 
 /// Methods of each service, including those with streams.
-const METHODS: [&str; 22] = [
+const METHODS: [&str; 23] = [
     "Filters/Create",
     "Filters/Info",
     "Filters/Insert",
@@ -25,6 +25,7 @@ const METHODS: [&str; 22] = [
     "Filters/Merge",
     "Filters/Export",
     "Filters/Import",
+    "Filters/OpenSession",
     "Admin/Join",
     "Admin/Restore",
     "Admin/MoveShard",

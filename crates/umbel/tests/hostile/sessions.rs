@@ -80,7 +80,7 @@ async fn nobody_acknowledges_the_requests_of_others() {
     let alice = certificates.client("alice");
     let alice = Caller::over(certificates.connect(&siege.address(), Some(&alice)).await).await;
     let mallory = Caller::over(certificates.connect(&siege.address(), None).await).await;
-    let opened = alice.call("/umbel.v1.Filters/OpenSession", &OpenSessionRequest {}).await;
+    let opened = alice.call("/umbel.v1.Filters/OpenSession", &OpenSessionRequest::default()).await;
     let session = opened.message::<OpenSessionResponse>().session;
     let first: InsertResponse = alice.call(INSERT, &insert("one", session, 1, 0)).await.message();
     assert_eq!(first.new_count, 1);
@@ -107,7 +107,7 @@ async fn nobody_acknowledges_the_requests_of_others() {
 /// Opens a session and uses it; the node has one shard.
 async fn take_a_place(mallory: &Caller, number: usize) {
     let token = [("authorization", "Bearer mallory.mallory")];
-    let open = framed(&OpenSessionRequest {}.encode_to_vec());
+    let open = framed(&OpenSessionRequest::default().encode_to_vec());
     let opened = mallory.send("/umbel.v1.Filters/OpenSession", &token, open).await;
     let session = opened.message::<OpenSessionResponse>().session;
     let request = insert(&format!("of mallory {number}"), session, 1, 0);
@@ -137,7 +137,7 @@ async fn sessions_of_one_principal_push_out_its_own() {
     guard(&siege).await;
     let alice = certificates.client("alice");
     let alice = Caller::over(certificates.connect(&siege.address(), Some(&alice)).await).await;
-    let opened = alice.call("/umbel.v1.Filters/OpenSession", &OpenSessionRequest {}).await;
+    let opened = alice.call("/umbel.v1.Filters/OpenSession", &OpenSessionRequest::default()).await;
     let session = opened.message::<OpenSessionResponse>().session;
     let request = insert("one", session, 1, 0);
     let first: InsertResponse = alice.call(INSERT, &request).await.message();
