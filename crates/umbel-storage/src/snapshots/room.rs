@@ -217,29 +217,33 @@ mod tests {
         assert_eq!(newest.meta(), &meta(1));
     }
 
+    /// Writes a small body, and takes a second.
+    fn write_slowly(
+        writer: &mut SnapshotWriter,
+        copies: Arc<AtomicUsize>,
+    ) -> PortFuture<'_, io::Result<()>> {
+        Box::pin(async move {
+            writer.write(Bytes::from_static(b"body")).await?;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            copies.fetch_sub(1, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+
     /// How many copies of states there are at once while three groups build their snapshots.
     async fn copies_at_once(groups: [GroupId; 3]) -> usize {
         let disk = FaultDisk::new();
         let storage = open(&disk).await;
-        let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
         let copy = || {
             let count = now.fetch_add(1, Ordering::Relaxed) + 1;
             most.fetch_max(count, Ordering::Relaxed);
-            (meta(1), ())
+            (meta(1), Arc::clone(&now))
         };
-        let build = async |group| {
-            let write = |writer: &mut SnapshotWriter, ()| -> PortFuture<'_, io::Result<()>> {
-                Box::pin(async {
-                    writer.write(Bytes::from_static(b"body")).await?;
-                    tokio::time::sleep(Duration::from_secs(1)).await;
-                    now.fetch_sub(1, Ordering::Relaxed);
-                    Ok(())
-                })
-            };
-            storage.snapshots(group).build(copy, write).await.unwrap()
-        };
-        let [first, second, third] = groups;
-        tokio::join!(build(first), build(second), build(third));
+        let stores = groups.map(|group| storage.snapshots(group));
+        let [first, second, third] = stores.each_ref().map(|store| store.build(copy, write_slowly));
+        let (first, second, third) = tokio::join!(first, second, third);
+        assert!([first, second, third].iter().all(Result::is_ok));
         most.into_inner()
     }
 
@@ -262,10 +266,8 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(!large.is_finished() && !has_part(&disk));
         let other = storage.snapshots(GroupId::from_number(5));
-        let small = |writer: &mut SnapshotWriter, ()| -> PortFuture<'_, io::Result<()>> {
-            Box::pin(async { writer.write(Bytes::from_static(b"small")).await })
-        };
-        other.build(|| (meta(2), ()), small).await.unwrap();
+        let copies = Arc::new(AtomicUsize::new(1));
+        other.build(|| (meta(2), Arc::clone(&copies)), write_slowly).await.unwrap();
         assert!(!large.is_finished());
         large.abort();
     }
