@@ -66,7 +66,7 @@ enum Command {
     /// Processor time and memory of open pages of the console
     Console(ConsoleArgs),
     /// All of them
-    All(AllArgs),
+    All(Box<AllArgs>),
 }
 
 #[derive(Args)]
@@ -202,7 +202,7 @@ async fn run(cli: Cli) -> Result<()> {
             is_smoke.then(|| args.shrink());
             console::run(&args, &places, &out, &machine).await
         }
-        Command::All(args) => run_all(args, &places, &out, &machine).await,
+        Command::All(args) => run_all(*args, &places, &out, &machine).await,
     }
 }
 
