@@ -9,7 +9,7 @@
 //! | `filters`, `admin`, `jobs`, `access`, `enrolment` | the gRPC services |
 //! | `convert`, `describe`, `errors` | messages of clients to the node's types and back |
 //! | `gate`, `caller`, `credential` | who calls, and whether the caller may |
-//! | `admission`, `deadlines`, `limits` | bounds on requests |
+//! | `admission`, `budget`, `deadlines`, `limits` | bounds on requests |
 //! | `resp` | the Redis protocol |
 //! | `console` | the console: pages, what they show, and what they order |
 //! | `http`, `filter_series` | health and metrics over plain HTTP |
@@ -36,6 +36,7 @@ use umbel_ports::{Listener, PortFuture, channel};
 mod access;
 mod admin;
 mod admission;
+mod budget;
 mod caller;
 mod console;
 mod convert;
@@ -63,7 +64,7 @@ mod sessions_test;
 #[cfg(test)]
 mod test_node;
 
-use admission::Budget;
+use budget::Budget;
 use console::Console;
 use limits::{
     HEALTH_INTERVAL, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STOP_GRACE_MAX,

@@ -14,7 +14,7 @@ use tonic::Status;
 use umbel_node::failure::CallFailure;
 use umbel_node::metrics;
 
-use super::{Lease, Spent};
+use crate::budget::{Lease, Spent, no_room};
 use crate::errors::status;
 use crate::limits::{ARRIVAL_BYTES_PER_SECOND_MIN, ARRIVAL_TIMEOUT};
 
@@ -71,7 +71,7 @@ impl AdmittedBody {
         } else {
             self.came += byte_count;
         }
-        self.lease.take(byte_count).map_err(|Spent| no_room())
+        self.lease.take(byte_count).map_err(|Spent| status(&no_room()))
     }
 
     /// Returns the bytes that the reader has taken, if it takes messages one by one.
@@ -127,7 +127,7 @@ impl AdmittedBody {
             Poll::Pending => {
                 self.lease.reader.register(cx.waker());
                 if self.lease.is_over.load(Ordering::Acquire) {
-                    return Poll::Ready(Some(Err(no_room().into())));
+                    return Poll::Ready(Some(Err(status(&no_room()).into())));
                 }
                 if !self.is_noted && self.came > 0 {
                     self.is_noted = true;
@@ -160,12 +160,6 @@ impl AdmittedBody {
             self.lease.note_arrived();
         }
     }
-}
-
-fn no_room() -> Status {
-    metrics::request_refused("no_memory");
-    let what = "this node holds as many bytes of requests as it may: send again later";
-    status(&CallFailure::Overloaded { what: what.to_owned() })
 }
 
 type BoxError = Box<dyn Error + Send + Sync>;

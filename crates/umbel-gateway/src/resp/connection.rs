@@ -20,7 +20,7 @@ use super::pipeline;
 use super::session::{Executing, Queue, Session};
 use super::shared::{Counts, Place, Shared};
 use super::writing::write_answers;
-use crate::admission::{Budget, Holding, NoRoom};
+use crate::budget::{Budget, Holding, NoRoom};
 use crate::limits::{
     ARRIVAL_BYTES_PER_SECOND_MIN, ARRIVAL_TIMEOUT, RESP_COMMANDS_IN_FLIGHT_MAX, RESP_FREE_BYTES,
     RESP_READ_BYTES, RESP_WRITE_BYTES,

@@ -8,7 +8,7 @@ use umbel_filter::Kind;
 use umbel_node::config::{ClusterAnswers, Config, host_of};
 use umbel_ports::Listener;
 
-use crate::admission::Budget;
+use crate::budget::Budget;
 
 /// What the listener needs to serve.
 pub(crate) struct RespGateway {

@@ -14,7 +14,7 @@ use umbel_resp::Protocol;
 use super::chain_dumps::ChainDumps;
 use super::dumps::Dumps;
 use super::gateway::RespGateway;
-use crate::admission::Budget;
+use crate::budget::Budget;
 use crate::deadlines::Deadlines;
 use crate::limits::RESP_PAYLOADS_MAX;
 
