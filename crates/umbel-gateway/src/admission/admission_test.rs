@@ -24,6 +24,7 @@ use umbel_ports::{Connection, Net};
 use umbel_proto::v1::peer_server::PeerServer;
 
 use super::answers::paced;
+use super::body::AdmittedBody;
 use crate::gateway_test::Nobody;
 use crate::limits::{STREAM_TIMEOUT_DEFAULT, UNREAD_TIMEOUT};
 use crate::{Budget, Gateway, serve};
@@ -246,6 +247,44 @@ impl HttpBody for Endless {
 
 async fn next(body: &mut axum::body::Body) -> Option<Frame<Bytes>> {
     std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await.map(Result::unwrap)
+}
+
+/// The second message began to arrive with the first one, on which the reader spends half a minute.
+#[tokio::test(start_paused = true)]
+async fn a_message_is_not_late_while_its_reader_is_busy() {
+    let message = [&[0, 0, 0, 0, 4][..], b"1234"].concat();
+    let begun = Bytes::from([&message[..], &message[..6]].concat());
+    let pieces = [begun, Bytes::copy_from_slice(&message[6..])].into();
+    let slow = Slow { pieces, pause: 35 * SECOND, waiting: None, ends: true };
+    let lease = Budget::new(0).lease();
+    let body = AdmittedBody::new(axum::body::Body::new(slow), lease, true, None);
+    let mut body = axum::body::Body::new(body);
+    assert!(next(&mut body).await.unwrap().is_data());
+    sleep(30 * SECOND).await;
+    assert!(next(&mut body).await.unwrap().is_data());
+    assert!(next(&mut body).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_streams_make_room_only_with_what_they_hold() {
+    for (bytes, is_ended) in [(10 * KIB, false), (100 * KIB, true)] {
+        let budget = Budget::new(200 * KIB as u64);
+        let slow = Slow { ends: false, ..message(bytes, bytes + 5, 1, Duration::ZERO) };
+        let body = AdmittedBody::new(axum::body::Body::new(slow), budget.lease(), true, None);
+        let mut body = axum::body::Body::new(body);
+        assert!(next(&mut body).await.unwrap().is_data());
+        assert!(timeout(SECOND, next(&mut body)).await.is_err(), "nothing more comes");
+        let mut other = axum::body::Body::new(AdmittedBody::new(
+            axum::body::Body::new(message(150 * KIB, 150 * KIB + 5, 1, Duration::ZERO)),
+            budget.lease(),
+            false,
+            None,
+        ));
+        assert!(next(&mut other).await.unwrap().is_data());
+        let polled = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
+        let polled = timeout(SECOND, polled).await;
+        assert_eq!(matches!(polled, Ok(Some(Err(_)))), is_ended, "{bytes} bytes");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,6 +21,10 @@ use crate::limits::{ARRIVAL_BYTES_PER_SECOND_MIN, ARRIVAL_TIMEOUT};
 /// Bytes before each message (gRPC over HTTP/2): the compression flag and the length.
 const MESSAGE_HEAD_BYTES: usize = 5;
 
+/// The buffer of a call with many messages keeps the size of its largest one. Up to this size that is not
+/// counted between messages: an open call takes as much anyway.
+const BUFFER_BYTES_FREE: u64 = 64 << 10;
+
 /// See the module.
 pub(super) struct AdmittedBody {
     body: Body,
@@ -31,6 +35,8 @@ pub(super) struct AdmittedBody {
     began: Instant,
     /// Bytes of it that have arrived.
     came: u64,
+    /// Since when the reader of many messages has not asked for more: it may be busy with earlier ones.
+    paused_at: Option<Instant>,
     ends_at: Option<Instant>,
     late: Option<Pin<Box<Sleep>>>,
     /// Whether the budget knows that more is to come.
@@ -50,6 +56,7 @@ impl AdmittedBody {
             messages: takes_many.then(Messages::default),
             began: Instant::now(),
             came: 0,
+            paused_at: None,
             ends_at,
             late: None,
             is_noted: false,
@@ -79,7 +86,33 @@ impl AdmittedBody {
         let Some(messages) = &self.messages else { return };
         if messages.has_ended_one {
             let held = self.lease.held.load(Ordering::Relaxed);
-            self.lease.give_back(held.saturating_sub(self.came));
+            self.lease.give_back(held.saturating_sub(self.needed()));
+        }
+    }
+
+    /// Bytes of memory of what has arrived and not been taken.
+    fn needed(&self) -> u64 {
+        let kept = self.messages.as_ref().map_or(0, |messages| messages.largest_bytes);
+        self.came.max(if kept > BUFFER_BYTES_FREE { kept } else { 0 })
+    }
+
+    /// Gives the client the time in which the reader did not ask for more: meanwhile the window was closed.
+    fn note_resumed(&mut self) {
+        if let Some(paused_at) = self.paused_at.take() {
+            self.began += paused_at.elapsed();
+        }
+    }
+
+    /// Notes in the budget whether this request may be ended to make room for others.
+    fn note_waiting(&mut self) {
+        match (self.is_noted, self.needed() > 0) {
+            (false, true) => {
+                self.is_noted = true;
+                self.lease.note_arriving();
+            }
+            // Nothing would become free.
+            (true, false) => self.arrived(),
+            (true, true) | (false, false) => {}
         }
     }
 
@@ -109,6 +142,7 @@ impl AdmittedBody {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.note_resumed();
         self.release_read();
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
@@ -117,6 +151,7 @@ impl AdmittedBody {
                 {
                     return Poll::Ready(Some(Err(refusal.into())));
                 }
+                self.paused_at = self.messages.is_some().then(Instant::now);
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
@@ -129,10 +164,7 @@ impl AdmittedBody {
                 if self.lease.is_over.load(Ordering::Acquire) {
                     return Poll::Ready(Some(Err(status(&no_room()).into())));
                 }
-                if !self.is_noted && self.came > 0 {
-                    self.is_noted = true;
-                    self.lease.note_arriving();
-                }
+                self.note_waiting();
                 self.poll_late(cx).map(|()| Some(Err(self.too_slow().into())))
             }
         }
@@ -196,6 +228,9 @@ struct Messages {
     head: [u8; MESSAGE_HEAD_BYTES],
     head_bytes: usize,
     left: usize,
+    /// Bytes of the message that is arriving, and of the largest that has ended.
+    length: usize,
+    largest_bytes: u64,
     /// Whether a message has ended: the reader takes messages one by one.
     has_ended_one: bool,
 }
@@ -216,7 +251,8 @@ impl Messages {
                 self.head_bytes += count;
                 if self.head_bytes == MESSAGE_HEAD_BYTES {
                     let [_, length @ ..] = self.head;
-                    self.left = u32::from_be_bytes(length) as usize;
+                    self.length = u32::from_be_bytes(length) as usize;
+                    self.left = self.length;
                 }
                 count
             };
@@ -224,6 +260,7 @@ impl Messages {
             if self.left == 0 && self.head_bytes == MESSAGE_HEAD_BYTES {
                 self.head_bytes = 0;
                 self.has_ended_one = true;
+                self.largest_bytes = self.largest_bytes.max(self.length as u64);
                 open_bytes = bytes.len();
             }
         }
