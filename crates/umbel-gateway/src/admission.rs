@@ -39,8 +39,10 @@ enum Manner {
     Gives,
     /// Many responses, for as long as the client reads them: a backup, a scrub, or something that is watched.
     GivesLong,
-    /// Many request messages, many responses.
+    /// Many request messages, many responses, within a time limit.
     Talks,
+    /// The same without a time limit: each request has its own.
+    TalksLong,
     /// A call between nodes.
     Peer,
 }
@@ -58,6 +60,7 @@ impl Manner {
             ("umbel.v1.Filters", "Import") => Self::Takes,
             ("umbel.v1.Admin", "Restore") => Self::TakesLong,
             ("umbel.v1.Filters", "Export") => Self::Gives,
+            ("umbel.v1.Filters", "InsertStream" | "ContainsStream") => Self::TalksLong,
             ("umbel.v1.Admin", "Backup" | "Scrub") | ("grpc.health.v1.Health", "Watch") => {
                 Self::GivesLong
             }
@@ -67,11 +70,11 @@ impl Manner {
     }
 
     const fn takes_many(self) -> bool {
-        matches!(self, Self::Takes | Self::TakesLong | Self::Talks)
+        matches!(self, Self::Takes | Self::TakesLong | Self::Talks | Self::TalksLong)
     }
 
     const fn gives_many(self) -> bool {
-        matches!(self, Self::Gives | Self::GivesLong | Self::Talks)
+        matches!(self, Self::Gives | Self::GivesLong | Self::Talks | Self::TalksLong)
     }
 }
 
@@ -90,7 +93,11 @@ pub(super) async fn admit(
             let named = timeout_of(request.headers()).map(|named| named.min(STREAM_TIMEOUT_MAX));
             Some(Instant::now() + named.unwrap_or(STREAM_TIMEOUT_DEFAULT))
         }
-        Manner::Unary | Manner::TakesLong | Manner::GivesLong | Manner::Peer => None,
+        Manner::Unary
+        | Manner::TakesLong
+        | Manner::GivesLong
+        | Manner::TalksLong
+        | Manner::Peer => None,
     };
     let connection: Option<Connection> =
         manner.gives_many().then(|| request.extensions().get().cloned()).flatten();
@@ -132,7 +139,7 @@ mod tests {
                     (false, false) => manner == Manner::Unary,
                     (true, false) => matches!(manner, Manner::Takes | Manner::TakesLong),
                     (false, true) => matches!(manner, Manner::Gives | Manner::GivesLong),
-                    (true, true) => manner == Manner::Talks,
+                    (true, true) => matches!(manner, Manner::Talks | Manner::TalksLong),
                 };
                 assert!(is_right, "{path} is {manner:?}");
             }

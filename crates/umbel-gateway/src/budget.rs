@@ -61,6 +61,16 @@ impl Budget {
         })
     }
 
+    /// Holds bytes that have arrived until the answer is dropped.
+    ///
+    /// # Errors
+    /// If there is no room for them.
+    pub(super) fn hold(self: &Arc<Self>, byte_count: u64) -> Result<Held, NoRoom> {
+        let lease = self.lease();
+        lease.take(byte_count).map_err(|Spent| NoRoom)?;
+        Ok(Held { lease })
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Lease>>> {
         // No holder of the lock panics, and the map is consistent after every call.
         self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
@@ -117,6 +127,19 @@ impl Lease {
     }
 }
 
+/// What an open stream, or one of its requests in progress, holds of the budget until it is dropped.
+pub(super) struct Held {
+    lease: Arc<Lease>,
+}
+
+impl Held {
+    /// Returns all but so many bytes.
+    pub(super) fn keep(&self, byte_count: u64) {
+        let held = self.lease.held.load(Ordering::Relaxed);
+        self.lease.give_back(held.saturating_sub(byte_count));
+    }
+}
+
 /// What a request is told for which there is no room.
 pub(super) fn no_room() -> CallFailure {
     metrics::request_refused("no_memory");
@@ -128,7 +151,7 @@ pub(super) fn no_room() -> CallFailure {
 /// arrive slowly.
 pub(super) struct Holding(Arc<Lease>);
 
-/// The budget has no room for what a connection holds.
+/// The budget has no room for what a connection or a stream holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NoRoom;
 
@@ -198,6 +221,21 @@ mod tests {
         assert_eq!(used(), 60);
         drop(two);
         assert_eq!(used(), 0);
+    }
+
+    #[test]
+    fn what_is_held_is_free_when_it_is_dropped() {
+        let budget = Budget::new(100);
+        let Ok(held) = budget.hold(60) else { panic!("there is room") };
+        assert!(budget.hold(41).is_err());
+        assert_eq!(budget.used.load(Ordering::Relaxed), 60);
+        held.keep(70);
+        assert_eq!(budget.used.load(Ordering::Relaxed), 60);
+        held.keep(10);
+        assert_eq!(budget.used.load(Ordering::Relaxed), 10);
+        drop(held);
+        assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+        assert!(budget.hold(100).is_ok());
     }
 
     #[test]

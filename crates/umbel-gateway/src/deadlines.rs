@@ -27,6 +27,11 @@ impl Deadlines {
         self.after(named, metadata, CALL_TIMEOUT_DEFAULT)
     }
 
+    /// The deadline of one request of a stream: the stream's own time limit is none of its requests.
+    pub(super) fn of_streamed(self, timeout_ms: u32) -> Instant {
+        self.of_items(&MetadataMap::new(), timeout_ms)
+    }
+
     /// The deadline of a call to the meta group.
     pub(super) fn of_meta(self, metadata: &MetadataMap) -> Instant {
         self.after(None, metadata, CALL_TIMEOUT_DEFAULT)

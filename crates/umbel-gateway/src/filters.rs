@@ -22,6 +22,8 @@ use super::convert;
 use super::deadlines::Deadlines;
 use super::describe;
 use super::errors::status;
+use super::item_calls;
+use super::item_streams::{self, ItemRequest, ItemStreams};
 use super::limits::LIST_FILTERS_MAX;
 use super::measure::measured;
 
@@ -29,11 +31,28 @@ use super::measure::measured;
 pub(super) struct FiltersService {
     coordinator: Arc<Coordinator>,
     deadlines: Deadlines,
+    /// None where no streams are opened: in the console.
+    streams: Option<ItemStreams>,
 }
 
 impl FiltersService {
     pub(super) fn new(coordinator: Arc<Coordinator>, deadlines: Deadlines) -> Self {
-        Self { coordinator, deadlines }
+        Self { coordinator, deadlines, streams: None }
+    }
+
+    /// The same, which also opens streams of requests.
+    pub(super) fn with_streams(self, streams: ItemStreams) -> Self {
+        Self { streams: Some(streams), ..self }
+    }
+
+    fn open_stream<Q: ItemRequest>(
+        &self,
+        request: Request<Streaming<Q>>,
+    ) -> Result<Response<BoxStream<Q::Answer>>, Status> {
+        let Some(streams) = &self.streams else {
+            return Err(Status::internal("streams are not opened here: this is a bug of umbel"));
+        };
+        item_streams::open(request, streams, (Arc::clone(&self.coordinator), self.deadlines))
     }
 
     /// The ids of the nodes that have not confirmed a change yet.
@@ -205,24 +224,18 @@ impl Filters for FiltersService {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         measured("insert", async {
             let caller = Caller::of(&request)?;
-            let v1::InsertRequest { filter, items, request, timeout_ms: _, level, at_ms } =
-                request.into_inner();
-            let filter = caller.filter(FilterVerb::Insert, "filter", filter)?;
-            let items = caller.items(items)?;
-            let request = convert::client_request(request)?;
-            let request =
-                self.coordinator.check_session(request, &caller.owner(), deadline).await?;
-            let level = convert::ack_level(level)?;
-            let terms = (level, at_ms);
-            let (new, level) = self
-                .coordinator
-                .insert_of(filter.as_str(), &items, request, terms, deadline)
-                .await?;
-            let (new_count, present_count, new_bits) = convert::bits(&new);
-            let level = convert::ack_level_to_proto(level).into();
-            Ok(v1::InsertResponse { new_count, present_count, new_bits, level })
+            item_calls::insert(&self.coordinator, &caller, request.into_inner(), deadline).await
         })
         .await
+    }
+
+    type InsertStreamStream = BoxStream<v1::InsertAnswer>;
+
+    async fn insert_stream(
+        &self,
+        request: Request<Streaming<v1::InsertRequest>>,
+    ) -> Result<Response<Self::InsertStreamStream>, Status> {
+        self.open_stream(request)
     }
 
     async fn contains(
@@ -232,17 +245,18 @@ impl Filters for FiltersService {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         measured("contains", async {
             let caller = Caller::of(&request)?;
-            let v1::ContainsRequest { filter, items, level, timeout_ms: _ } = request.into_inner();
-            let filter = caller.filter(FilterVerb::Read, "filter", filter)?;
-            let items = caller.items(items)?;
-            let level = convert::read_level(level)?;
-            let (present, level) =
-                self.coordinator.contains(filter.as_str(), &items, level, deadline).await?;
-            let (present_count, absent_count, present_bits) = convert::bits(&present);
-            let level = convert::read_level_to_proto(level).into();
-            Ok(v1::ContainsResponse { present_count, absent_count, present_bits, level })
+            item_calls::contains(&self.coordinator, &caller, request.into_inner(), deadline).await
         })
         .await
+    }
+
+    type ContainsStreamStream = BoxStream<v1::ContainsAnswer>;
+
+    async fn contains_stream(
+        &self,
+        request: Request<Streaming<v1::ContainsRequest>>,
+    ) -> Result<Response<Self::ContainsStreamStream>, Status> {
+        self.open_stream(request)
     }
 
     async fn contains_any(

@@ -5,20 +5,20 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tonic::Status;
-use umbel_coordinator::{CaughtUp, Coordinator};
+use umbel_coordinator::Coordinator;
 use umbel_engine::meta::{ClusterVerb, FilterVerb};
-use umbel_node::failure::CallFailure;
-use umbel_node::metrics;
 use umbel_ports::{Connection, PeerIdentity};
 
-use super::caller::{Caller, Need};
+use super::caller::Need;
 use super::console;
-use super::credential::Credential;
-use super::errors;
+use super::entrance::{Entrance, Refused};
+
+/// Calls that carry many requests, each of which passes the gate like a call of its own.
+const STREAMS_OF_REQUESTS: [&str; 2] =
+    ["/umbel.v1.Filters/InsertStream", "/umbel.v1.Filters/ContainsStream"];
 
 impl Need {
     /// What a path requires of the caller; the path of a gRPC call is `/SERVICE/METHOD`.
@@ -53,8 +53,12 @@ impl Need {
 
     fn of_filters(method: &str) -> Self {
         match method {
-            "Info" | "Contains" | "ContainsAny" | "Overlap" => Self::Filter(FilterVerb::Read),
-            "Insert" | "Flush" | "Merge" | "Intersect" => Self::Filter(FilterVerb::Insert),
+            "Info" | "Contains" | "ContainsStream" | "ContainsAny" | "Overlap" => {
+                Self::Filter(FilterVerb::Read)
+            }
+            "Insert" | "InsertStream" | "Flush" | "Merge" | "Intersect" => {
+                Self::Filter(FilterVerb::Insert)
+            }
             "Remove" => Self::Filter(FilterVerb::Remove),
             "Create" | "Drop" | "Clear" | "Rotate" | "Rename" | "Import" | "Expire" => {
                 Self::Filter(FilterVerb::Manage)
@@ -113,48 +117,28 @@ pub(super) async fn gate(
     let connection = request.extensions().get().cloned().unwrap_or(PeerIdentity::Anonymous);
     let path = request.uri().path().to_owned();
     let need = Need::of(&path);
-    // `/metrics` does not wait for a majority: metrics matter most when the majority is unreachable.
-    let needs_grants = path != "/metrics" && need.asks_for_grants(&connection);
-    let without_grants = || Caller::without_grants(&connection, &coordinator);
-    let caller = match needs_grants && !coordinator.has_caught_up().await {
-        true => without_grants(),
-        false => {
-            let shown = Credential::of_header(request.headers().get(header::AUTHORIZATION));
-            let identify = || Caller::identify(&connection, shown, (&coordinator, needs_member));
-            let known = identify();
-            match known.may_be_new() {
-                true => match coordinator.catch_up_for_stranger().await {
-                    CaughtUp::Done => identify(),
-                    // The majority, and therefore another node, may know this caller.
-                    CaughtUp::NoMajority if needs_grants => without_grants(),
-                    CaughtUp::NoMajority | CaughtUp::NotAsked => known,
-                },
-                false => known,
-            }
-        }
-    };
-    if !caller.may(need) {
-        if !caller.is_unknown() {
-            tracing::warn!(target: "umbel::audit", who = %caller, path, "denied");
-            metrics::call_denied();
-        }
-        return refusal(request.headers(), &caller, need);
+    let shown = request.headers().get(header::AUTHORIZATION).cloned();
+    let entrance = Entrance { coordinator, needs_member, connection, shown, path, need };
+    let caller = entrance.identify().await;
+    if let Err(refused) = entrance.check(&caller) {
+        return answer(request.headers(), &refused);
     }
     if caller.is_somebody()
         && let Some(connection) = request.extensions().get::<Connection>()
     {
         connection.prove();
     }
-    if need != Need::Nothing
-        && let Err(failure) = caller.take([1, 0, 0])
-    {
-        return answer(request.headers(), &errors::status(&failure), StatusCode::TOO_MANY_REQUESTS);
+    if let Err(refused) = entrance.charge(&caller) {
+        return answer(request.headers(), &refused);
     }
-    let audited = need.is_audited(&path).then(|| caller.to_string());
+    let audited = need.is_audited(&entrance.path).then(|| caller.to_string());
     request.extensions_mut().insert(caller);
+    if STREAMS_OF_REQUESTS.contains(&entrance.path.as_str()) {
+        request.extensions_mut().insert(entrance.clone());
+    }
     let response = next.run(request).await;
     if let Some(who) = audited {
-        let outcome = outcome(&response);
+        let (path, outcome) = (entrance.path, outcome(&response));
         tracing::info!(target: "umbel::audit", who, path, outcome, "called");
     }
     response
@@ -166,40 +150,16 @@ fn outcome(response: &Response) -> &str {
     status.map_or("0", |status| status.to_str().unwrap_or("?"))
 }
 
-/// The refusal, which is the same whether or not the requested object exists.
-fn refusal(headers: &HeaderMap, caller: &Caller, need: Need) -> Response {
-    let text = caller.refusal(need);
-    let failure = match caller.is_unknown() {
-        true => CallFailure::NotFormed,
-        false => CallFailure::Denied { what: text.clone() },
-    };
-    let status = errors::status(&failure);
-    if is_grpc(headers) {
-        let is_stranger = !caller.is_unknown() && !caller.is_somebody() && need != Need::Node;
-        let status = match is_stranger {
-            true => errors::unauthenticated(&status),
-            false => status,
-        };
-        return status.into_http();
-    }
-    let status = match (caller.is_unknown(), caller.is_somebody()) {
-        (true, _) => StatusCode::SERVICE_UNAVAILABLE,
-        (false, true) => StatusCode::FORBIDDEN,
-        (false, false) => StatusCode::UNAUTHORIZED,
-    };
-    (status, format!("{text}\n")).into_response()
-}
-
 fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
 /// A gRPC status, or a plain text page for a plain HTTP client.
-fn answer(headers: &HeaderMap, status: &Status, page: StatusCode) -> Response {
+fn answer(headers: &HeaderMap, refused: &Refused) -> Response {
     match is_grpc(headers) {
-        true => status.clone().into_http(),
-        false => (page, format!("{}\n", status.message())).into_response(),
+        true => refused.status.clone().into_http(),
+        false => (refused.page, format!("{}\n", refused.text)).into_response(),
     }
 }
 
@@ -234,7 +194,7 @@ mod tests {
     }
 
     /// Every new call must be added here.
-    const NEEDS: [(&str, Need); 52] = [
+    const NEEDS: [(&str, Need); 54] = [
         ("Access/Put", Cluster(Admin)),
         ("Access/Revoke", Cluster(Admin)),
         ("Access/SetQuota", Cluster(Admin)),
@@ -261,7 +221,9 @@ mod tests {
         ("Filters/List", Somebody),
         ("Filters/Info", Filter(Read)),
         ("Filters/Insert", Filter(Insert)),
+        ("Filters/InsertStream", Filter(Insert)),
         ("Filters/Contains", Filter(Read)),
+        ("Filters/ContainsStream", Filter(Read)),
         ("Filters/ContainsAny", Filter(Read)),
         ("Filters/Remove", Filter(FilterVerb::Remove)),
         ("Filters/Expire", Filter(Manage)),

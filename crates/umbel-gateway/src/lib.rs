@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `filters`, `admin`, `jobs`, `access`, `enrolment` | the gRPC services |
 //! | `convert`, `describe`, `errors` | messages of clients to the node's types and back |
-//! | `gate`, `caller`, `credential` | who calls, and whether the caller may |
+//! | `item_calls`, `item_streams` | inserts and questions, and streams of them |
+//! | `gate`, `entrance`, `caller`, `credential` | who calls, and whether the caller may |
 //! | `admission`, `budget`, `deadlines`, `limits` | bounds on requests |
 //! | `resp` | the Redis protocol |
 //! | `console` | the console: pages, what they show, and what they order |
@@ -44,11 +45,14 @@ mod credential;
 mod deadlines;
 mod describe;
 mod enrolment;
+mod entrance;
 mod errors;
 mod filter_series;
 mod filters;
 mod gate;
 mod http;
+mod item_calls;
+mod item_streams;
 mod jobs;
 mod limits;
 mod measure;
@@ -66,6 +70,7 @@ mod test_node;
 
 use budget::Budget;
 use console::Console;
+use item_streams::ItemStreams;
 use limits::{
     HEALTH_INTERVAL, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STOP_GRACE_MAX,
     STREAMS_PER_CONNECTION_MAX,
@@ -183,7 +188,8 @@ async fn serve(
     let health = HealthReporter::new();
     let coordinator = Arc::clone(&gateway.coordinator);
     let console = gateway.console.clone();
-    let routes = gateway.routes(health.clone())?;
+    let (is_stopping, streams_stop) = watch::channel(false);
+    let routes = gateway.routes(health.clone(), streams_stop)?;
     let (stopping, stopped) = oneshot::channel();
     let stop = async {
         stop.await;
@@ -191,6 +197,8 @@ async fn serve(
         if let Some(console) = console {
             console.close();
         }
+        // Nor do streams of requests, as long as their clients keep them.
+        is_stopping.send_replace(true);
         // The receiver is dropped only when the server has ended already.
         let _ = stopping.send(());
     };
@@ -221,11 +229,17 @@ async fn serve(
 }
 
 impl Gateway {
-    fn routes(self, health: HealthReporter) -> Result<Routes, ServeError> {
+    fn routes(
+        self,
+        health: HealthReporter,
+        is_stopping: watch::Receiver<bool>,
+    ) -> Result<Routes, ServeError> {
         let Self { coordinator, routes, render_metrics, timeout_max, .. } = self;
         let console = self.console.map(|console| console.routes()).unwrap_or_default();
         let deadlines = deadlines::Deadlines::new(timeout_max);
-        let filters = filters::FiltersService::new(Arc::clone(&coordinator), deadlines);
+        let streams = ItemStreams { budget: Arc::clone(&self.budget), is_stopping };
+        let filters =
+            filters::FiltersService::new(Arc::clone(&coordinator), deadlines).with_streams(streams);
         let admin = admin::AdminService::new(Arc::clone(&coordinator), deadlines);
         let jobs = jobs::JobsService::new(Arc::clone(&coordinator), deadlines);
         let access = access::AccessService::new(Arc::clone(&coordinator), deadlines);

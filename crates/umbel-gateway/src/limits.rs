@@ -53,6 +53,19 @@ pub(super) const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// answer takes 20 minutes, and slower lines are rare.
 pub(super) const READING_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 
+/// Requests of one stream of inserts or questions that are read and whose answers have not gone out; at this
+/// number reading stops. Where an insert waits 5 ms for disks and other nodes, so many at once are 50,000
+/// single items a second, and their answers, at most 8 KiB each, take 2 MiB.
+pub(super) const ITEM_STREAM_REQUESTS_MAX: usize = 256;
+
+/// What a request of such a stream holds of the budget beside its own bytes: the state of its work, then its
+/// answer, which has a bit for each of 65,536 items.
+pub(super) const ITEM_STREAM_REQUEST_BYTES: u64 = 8 << 10;
+
+/// What an open stream holds of the budget while it is idle: two tasks, their channels, and the buffers of
+/// both directions. An idle stream may stay open, as an idle connection may.
+pub(super) const ITEM_STREAM_BYTES: u64 = 32 << 10;
+
 /// Total timeout of an export, an import or a reflection whose client sets none.
 pub(super) const STREAM_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use umbel_coordinator::Coordinator;
 pub(crate) use umbel_coordinator::testing::{create, items};
+use umbel_engine::meta::{FilterVerb, Grant, MetaCommand, Principal, PrincipalName, Proof, Rights};
 use umbel_node::ports::Ports;
 pub(crate) use umbel_node::testing::{config, deadline};
 use umbel_node::{ClientInterface, Config, ServedNode};
@@ -58,6 +59,24 @@ pub(crate) async fn start(config: Config) -> Node {
     let clients = Told { coordinator };
     let node = umbel_node::Node::start(config, ports, Box::new(clients)).await.unwrap();
     Node { node, coordinator: told.await.unwrap() }
+}
+
+/// The secret of the tokens of [`put`].
+pub(crate) const SECRET: &str = "0123456789abcdef";
+
+/// Adds a principal whose token has [`SECRET`], or gives it these rights.
+pub(crate) async fn put(node: &Node, name: &str, rights: Rights) {
+    let proof = Proof::Token { digest: *blake3::hash(SECRET.as_bytes()).as_bytes() };
+    let principal = Principal { proof, rights, created_ms: 0, expires_ms: None };
+    let name = PrincipalName::new(name).unwrap();
+    let command = MetaCommand::PutPrincipal { name, principal, replace: true };
+    node.coordinator().meta_propose(command, deadline()).await.unwrap();
+}
+
+/// The right to do this with filters of these names.
+pub(crate) fn grant(pattern: &str, verbs: &[FilterVerb]) -> Rights {
+    let grant = Grant { pattern: pattern.to_owned(), verbs: verbs.iter().copied().collect() };
+    Rights { grants: vec![grant], ..Rights::default() }
 }
 
 pub(crate) async fn start_alone(data: &Path) -> Node {

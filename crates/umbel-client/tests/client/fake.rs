@@ -18,6 +18,7 @@ use umbel_filter::ItemHasher;
 mod admin;
 mod listing;
 
+type Many<T> = Request<Streaming<T>>;
 type Answer<T> = Result<Response<T>, Status>;
 type Chunks<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
@@ -112,13 +113,9 @@ impl Cluster {
 
     /// Adds a filter without a call.
     pub(crate) fn put(&self, name: &str, hashing: Hashing, key_id: u64) {
-        let summary = FilterSummary {
-            name: name.into(),
-            hashing: hashing.into(),
-            key_id,
-            ..FilterSummary::default()
-        };
-        self.world().filters.insert(name.into(), (summary, BTreeSet::new()));
+        let (name, hashing) = (name.to_owned(), hashing.into());
+        let summary = FilterSummary { name: name.clone(), hashing, key_id, ..Default::default() };
+        self.world().filters.insert(name, (summary, BTreeSet::new()));
     }
 
     /// Adds a replicated filter without a call; its hashing does not matter.
@@ -334,6 +331,18 @@ impl Filters for Node {
         Ok(Response::new(ContainsResponse { present_bits, level: answered, ..Default::default() }))
     }
 
+    type InsertStreamStream = Chunks<InsertAnswer>;
+
+    async fn insert_stream(&self, _: Many<InsertRequest>) -> Answer<Chunks<InsertAnswer>> {
+        Err(Status::internal("the client opens no streams"))
+    }
+
+    type ContainsStreamStream = Chunks<ContainsAnswer>;
+
+    async fn contains_stream(&self, _: Many<ContainsRequest>) -> Answer<Chunks<ContainsAnswer>> {
+        Err(Status::internal("the client opens no streams"))
+    }
+
     async fn contains_any(
         &self,
         request: Request<ContainsAnyRequest>,
@@ -400,8 +409,7 @@ impl Filters for Node {
     async fn merge(&self, request: Request<MergeRequest>) -> Answer<MergeResponse> {
         let MergeRequest { sources, request, .. } = request.into_inner();
         check_session(&self.count("merge").forgotten, request)?;
-        let new_position_count = sources.len() as u64;
-        Ok(Response::new(MergeResponse { new_position_count }))
+        Ok(Response::new(MergeResponse { new_position_count: sources.len() as u64 }))
     }
 
     async fn intersect(&self, request: Request<MergeRequest>) -> Answer<MergeResponse> {
@@ -433,7 +441,7 @@ impl Filters for Node {
         Ok(Response::new(Box::pin(tokio_stream::iter(chunks.collect::<Vec<_>>()))))
     }
 
-    async fn import(&self, request: Request<Streaming<ImportChunk>>) -> Answer<ImportResponse> {
+    async fn import(&self, request: Many<ImportChunk>) -> Answer<ImportResponse> {
         let mut chunks = request.into_inner();
         let mut name = String::new();
         while let Some(chunk) = chunks.next().await {

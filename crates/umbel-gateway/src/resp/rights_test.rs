@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use tonic::{Code, Request};
 use umbel_engine::meta::{
-    ClusterVerb, FilterVerb, Grant, MetaCommand, Principal, PrincipalName, Proof, Quota, Rates,
-    Rights,
+    ClusterVerb, FilterVerb, MetaCommand, PrincipalName, Quota, Rates, Rights,
 };
 use umbel_ports::channel::channel_to;
 use umbel_ports::{Net, RealNet};
@@ -13,23 +12,7 @@ use umbel_proto::v1;
 use umbel_proto::v1::filters_client::FiltersClient;
 
 use super::resp_test::{Client, node};
-use crate::test_node::Node;
-use crate::test_node::deadline;
-
-const SECRET: &str = "0123456789abcdef";
-
-async fn put(node: &Node, name: &str, rights: Rights) {
-    let proof = Proof::Token { digest: *blake3::hash(SECRET.as_bytes()).as_bytes() };
-    let principal = Principal { proof, rights, created_ms: 0, expires_ms: None };
-    let name = PrincipalName::new(name).unwrap();
-    let command = MetaCommand::PutPrincipal { name, principal, replace: true };
-    node.coordinator().meta_propose(command, deadline()).await.unwrap();
-}
-
-fn grant(pattern: &str, verbs: &[FilterVerb]) -> Rights {
-    let grant = Grant { pattern: pattern.to_owned(), verbs: verbs.iter().copied().collect() };
-    Rights { grants: vec![grant], ..Rights::default() }
-}
+use crate::test_node::{SECRET, deadline, grant, put};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn principals_do_what_is_granted_to_them() {

@@ -16,11 +16,13 @@ use crate::honest::FILTER;
 use crate::siege::{Bounds, Siege};
 
 /// Methods of each service, including those with streams.
-const METHODS: [&str; 23] = [
+const METHODS: [&str; 25] = [
     "Filters/Create",
     "Filters/Info",
     "Filters/Insert",
+    "Filters/InsertStream",
     "Filters/Contains",
+    "Filters/ContainsStream",
     "Filters/Remove",
     "Filters/Merge",
     "Filters/Export",

@@ -7,13 +7,15 @@ use h2::client::ResponseFuture;
 use h2::{RecvStream, SendStream};
 use prost::Message;
 use tokio::runtime::Builder;
+use tokio::task::JoinSet;
 use umbel_client::proto::{
     BackupRequest, ErrorCode, ExportChunk, ExportRequest, ImportChunk, ImportHeader, InfoRequest,
-    export_chunk, import_chunk,
+    InsertRequest, Items, export_chunk, import_chunk,
 };
 use umbel_client::{Client, ClientError, Distribution, NewFilter};
 
 use crate::calls::{Caller, framed, push};
+use crate::honest::FILTER;
 use crate::siege::{Bounds, Siege, scaled};
 
 /// Memory of the filter of which copies are requested: more than flow control windows hold.
@@ -27,6 +29,10 @@ const INFO: &str = "/umbel.v1.Filters/Info";
 
 /// Concurrent calls of a stranger.
 const CALLS_AT_ONCE: usize = 32;
+
+/// Streams of a connection that send requests, and bytes of the item of each.
+const STREAMS: usize = 8;
+const ITEM_BYTES: usize = 4 << 10;
 
 /// Longest wait of an honest copy for those of strangers.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -211,6 +217,42 @@ async fn imports_that_trickle_keep_nobody_from_his() {
     .await;
     drop(held);
     siege.recovers("trickling imports").await;
+}
+
+/// Clients that send requests of streams as fast as the node reads them, and read no answer.
+async fn unread_answers(siege: &Siege) -> (Vec<Caller>, JoinSet<()>) {
+    let items = vec![Bytes::from(vec![7; ITEM_BYTES])];
+    let insert = InsertRequest {
+        filter: FILTER.to_owned(),
+        items: Some(Items { items, ..Items::default() }),
+        ..InsertRequest::default()
+    };
+    let insert = framed(&insert.encode_to_vec());
+    let (mut callers, mut senders) = (Vec::new(), JoinSet::new());
+    for _ in 0..scaled(4) {
+        let caller = Caller::open(&siege.address()).await;
+        for _ in 0..STREAMS {
+            let begun = caller.begin("/umbel.v1.Filters/InsertStream", &[]).await;
+            let Ok((response, mut stream)) = begun else { break };
+            let insert = insert.clone();
+            senders.spawn(async move {
+                // Until the node closes the connection.
+                while push(&mut stream, insert.clone(), false).await.is_ok() {}
+                drop(response);
+            });
+        }
+        callers.push(caller);
+    }
+    (callers, senders)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_of_streams_that_nobody_reads_are_bounded() {
+    let siege = Siege::begin().await;
+    let held = unread_answers(&siege).await;
+    siege.holds("unread answers", BOUNDS).await;
+    drop(held);
+    siege.recovers("unread answers").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

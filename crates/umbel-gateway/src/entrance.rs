@@ -1,0 +1,119 @@
+//! What a call must pass: its caller is identified, needs a right, and pays for the call.
+//!
+//! The gate lets calls pass by it; a stream of requests outlives rights, so each of its requests passes anew.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderValue, StatusCode};
+use tonic::Status;
+use umbel_coordinator::{CaughtUp, Coordinator};
+use umbel_node::failure::CallFailure;
+use umbel_node::metrics;
+use umbel_ports::PeerIdentity;
+
+use super::caller::{Caller, Need};
+use super::credential::Credential;
+use super::errors;
+
+/// What a call brought with it, and what it requires.
+#[derive(Clone)]
+pub(super) struct Entrance {
+    pub(super) coordinator: Arc<Coordinator>,
+    /// Whether a node's certificate must name the node.
+    pub(super) needs_member: bool,
+    pub(super) connection: PeerIdentity,
+    /// The header `authorization`.
+    pub(super) shown: Option<HeaderValue>,
+    pub(super) path: String,
+    pub(super) need: Need,
+}
+
+/// A refusal, which is the same whether or not the requested object exists.
+pub(super) struct Refused {
+    /// For gRPC.
+    pub(super) status: Status,
+    /// For plain HTTP.
+    pub(super) page: StatusCode,
+    pub(super) text: String,
+}
+
+impl Entrance {
+    /// Identifies the caller by what the cluster grants now.
+    pub(super) async fn identify(&self) -> Caller {
+        let Self { coordinator, connection, need, .. } = self;
+        // `/metrics` does not wait for a majority: metrics matter most when the majority is unreachable.
+        let needs_grants = self.path != "/metrics" && need.asks_for_grants(connection);
+        let without_grants = || Caller::without_grants(connection, coordinator);
+        if needs_grants && !coordinator.has_caught_up().await {
+            return without_grants();
+        }
+        let identify = || {
+            let shown = Credential::of_header(self.shown.as_ref());
+            Caller::identify(connection, shown, (coordinator, self.needs_member))
+        };
+        let known = identify();
+        if !known.may_be_new() {
+            return known;
+        }
+        match coordinator.catch_up_for_stranger().await {
+            CaughtUp::Done => identify(),
+            // The majority, and therefore another node, may know this caller.
+            CaughtUp::NoMajority if needs_grants => without_grants(),
+            CaughtUp::NoMajority | CaughtUp::NotAsked => known,
+        }
+    }
+
+    /// Checks the caller's right; a denial is written to the audit log.
+    pub(super) fn check(&self, caller: &Caller) -> Result<(), Refused> {
+        if caller.may(self.need) {
+            return Ok(());
+        }
+        if !caller.is_unknown() {
+            tracing::warn!(target: "umbel::audit", who = %caller, path = self.path, "denied");
+            metrics::call_denied();
+        }
+        Err(self.refused(caller))
+    }
+
+    /// Takes the call from the caller's rates.
+    pub(super) fn charge(&self, caller: &Caller) -> Result<(), Refused> {
+        if self.need == Need::Nothing {
+            return Ok(());
+        }
+        caller.take([1, 0, 0]).map_err(|failure| {
+            let status = errors::status(&failure);
+            let text = status.message().to_owned();
+            Refused { status, page: StatusCode::TOO_MANY_REQUESTS, text }
+        })
+    }
+
+    /// The caller of one more request of a call that has passed before.
+    ///
+    /// # Errors
+    /// With the status of a call that is refused for the same reason.
+    pub(super) async fn pass(&self) -> Result<Caller, Status> {
+        let caller = self.identify().await;
+        let passed = self.check(&caller).and_then(|()| self.charge(&caller));
+        passed.map(|()| caller).map_err(|refused| refused.status)
+    }
+
+    fn refused(&self, caller: &Caller) -> Refused {
+        let text = caller.refusal(self.need);
+        let failure = match caller.is_unknown() {
+            true => CallFailure::NotFormed,
+            false => CallFailure::Denied { what: text.clone() },
+        };
+        let status = errors::status(&failure);
+        let is_stranger = !caller.is_unknown() && !caller.is_somebody() && self.need != Need::Node;
+        let status = match is_stranger {
+            true => errors::unauthenticated(&status),
+            false => status,
+        };
+        let page = match (caller.is_unknown(), caller.is_somebody()) {
+            (true, _) => StatusCode::SERVICE_UNAVAILABLE,
+            (false, true) => StatusCode::FORBIDDEN,
+            (false, false) => StatusCode::UNAUTHORIZED,
+        };
+        Refused { status, page, text }
+    }
+}
