@@ -53,6 +53,8 @@ mod chain_dumps_test;
 #[cfg(test)]
 mod cuckoo_test;
 #[cfg(test)]
+mod cut_dumps_test;
+#[cfg(test)]
 mod dumps_test;
 #[cfg(test)]
 mod names_test;

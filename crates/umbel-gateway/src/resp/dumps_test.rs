@@ -38,12 +38,16 @@ pub(super) async fn dump(client: &mut Client, command: &str, key: &str) -> Vec<(
     pieces
 }
 
-pub(super) async fn load(
-    client: &mut Client,
+pub(super) async fn load(client: &mut Client, command: &str, key: &str, piece: &(i64, Vec<u8>)) {
+    client.send(&load_request(command, key, piece)).await;
+}
+
+/// The bytes of the request that loads a piece.
+pub(super) fn load_request(
     command: &str,
     key: &str,
     (iterator, piece): &(i64, Vec<u8>),
-) {
+) -> Vec<u8> {
     let iterator = iterator.to_string();
     let arguments = [command.as_bytes(), key.as_bytes(), iterator.as_bytes(), piece];
     let mut request = b"*4\r\n".to_vec();
@@ -52,7 +56,7 @@ pub(super) async fn load(
         request.extend(argument);
         request.extend(b"\r\n");
     }
-    client.send(&request).await;
+    request
 }
 
 /// A copy of an existing filter of which nothing has been read.
