@@ -1,5 +1,5 @@
-//! The Redis protocol of `umbel serve --resp`: with raw sockets, beside other clients, and with redis-py
-//! if it is installed.
+//! The Redis protocol of `umbel serve --resp`: with raw sockets, beside other clients, and with redis-py and
+//! node-redis if they are installed.
 
 use crate::sandbox::Sandbox;
 use crate::serve::Server;
@@ -111,6 +111,70 @@ assert cluster.execute_command("BF.EXISTS", "c", "x") == 1
 print("done")
 "#;
 
+/// A session with node-redis, which finds the modules of its package manager or those in NODE_PATH.
+const NODE_JS: &str = r#"
+const assert = require("assert");
+const { createClient, createCluster, commandOptions, ErrorReply } = require("redis");
+const [host, port] = [process.argv[1].replace(/:\d+$/, ""), Number(process.argv[1].replace(/^.*:/, ""))];
+const same = assert.deepStrictEqual;
+
+// node-redis has a family of functions for each module.
+async function session(r) {
+    same(await r.ping(), "PONG");
+    same(await r.bf.reserve("k", 0.01, 1000), "OK");
+    same([await r.bf.add("k", "a"), await r.bf.add("k", "a")], [true, false]);
+    same(await r.bf.mAdd("k", ["a", "b"]), [false, true]);
+    same(await r.bf.insert("k", ["b", "c"]), [false, true]);
+    same([await r.bf.exists("k", "a"), await r.bf.mExists("k", ["a", "x"])], [true, [true, false]]);
+    same(await r.sendCommand(["BF.CARD", "k"]), 3);
+    same((await r.bf.info("k")).capacity, 1000);
+    await assert.rejects(r.bf.reserve("k", 0.01, 1000), (e) => e instanceof ErrorReply && e.message === "ERR item exists");
+
+    same(await r.cf.reserve("c", 1000), "OK");
+    same([await r.cf.add("c", "a"), await r.cf.addNX("c", "a"), await r.cf.add("c", "a")], [true, false, true]);
+    same([await r.cf.count("c", "a"), await r.cf.exists("c", "x"), await r.cf.del("c", "a")], [2, false, true]);
+
+    // Calls of one turn of the event loop are a pipeline.
+    const items = Array.from({ length: 200 }, (_, item) => String(item));
+    const added = await Promise.all(items.map((item) => r.bf.add("k", item)));
+    assert(added.filter(Boolean).length > 190);
+    same(await r.multi().bf.exists("k", "a").bf.exists("k", "7").exists("none").exec(), [true, true, 0]);
+
+    same([await r.expire("k", 100), (await r.ttl("k")) > 90, await r.persist("k"), await r.ttl("k")], [true, true, true, -1]);
+    const keys = [];
+    for await (const key of r.scanIterator()) keys.push(key);
+    same(keys.sort(), ["c", "k"]);
+    same([await r.rename("c", "d"), await r.exists(["c", "d"]), await r.type("k")], ["OK", 1, "MBbloom--"]);
+    same([await r.copy("k", "l"), await r.bf.exists("l", "7"), await r.dbSize()], [true, true, 3]);
+
+    for (let at = 0; ;) {
+        const { iterator, chunk } = await r.bf.scanDump(commandOptions({ returnBuffers: true }), "k", at);
+        if (iterator === 0) break;
+        same(await r.bf.loadChunk("m", iterator, chunk), "OK");
+        at = iterator;
+    }
+    same(await r.bf.mExists("m", ["a", "199"]), [true, true]);
+    same(await r.del(["d", "k", "l", "m"]), 4);
+    same([await r.dbSize(), await r.flushDb()], [0, "OK"]);
+}
+
+async function main() {
+    for (const more of [{}, { name: "back-end", database: 3 }]) {
+        const r = createClient({ socket: { host, port }, ...more });
+        await r.connect();
+        await session(r);
+        same(await r.clientGetName(), more.name ?? null);
+        await r.quit();
+    }
+    const cluster = createCluster({ rootNodes: [{ socket: { host, port } }] });
+    await cluster.connect();
+    same([await cluster.bf.add("c", "x"), await cluster.bf.exists("c", "x"), await cluster.del("c")], [true, true, 1]);
+    await cluster.quit();
+    console.log("done");
+}
+main().catch((e) => { console.error(e); process.exit(1); });
+"#;
+
 /// The pieces of a dump equal the file of an export; either side loads what the other wrote.
 #[test]
 fn a_dump_is_an_export() {
@@ -147,20 +211,34 @@ fn a_dump_is_an_export() {
     ask(&mut client, "BF.MEXISTS third alice bob\r\n", "+OK\r\n*2\r\n:1\r\n:0\r\n");
 }
 
-#[test]
-fn redis_py_is_at_home() {
-    let is_there =
-        Command::new("python3").args(["-c", "import redis"]).stderr(Stdio::null()).status();
+/// Runs the script of a client against a node, unless this check says that the client is not here.
+fn run_session(program: &str, [flag, check, script]: [&str; 3], name: &str) {
+    let is_there = Command::new(program).args([flag, check]).stderr(Stdio::null()).status();
     if !is_there.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: python3 with redis-py (pip install redis) is not here");
+        eprintln!("skipped: {program} with {name} is not here");
         return;
     }
     let sandbox = Sandbox::new();
     let (server, address) = Server::start_with_redis(&sandbox);
-    let output = Command::new("python3").args(["-c", PYTHON, &address]).output().unwrap();
+    let output = Command::new(program).args([flag, script, &address]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{said}");
     drop(server);
+}
+
+#[test]
+fn redis_py_is_at_home() {
+    run_session("python3", ["-c", "import redis", PYTHON], "redis-py (pip install redis)");
+}
+
+#[test]
+fn node_redis_is_at_home() {
+    let check = "require('redis')";
+    run_session(
+        "node",
+        ["-e", check, NODE_JS],
+        "node-redis (npm install redis, Debian: node-redis)",
+    );
 }
 
 /// Most answers are longer than their requests.
