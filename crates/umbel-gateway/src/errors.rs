@@ -59,6 +59,11 @@ pub(super) fn unauthenticated(denied: &Status) -> Status {
     Status::with_details(Code::Unauthenticated, denied.message(), details)
 }
 
+/// A service that was made without streams was asked to open one.
+pub(super) fn opens_no_streams() -> Status {
+    Status::internal("streams are not opened here: this is a bug of umbel")
+}
+
 /// A page's order that makes no sense.
 pub(super) fn bad_order(what: impl Into<String>) -> Status {
     Status::invalid_argument(what)

@@ -8,7 +8,7 @@ use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
 use umbel_coordinator::Coordinator;
 use umbel_coordinator::any_of::check_filter_count;
-use umbel_coordinator::catalogue::{FilterPage, Seen};
+use umbel_coordinator::catalogue::FilterPage;
 use umbel_coordinator::copies::ExportWish;
 use umbel_engine::meta::FilterVerb;
 use umbel_engine::shard::SetOperation;
@@ -21,11 +21,13 @@ use super::caller::Caller;
 use super::convert;
 use super::deadlines::Deadlines;
 use super::describe;
-use super::errors::status;
+use super::errors::{opens_no_streams, status};
 use super::item_calls;
 use super::item_streams::{self, ItemRequest, ItemStreams};
 use super::limits::LIST_FILTERS_MAX;
 use super::measure::measured;
+
+mod seen;
 
 /// Serves the requests about filters.
 pub(super) struct FiltersService {
@@ -50,7 +52,7 @@ impl FiltersService {
         request: Request<Streaming<Q>>,
     ) -> Result<Response<BoxStream<Q::Answer>>, Status> {
         let Some(streams) = &self.streams else {
-            return Err(Status::internal("streams are not opened here: this is a bug of umbel"));
+            return Err(opens_no_streams());
         };
         item_streams::open(request, streams, (Arc::clone(&self.coordinator), self.deadlines))
     }
@@ -63,40 +65,6 @@ impl FiltersService {
     ) -> Result<Vec<u64>, CallFailure> {
         let nodes = self.coordinator.unconfirmed_soon(is_replicated, deadline).await?;
         Ok(describe::numbers(&nodes))
-    }
-
-    /// Drops a filter; with `seen`, only the filter that was seen, and no other of its name.
-    pub(super) async fn drop_seen(
-        &self,
-        request: Request<v1::DropRequest>,
-        seen: Option<Seen>,
-    ) -> Result<Response<v1::DropResponse>, Status> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("drop", async {
-            let caller = Caller::of(&request)?;
-            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
-            let is_replicated = self.coordinator.drop_filter(&name, seen, deadline).await?;
-            let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
-            Ok(v1::DropResponse { unconfirmed_nodes: unconfirmed })
-        })
-        .await
-    }
-
-    /// Clears a filter; with `seen`, only if it is still as it was seen.
-    pub(super) async fn clear_seen(
-        &self,
-        request: Request<v1::ClearRequest>,
-        seen: Option<Seen>,
-    ) -> Result<Response<v1::ClearResponse>, Status> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("clear", async {
-            let caller = Caller::of(&request)?;
-            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
-            let (generation, is_replicated) = self.coordinator.clear(&name, seen, deadline).await?;
-            let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
-            Ok(v1::ClearResponse { generation: generation.0, unconfirmed_nodes: unconfirmed })
-        })
-        .await
     }
 
     /// The filter of this name, if the caller sees it, as a page of a list: as this node knows it, which needs no

@@ -213,11 +213,12 @@ struct OpenStream<R> {
 impl<R> OpenStream<R> {
     /// Answers requests until the client ends the stream, the stream breaks or the node stops, and then those that
     /// have been read. Ends at once if nobody is there to hear the answers, as a call does.
-    async fn run<Q>(mut self, outgoing: Outgoing<Q::Answer>)
+    async fn run<Q>(self, outgoing: Outgoing<Q::Answer>)
     where
         Q: ItemRequest,
         R: Stream<Item = Result<Q, Status>> + Send + Unpin,
     {
+        let Self { mut requests, terms, budget, mut is_stopping } = self;
         let places = Arc::new(Semaphore::new(ITEM_STREAM_REQUESTS_MAX));
         let mut in_progress: FuturesOrdered<BoxFuture<'static, Answered<Q::Answer>>> =
             FuturesOrdered::new();
@@ -231,17 +232,17 @@ impl<R> OpenStream<R> {
                     // There is room, as each answer has a place; the reader may be gone.
                     let _ = outgoing.try_send(Ok(answered));
                 }
-                _ = self.is_stopping.wait_for(|&is_stopping| is_stopping), if is_open => {
+                _ = is_stopping.wait_for(|&is_stopping| is_stopping), if is_open => {
                     (is_open, end) = (false, Some(stopping()));
                 }
                 // Counts towards what a task may do before others have their turn.
                 free = Arc::clone(&places).acquire_owned(), if is_open && place.is_none() => {
                     place = free.ok();
                 }
-                request = self.requests.next(), if is_open && place.is_some() => {
+                request = requests.next(), if is_open && place.is_some() => {
                     match (request, place.take()) {
                         (Some(Ok(request)), Some(place)) => {
-                            in_progress.push_back(self.begin(request, place));
+                            in_progress.push_back(Self::begin((&terms, &budget), request, place));
                         }
                         (Some(Err(broken)), _) => (is_open, end) = (false, Some(broken)),
                         (None | Some(Ok(_)), _) => is_open = false,
@@ -258,17 +259,17 @@ impl<R> OpenStream<R> {
     /// The future that carries out a request. Its bytes are held until it is done, and its share until its answer
     /// goes out.
     fn begin<Q: ItemRequest>(
-        &self,
+        (terms, budget): (&Arc<Terms>, &Arc<Budget>),
         mut request: Q,
         place: OwnedSemaphorePermit,
     ) -> BoxFuture<'static, Answered<Q::Answer>> {
-        let deadline = self.terms.deadlines.of_streamed(request.timeout_ms());
+        let deadline = terms.deadlines.of_streamed(request.timeout_ms());
         let byte_count = request.encoded_len() as u64 + ITEM_STREAM_REQUEST_BYTES;
-        let held = self.budget.hold(byte_count);
+        let held = budget.hold(byte_count);
         if held.is_ok() {
             detach(request.items_mut());
         }
-        let terms = Arc::clone(&self.terms);
+        let terms = Arc::clone(terms);
         Box::pin(async move {
             let (outcome, held) = match held {
                 Ok(held) => {

@@ -40,6 +40,7 @@ mod info;
 mod keys;
 mod names;
 mod needs;
+mod packed;
 mod payloads;
 mod pipeline;
 mod server;

@@ -246,7 +246,8 @@ async fn a_request_is_repeated_in_streams_and_by_calls_alike() {
     let node = start_alone(folder.path()).await;
     create(&node.coordinator(), "seen", Kind::Blocked).await;
     let mut filters = client(&node);
-    let opened = filters.open_session(v1::OpenSessionRequest {}).await.unwrap().into_inner();
+    let opened =
+        filters.open_session(v1::OpenSessionRequest::default()).await.unwrap().into_inner();
     let session = opened.session;
     let id = |sequence| Some(v1::RequestId { session, sequence, acknowledged_below: 1 });
     let mut stream = Inserts::open(&mut filters, None).await;

@@ -18,7 +18,8 @@ use umbel_node::failure::CallFailure;
 use umbel_resp::{Arguments, CuckooCommand, CuckooInsert, Items, Protocol, Refusal, Reply};
 
 use super::answers::refusal;
-use super::filters::{self, Answered, Packed, create, described, memory_bytes, unless_busy};
+use super::filters::{self, Answered, create, described, memory_bytes, unless_busy};
+use super::packed::Packed;
 use super::session::{NoFilter, Session};
 
 /// The planned false positive rate. RedisBloom's, with 8 bits and buckets of 2, is 1.6 %.

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::ops::Range;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 use umbel_coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
 use umbel_coordinator::item_batch::ItemBatch;
@@ -20,6 +19,7 @@ use umbel_resp::{AnswerForm, InfoField, NewBloom, Refusal, Reply, RequestName};
 
 use super::answers::refusal;
 use super::fixed_chains;
+use super::packed::Packed;
 use super::session::{NoFilter, Session};
 use super::shared::Counts;
 use crate::limits::RESP_BUSY_WAIT_MAX;
@@ -32,13 +32,6 @@ const LINK_BYTES: u64 = 64;
 
 /// Bytes that Redis counts for the key and the object of such a filter, besides its `Size`.
 const KEY_BYTES: u64 = 48;
-
-/// Items of one or several commands, stored back to back.
-#[derive(Default)]
-pub(super) struct Packed {
-    pub(super) data: Vec<u8>,
-    pub(super) lengths: Vec<u32>,
-}
 
 /// The outcome for items: an answer for each of the first ones, and why the others have none.
 pub(super) struct Answered {
@@ -99,33 +92,6 @@ fn of_item(form: AnswerForm, bit: bool) -> Reply {
     match form {
         AnswerForm::Numbers | AnswerForm::Count => Reply::Integer(bit.into()),
         AnswerForm::One | AnswerForm::List => Reply::Boolean(bit),
-    }
-}
-
-impl Packed {
-    /// The items behind the first `count`, which stay.
-    fn split_off(&mut self, count: usize) -> Self {
-        let byte_count = self.lengths.iter().take(count).map(|&length| length as usize).sum();
-        let lengths = self.lengths.split_off(count.min(self.lengths.len()));
-        Self { data: self.data.split_off(byte_count), lengths }
-    }
-
-    fn into_batch(self) -> ItemBatch {
-        ItemBatch::packed(self.data.into(), self.lengths)
-    }
-
-    /// Splits the items into batches of a size that the service accepts.
-    pub(super) fn batches(self) -> impl Iterator<Item = ItemBatch> {
-        let mut data = Bytes::from(self.data);
-        let lengths = self.lengths;
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            let count = (lengths.len() - at).min(REQUEST_ITEMS_MAX);
-            let batch = lengths.get(at..at + count).filter(|batch| !batch.is_empty())?.to_vec();
-            at += count;
-            let byte_count = batch.iter().map(|&length| length as usize).sum();
-            Some(ItemBatch::packed(data.split_to(byte_count), batch))
-        })
     }
 }
 

@@ -14,7 +14,8 @@ use umbel_filter::Kind;
 use umbel_node::failure::CallFailure;
 use umbel_resp::NewBloom;
 
-use super::filters::{Packed, new_count, unless_busy};
+use super::filters::{new_count, unless_busy};
+use super::packed::Packed;
 use super::session::Session;
 
 /// How many of the first items to insert as one batch, at least 1: as many as a chain that does not grow has room

@@ -3,7 +3,7 @@
 //!
 //! The answers are the same as one by one: a batch is applied in its order, and of two equal items the
 //! second is present. A batch is refused as a whole if there is no room for one of its items, so commands that
-//! insert into a filter of a kind that is full at some point are sent one by one.
+//! insert into a filter of a kind that is full at some point are sent one by one, or in batches that have room.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,8 @@ use umbel_resp::{
 };
 
 use super::answers::refusal;
-use super::filters::{self, Answered, Packed};
+use super::filters::{self, Answered};
+use super::packed::Packed;
 use super::session::{Executing, Queue, Session, name_of};
 use super::{chain_debug, cluster, cuckoo, dumps, expiry, keys, payloads, server, umbel};
 
@@ -83,6 +84,9 @@ type Member<'a> = Result<Items<'a>, Refusal>;
 enum Manner {
     /// As one batch.
     Joined,
+    /// As one batch until an item finds no room, and those behind its command again so: a chain that does not grow
+    /// has room for the first ones, in order.
+    Fitting,
     /// One by one, because the filter may have no room for some of them.
     Apart,
     /// This node knows no such filter.
@@ -148,17 +152,21 @@ impl<'a> Group<'a> {
             let manner = if left.len() > 1 { self.manner(session) } else { Manner::Joined };
             let count = match manner {
                 Manner::Joined => left.len(),
+                Manner::Fitting => left.len().min(COMMANDS_AT_ONCE),
                 Manner::Apart => distinct_count(left),
                 // The first of them may create the filter.
                 Manner::Unknown if left.len() == self.members.len() => 1,
                 Manner::Unknown => left.len(),
             };
-            let (some, behind) = left.split_at(count);
-            match manner {
+            let some = &left[..count];
+            let answered_count = match manner {
                 Manner::Apart => self.run_apart(session, some, out).await,
-                Manner::Joined | Manner::Unknown => self.run_joined(session, some, out).await,
-            }
-            left = behind;
+                Manner::Fitting => self.run_joined(session, some, true, out).await,
+                Manner::Joined | Manner::Unknown => {
+                    self.run_joined(session, some, false, out).await
+                }
+            };
+            left = &left[answered_count..];
         }
         self.members.len()
     }
@@ -166,36 +174,45 @@ impl<'a> Group<'a> {
     fn manner(&self, session: &Session) -> Manner {
         match self.verb {
             ItemVerb::Contains => Manner::Joined,
-            ItemVerb::Insert(..) => match may_lack_room(session, self.key) {
-                Some(true) => Manner::Apart,
-                Some(false) => Manner::Joined,
-                None => Manner::Unknown,
-            },
+            ItemVerb::Insert(..) => manner_of_inserts(session, self.key),
         }
     }
 
-    /// Carries out commands as one batch.
-    async fn run_joined(&self, session: &Session, some: &[Member<'a>], out: &mut Vec<u8>) {
+    /// Carries out commands as one batch, and returns how many were answered: all, or with `ends_when_full` those up to
+    /// the first one that found no room.
+    async fn run_joined(
+        &self,
+        session: &Session,
+        some: &[Member<'a>],
+        ends_when_full: bool,
+        out: &mut Vec<u8>,
+    ) -> usize {
         let mut packed = Packed::default();
         for items in some.iter().flatten() {
             items.items.pack(&mut packed.data, &mut packed.lengths);
         }
         let answered = self.ask(session, packed).await;
+        let ends_early = ends_when_full && answered.refusal == Some(Refusal::Full);
         let mut at = 0;
-        for member in some {
+        for (count, member) in (1..).zip(some) {
             match member {
                 Ok(items) => {
                     let end = at + items.items.len();
                     answered.encode(session, at..end, items.form, out);
+                    if ends_early && end > answered.bits.len() {
+                        return count;
+                    }
                     at = end;
                 }
                 Err(refusal) => session.answer(refusal.clone(), out),
             }
         }
+        some.len()
     }
 
-    /// Sends each command alone, all at once: those for which there is room are not refused with the others.
-    async fn run_apart(&self, session: &Session, some: &[Member<'a>], out: &mut Vec<u8>) {
+    /// Sends each command alone, all at once: those for which there is room are not refused with the others. Returns
+    /// how many there are.
+    async fn run_apart(&self, session: &Session, some: &[Member<'a>], out: &mut Vec<u8>) -> usize {
         let each = some.iter().map(|member| async move {
             let items = member.as_ref().map_err(Refusal::clone)?;
             let mut packed = Packed::default();
@@ -210,6 +227,7 @@ impl<'a> Group<'a> {
                 Err(refusal) => session.answer(refusal, out),
             }
         }
+        some.len()
     }
 
     async fn ask(&self, session: &Session, packed: Packed) -> Answered {
@@ -222,21 +240,23 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Whether a shard may have no room for some items of a batch, and then refuses others with them; None if this
-/// node knows no such filter. Growing filters count as having room: only at their largest size, or a quota, they
-/// have none.
-fn may_lack_room(session: &Session, key: &[u8]) -> Option<bool> {
-    let name = name_of(session.database, key)?;
+/// How adjacent inserts go to a filter: a shard may have no room for some items of a batch, and then refuses others
+/// with them. Growing filters count as having room: only at their largest size, or a quota, they have none.
+fn manner_of_inserts(session: &Session, key: &[u8]) -> Manner {
+    let Some(name) = name_of(session.database, key) else { return Manner::Unknown };
     let look = |state: &MetaState| {
         let (_, record) = state.filter_by_name(&name)?;
         Some(match record.settings.shape {
-            SliceShape::RedisBloom { is_fixed, .. } => is_fixed,
+            SliceShape::RedisBloom { is_fixed: true, .. } => Manner::Fitting,
             // Replicated windows are bits.
-            SliceShape::Ring { .. } => false,
-            _ => Kind::from_id(record.settings.kind).is_some_and(Kind::has_fingerprints),
+            SliceShape::RedisBloom { .. } | SliceShape::Ring { .. } => Manner::Joined,
+            _ => match Kind::from_id(record.settings.kind) {
+                Some(kind) if kind.has_fingerprints() => Manner::Apart,
+                _ => Manner::Joined,
+            },
         })
     };
-    session.shared.coordinator.read_meta(look).ok().flatten()
+    session.shared.coordinator.read_meta(look).ok().flatten().unwrap_or(Manner::Unknown)
 }
 
 /// How many of the first commands may be in flight at once: of two equal items the second is present, so it waits

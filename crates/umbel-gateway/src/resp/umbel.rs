@@ -12,9 +12,8 @@ use umbel_resp::{
 };
 
 use super::answers::refusal;
-use super::filters::{
-    Packed, client_request, create, described, memory_bytes, new_count, unless_busy,
-};
+use super::filters::{client_request, create, described, memory_bytes, new_count, unless_busy};
+use super::packed::Packed;
 use super::session::Session;
 
 /// The items of a command, which count against the caller's rates.
