@@ -266,8 +266,10 @@ impl<R> OpenStream<R> {
         let deadline = terms.deadlines.of_streamed(request.timeout_ms());
         let byte_count = request.encoded_len() as u64 + ITEM_STREAM_REQUEST_BYTES;
         let held = budget.hold(byte_count);
-        if held.is_ok() {
-            detach(request.items_mut());
+        if held.is_ok()
+            && let Some(items) = request.items_mut()
+        {
+            detach(items);
         }
         let terms = Arc::clone(terms);
         Box::pin(async move {
@@ -304,8 +306,8 @@ fn stopping() -> Status {
 
 /// Copies the items out of the buffer in which they arrived: the messages before and after them are in it too, and a
 /// short one in progress would keep the memory of a long one.
-fn detach(items: Option<&mut v1::Items>) {
-    let Some(v1::Items { items, packed, hashes, hash_seed: _ }) = items else { return };
+fn detach(items: &mut v1::Items) {
+    let v1::Items { items, packed, hashes, hash_seed: _ } = items;
     // More are refused before they wait for anything.
     let listed = items.iter_mut().take(REQUEST_ITEMS_MAX);
     let packed = packed.iter_mut().map(|packed| &mut packed.data);

@@ -187,7 +187,7 @@ fn items_leave_the_buffer_in_which_they_came() {
         hash_seed: 9,
     };
     let before = items.clone();
-    detach(Some(&mut items));
+    detach(&mut items);
     assert_eq!(items, before);
     drop(before);
     assert!(buffer.is_unique());
