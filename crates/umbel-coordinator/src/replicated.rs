@@ -128,11 +128,11 @@ impl Coordinator {
         if level == AckLevel::Local {
             return Ok(Bitmap::from_bools(bits));
         }
-        let mut gathered = Gathered::begin(bits, false, (local.node(), copy.is_settled()));
+        let mut gathered = Gathered::begin(bits, false, (local.node(), copy.is_in_sync()));
         let enough = |nodes: &Nodes, gathered: &Gathered| match level {
             AckLevel::Local => true,
             AckLevel::OnePartner => gathered.count(&nodes.all) >= 2,
-            AckLevel::Majority => gathered.settled_count(&nodes.all) >= nodes.majority(),
+            AckLevel::Majority => gathered.in_sync_count(&nodes.all) >= nodes.majority(),
         };
         let list = HashList::from_hashes(&hashes);
         let generation = filter.record.generation;
@@ -171,13 +171,13 @@ impl Coordinator {
             return Ok(Bitmap::from_bools(bits));
         }
         let rest: Vec<ItemHash> = absent.iter().map(|&at| hashes[at]).collect();
-        let own = (local.node(), copy.is_settled());
+        let own = (local.node(), copy.is_in_sync());
         let mut gathered = Gathered::begin(vec![false; rest.len()], true, own);
         let list = HashList::from_hashes(&rest);
         let generation = filter.record.generation;
         let request = |epoch| CopyRequest::Find { generation, epoch, hashes: list.clone() };
         let enough = |nodes: &Nodes, gathered: &Gathered| {
-            gathered.settled_count(&nodes.all) >= nodes.majority()
+            gathered.in_sync_count(&nodes.all) >= nodes.majority()
                 || gathered.bits.iter().all(|&bit| bit)
         };
         let began = Instant::now();
@@ -318,8 +318,8 @@ async fn gather(
             .collect();
         while let Some((node, answer)) = asked.next().await {
             match answer {
-                Ok(CopyAnswer::Bits { bits, is_settled }) => {
-                    if let Err(why) = gathered.take(node, &bits, is_settled) {
+                Ok(CopyAnswer::Bits { bits, is_in_sync }) => {
+                    if let Err(why) = gathered.take(node, &bits, is_in_sync) {
                         tracing::warn!(%node, why, "a copy's answer is passed over");
                         continue;
                     }

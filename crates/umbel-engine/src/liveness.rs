@@ -405,9 +405,9 @@ impl Liveness {
             .peers
             .get(&home)
             .is_some_and(|peer| peer.is_alive && peer.alive_since_ms.is_some_and(is_long));
-        let is_settled = self.led_since_ms.get(&standing.group).is_some_and(|&at| is_long(at));
+        let is_steady = self.led_since_ms.get(&standing.group).is_some_and(|&at| is_long(at));
         let is_paused = self.handed_over_ms.is_some_and(|at| now_ms < at + HAND_OVER_PAUSE_MS);
-        if standing.voters.len() == 1 && is_home && is_settled && !is_paused {
+        if standing.voters.len() == 1 && is_home && is_steady && !is_paused {
             self.handed_over_ms = Some(now_ms);
             outbox.push(Order::HandOver { group: standing.group, to: home });
         }

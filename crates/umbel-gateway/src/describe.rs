@@ -105,7 +105,7 @@ fn copy(node: NodeId, report: Option<&CopyReport>) -> v1::CopyInfo {
         new_count: load.new_count,
         memory_bytes: load.memory_bytes,
         log_bytes: load.log_bytes,
-        is_settled: load.is_settled,
+        is_settled: load.is_in_sync,
         lags: load.lags.iter().map(lag).collect(),
         sweep_count: sweeps.sweep_count,
         broken_sweep_count: sweeps.broken_sweep_count,

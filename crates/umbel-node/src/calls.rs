@@ -341,13 +341,13 @@ pub enum CopyRequest {
 )]
 pub enum CopyAnswer {
     /// One bit per item: new, or present; and whether the copy counts towards a majority.
-    Bits { bits: Bitmap, is_settled: bool },
+    Bits { bits: Bitmap, is_in_sync: bool },
     /// A number of inserts.
     Count(u64),
     /// Whether the condition holds.
     Done(bool),
     /// The copy's version vector, and whether the copy counts towards a majority.
-    Version { version: VersionVector, is_settled: bool },
+    Version { version: VersionVector, is_in_sync: bool },
     /// The description of the copy.
     Load(Box<CopyReport>),
     /// Why nothing was done.
@@ -385,7 +385,7 @@ pub struct CopyLoad {
     /// Bytes of memory of its delta log.
     pub log_bytes: u64,
     /// Whether the copy counts towards a majority.
-    pub is_settled: bool,
+    pub is_in_sync: bool,
     /// By partner in the cube: changes of this copy that the partner lacks, as far as this node knows.
     pub lags: Vec<(NodeId, u64)>,
     /// Bytes of deltas that were sent.

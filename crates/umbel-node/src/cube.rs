@@ -10,7 +10,7 @@
 //! | `exchange` | runs sweeps over the hypercube (`umbel_replicated_engine::hypercube`) |
 //! | `asking`, `answering` | the two sides of one step of a sweep |
 //! | `questions` | bounds the questions that a node holds in memory |
-//! | `settling` | decides when a copy that was made late counts for a majority |
+//! | `in_sync` | decides when a copy that was made late counts for a majority |
 //! | `scrub` | compares copies bit by bit with partners' copies |
 //! | `wire`, `pacer` | messages, and a limit on their byte rate |
 
@@ -21,13 +21,13 @@ mod copy;
 mod exchange;
 mod failure;
 mod image;
+mod in_sync;
 mod journal;
 mod load;
 mod pacer;
 mod questions;
 mod scrub;
 mod serve;
-mod settling;
 mod wire;
 
 pub(crate) use answering::take_questions;

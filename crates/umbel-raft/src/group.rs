@@ -84,7 +84,7 @@ pub struct Group {
     network: Network,
     beats: Arc<Beats>,
     /// What this replica had applied when it was first seen that it had decided about a final state.
-    settled_at: Mutex<BTreeMap<FinalStateId, u64>>,
+    decided_at: Mutex<BTreeMap<FinalStateId, u64>>,
     /// True from the request for a leadership transfer until this node is no longer the leader.
     is_handing_over: AtomicBool,
 }
@@ -171,7 +171,7 @@ impl Group {
             incoming,
             network,
             beats,
-            settled_at: Mutex::default(),
+            decided_at: Mutex::default(),
             is_handing_over: AtomicBool::new(false),
         }))
     }

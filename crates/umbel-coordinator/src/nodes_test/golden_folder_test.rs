@@ -124,7 +124,7 @@ async fn write_merged(node: &Node) -> SessionId {
     let session = write_first_half(&asked).await;
     asked.merge_shard(2, deadline()).await.unwrap();
     let parent = node.local().shard(ShardId(0)).unwrap();
-    parent.group().drop_settled(Duration::from_secs(60)).await.unwrap();
+    parent.group().drop_decided(Duration::from_secs(60)).await.unwrap();
     for shard_count in [3, 4] {
         split(&asked, shard_count).await;
     }

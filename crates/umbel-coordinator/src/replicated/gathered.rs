@@ -20,9 +20,9 @@ impl Gathered {
     pub(super) fn begin(
         bits: Vec<bool>,
         ones_win: bool,
-        (node, is_settled): (NodeId, bool),
+        (node, is_in_sync): (NodeId, bool),
     ) -> Self {
-        Self { bits, ones_win, answered: BTreeMap::from([(node, is_settled)]) }
+        Self { bits, ones_win, answered: BTreeMap::from([(node, is_in_sync)]) }
     }
 
     /// Whether a node has answered.
@@ -37,8 +37,8 @@ impl Gathered {
     }
 
     /// How many of these nodes have answered from copies that count towards a majority.
-    pub(super) fn settled_count(&self, of: &BTreeSet<NodeId>) -> usize {
-        self.answered.iter().filter(|(node, is_settled)| **is_settled && of.contains(node)).count()
+    pub(super) fn in_sync_count(&self, of: &BTreeSet<NodeId>) -> usize {
+        self.answered.iter().filter(|(node, is_in_sync)| **is_in_sync && of.contains(node)).count()
     }
 
     /// Adds a node's answer that has a bit for every item. Any other answer tells nothing about some items, and
@@ -50,7 +50,7 @@ impl Gathered {
         &mut self,
         node: NodeId,
         bits: &Bitmap,
-        is_settled: bool,
+        is_in_sync: bool,
     ) -> Result<(), String> {
         bits.check().map_err(|error| error.to_string())?;
         let (got, expected) = (bits.len() as usize, self.bits.len());
@@ -60,7 +60,7 @@ impl Gathered {
         for (ours, theirs) in self.bits.iter_mut().zip(bits.iter()) {
             *ours = if self.ones_win { *ours | theirs } else { *ours & theirs };
         }
-        self.answered.insert(node, is_settled);
+        self.answered.insert(node, is_in_sync);
         Ok(())
     }
 }
@@ -78,7 +78,7 @@ mod tests {
 
     fn counts(gathered: &Gathered, nodes: &[u64]) -> (usize, usize) {
         let nodes = nodes.iter().map(|&node| NodeId(node)).collect();
-        (gathered.count(&nodes), gathered.settled_count(&nodes))
+        (gathered.count(&nodes), gathered.in_sync_count(&nodes))
     }
 
     #[test]
@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn an_answer_of_a_node_that_was_removed_does_not_count() {
         let mut gathered = gathered(false);
-        for (node, is_settled) in [(2, true), (3, false)] {
-            gathered.take(NodeId(node), &Bitmap::ones(3), is_settled).unwrap();
+        for (node, is_in_sync) in [(2, true), (3, false)] {
+            gathered.take(NodeId(node), &Bitmap::ones(3), is_in_sync).unwrap();
         }
         assert_eq!(counts(&gathered, &[1, 2, 3]), (3, 2));
         assert_eq!(counts(&gathered, &[1, 3, 4]), (2, 1));

@@ -42,7 +42,7 @@ impl ShardState {
     /// Whether this shard has decided about a final state of a group: absorbed it, or found that it cannot.
     /// The state is then needed no more.
     #[must_use]
-    pub fn has_settled(&self, from: GroupId, fence_index: u64) -> bool {
+    pub fn has_decided(&self, from: GroupId, fence_index: u64) -> bool {
         let refused = from.shard().and_then(|shard| self.marks.refused.get(&shard));
         let is_refused = refused.is_some_and(|&refused| refused >= (from.era(), fence_index));
         is_refused || self.has_absorbed(from)
@@ -160,7 +160,7 @@ impl ShardState {
 
     fn try_absorb(&mut self, index: u64, from: GroupId, mut upper: Self) -> Result<(), PartError> {
         let fence_index = upper.marks.fence.map_or(0, |fence| fence.index);
-        if self.has_settled(from, fence_index) {
+        if self.has_decided(from, fence_index) {
             return self.check_absorbed(from);
         }
         self.check_open()?;

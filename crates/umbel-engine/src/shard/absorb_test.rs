@@ -261,7 +261,7 @@ fn what_cannot_be_joined_is_refused_for_good_and_the_shard_goes_on() {
         panic!("{reply:?}")
     };
     assert_eq!((named, lower.range().end()), (filter, u128::from(middle())));
-    assert!(lower.has_settled(group(UPPER), FENCE_INDEX) && !lower.has_absorbed(group(UPPER)));
+    assert!(lower.has_decided(group(UPPER), FENCE_INDEX) && !lower.has_absorbed(group(UPPER)));
     assert_ne!(lower.digest(), before);
     assert_eq!(reloaded(&lower, range()).digest(), lower.digest());
     // Whatever becomes of the filter: the shard may have gone on meanwhile.
@@ -285,7 +285,7 @@ fn what_cannot_be_joined_is_refused_for_good_and_the_shard_goes_on() {
     upper.apply(&ShardCommand::DropSlice(filter));
     let next = ShardCommand::Fence { into: group(SHARD), since: Epoch(SINCE.0 + 1) };
     assert_eq!(upper.apply_at(25, &next), ShardReply::Done(Ok(())));
-    assert!(!lower.has_settled(group(UPPER), 25));
+    assert!(!lower.has_decided(group(UPPER), 25));
     assert_eq!(lower.absorb(26, group(UPPER), upper), ShardReply::Done(Ok(())));
     assert_eq!(lower.range(), range());
 }
@@ -306,7 +306,7 @@ fn slices_of_other_keys_are_not_joined_and_that_is_final() {
         panic!("{reply:?}")
     };
     assert_eq!((named, lower.range()), (filter, range));
-    assert!(lower.has_settled(group(UPPER), FENCE_INDEX));
+    assert!(lower.has_decided(group(UPPER), FENCE_INDEX));
     lower.apply(&ShardCommand::DropSlice(filter));
     let again = lower.absorb(22, group(UPPER), upper);
     assert!(matches!(again, ShardReply::Done(Err(PartError::Malformed { .. }))), "{again:?}");
@@ -328,7 +328,7 @@ fn a_join_that_is_refused_at_the_last_slice_changes_none() {
     let reply = lower.absorb(21, group(UPPER), upper);
     assert!(matches!(reply, ShardReply::Done(Err(PartError::NotJoined { .. }))), "{reply:?}");
     // It only remembers that it is refused.
-    assert!(lower.has_settled(group(UPPER), FENCE_INDEX));
+    assert!(lower.has_decided(group(UPPER), FENCE_INDEX));
     lower.marks = before.marks.clone();
     assert_eq!(lower.digest(), before.digest());
 }

@@ -395,8 +395,8 @@ impl Scrubber {
         contents.retain(|node, _| !self.report.away.contains_key(node));
         let part = self.decide(&blocks, &contents);
         let read_at = part.read_at;
-        let is_settled = contents.values().all(|answer| answer.applied_index >= read_at);
-        if is_settled && !(part.blocks.is_empty() && part.counters.is_empty()) {
+        let is_current = contents.values().all(|answer| answer.applied_index >= read_at);
+        if is_current && !(part.blocks.is_empty() && part.counters.is_empty()) {
             out.push(ScrubOutput::Propose(ShardCommand::Repair(part)));
         } else {
             self.read_or_digest(out);

@@ -294,8 +294,8 @@ impl Copies {
         };
         // A node that was a member when the filter was created lacks nothing of it. Nodes that join
         // later have higher numbers: a node's number is the index of the entry that added it.
-        let is_settled = node.0 < filter.0;
-        let loaded = image::load(options, &settings, is_settled, &log, &snapshots).await;
+        let is_in_sync = node.0 < filter.0;
+        let loaded = image::load(options, &settings, is_in_sync, &log, &snapshots).await;
         let (state, samples) = loaded.map_err(|error| {
             let what = failed(error.to_string());
             if error.is_damage {

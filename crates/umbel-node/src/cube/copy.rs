@@ -61,7 +61,7 @@ pub(super) struct CopyState {
     /// Items inserted here that were absent, in this generation.
     pub(super) new_count: u64,
     /// Whether the copy counts towards a majority.
-    pub(super) is_settled: bool,
+    pub(super) is_in_sync: bool,
     /// Merges that changed something, and how many of them are on this node's disk.
     pub(super) merge_count: u64,
     pub(super) saved_merge_count: u64,
@@ -79,13 +79,13 @@ pub(super) struct CopyState {
 }
 
 impl CopyState {
-    pub(super) fn new(replica: Replica, applied_index: u64, is_settled: bool) -> Self {
+    pub(super) fn new(replica: Replica, applied_index: u64, is_in_sync: bool) -> Self {
         Self {
             saved_generation: replica.options().generation,
             replica,
             applied_index,
             new_count: 0,
-            is_settled,
+            is_in_sync,
             merge_count: 0,
             saved_merge_count: 0,
             absorbed_merge_count: 0,
@@ -203,8 +203,8 @@ impl Copy {
     }
 
     /// Whether the copy counts towards a majority.
-    pub fn is_settled(&self) -> bool {
-        self.read().is_settled
+    pub fn is_in_sync(&self) -> bool {
+        self.read().is_in_sync
     }
 
     fn check(&self, state: &CopyState, theirs: Generation) -> Result<(), CopyFailure> {
@@ -499,17 +499,22 @@ impl Copy {
     ) -> Result<(VersionVector, bool), CopyFailure> {
         let state = self.read();
         self.check(&state, generation)?;
-        Ok((state.replica.coverage().complete, state.is_settled))
+        Ok((state.replica.coverage().complete, state.is_in_sync))
     }
 
     /// Lets the copy count towards a majority if it covers at least `wanted` of the given versions.
-    pub(super) fn settle(&self, generation: Generation, counts: &[VersionVector], wanted: usize) {
+    pub(super) fn check_in_sync(
+        &self,
+        generation: Generation,
+        counts: &[VersionVector],
+        wanted: usize,
+    ) {
         let mut state = self.write();
         if state.generation() != generation {
             return;
         }
         let covered = counts.iter().filter(|counts| self.has_all(&state, counts)).count();
-        state.is_settled |= covered >= wanted;
+        state.is_in_sync |= covered >= wanted;
     }
 
     /// Bytes of deltas that were sent and received.

@@ -19,7 +19,7 @@ use umbel_step::Outbox;
 
 use super::answering;
 use super::asking::{self, Clients};
-use super::settling::settle;
+use super::in_sync::check_copies;
 use super::wire::{self, CopyQuestion};
 use crate::local::Local;
 use crate::metrics;
@@ -94,11 +94,11 @@ struct Exchange {
     /// complete.
     queued: BTreeMap<NodeId, (u64, Step)>,
     finished: mpsc::UnboundedSender<Finished>,
-    /// All tasks that ask, answer and settle; they end with the exchange.
+    /// All tasks that ask, answer and check copies; they end with the exchange.
     tasks: JoinSet<()>,
     /// Checks whether copies that were made late have everything. One task at a time: if a node is
     /// down, it may take longer than a sweep.
-    settling: Option<AbortHandle>,
+    sync_check: Option<AbortHandle>,
     begun_at: Instant,
     ended_at: Option<Instant>,
     /// Whether a sweep was requested that has not begun.
@@ -137,7 +137,7 @@ impl Exchange {
             queued: BTreeMap::new(),
             finished,
             tasks: JoinSet::new(),
-            settling: None,
+            sync_check: None,
             begun_at: Instant::now(),
             ended_at: None,
             is_wanted: true,
@@ -335,16 +335,16 @@ impl Exchange {
             sweeps.last_sweep_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         });
         metrics::sweep_done(is_whole, time);
-        self.settle();
+        self.check_in_sync();
         if self.is_wanted {
             self.local.copies().begin_sweep();
         }
     }
 
-    fn settle(&mut self) {
-        let is_running = self.settling.as_ref().is_some_and(|task| !task.is_finished());
-        if !is_running && self.local.copies().all().iter().any(|copy| !copy.is_settled()) {
-            self.settling = Some(self.tasks.spawn(settle(Arc::clone(&self.local))));
+    fn check_in_sync(&mut self) {
+        let is_running = self.sync_check.as_ref().is_some_and(|task| !task.is_finished());
+        if !is_running && self.local.copies().all().iter().any(|copy| !copy.is_in_sync()) {
+            self.sync_check = Some(self.tasks.spawn(check_copies(Arc::clone(&self.local))));
         }
     }
 
@@ -414,26 +414,26 @@ mod tests {
 
     /// An exchange beside the node's own.
     #[tokio::test]
-    async fn one_settling_task_runs_at_a_time_and_ends_with_the_exchange() {
+    async fn one_sync_check_runs_at_a_time_and_ends_with_the_exchange() {
         let folder = tempfile::tempdir().unwrap();
         let node = start_alone(folder.path()).await;
         let id = create_filter(&node, Distribution::Replicated, (10_000, 1e-6)).await;
         let local = Arc::clone(node.local());
         let copy = local.copies().get(id).unwrap();
         let mut exchange = Exchange::new(Arc::clone(&local), mpsc::unbounded_channel().0);
-        copy.write().is_settled = false;
+        copy.write().is_in_sync = false;
         for _ in 0..5 {
-            exchange.settle();
+            exchange.check_in_sync();
         }
         assert_eq!(exchange.tasks.len(), 1);
         exchange.tasks.join_next().await.unwrap().unwrap();
         // No other node has anything.
-        assert!(copy.is_settled());
-        exchange.settle();
+        assert!(copy.is_in_sync());
+        exchange.check_in_sync();
         assert!(exchange.tasks.is_empty());
 
-        copy.write().is_settled = false;
-        exchange.settle();
+        copy.write().is_in_sync = false;
+        exchange.check_in_sync();
         assert_eq!(exchange.tasks.len(), 1);
         let held = Arc::strong_count(&local);
         drop(exchange);

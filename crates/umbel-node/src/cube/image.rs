@@ -42,7 +42,7 @@ struct Head {
     generation: Generation,
     coverage: Coverage,
     new_count: u64,
-    is_settled: bool,
+    is_in_sync: bool,
     /// Encoded samples of the items inserted at each node.
     samples: Vec<u8>,
 }
@@ -69,7 +69,7 @@ pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore)
             generation: state.generation(),
             coverage,
             new_count: state.new_count,
-            is_settled: state.is_settled,
+            is_in_sync: state.is_in_sync,
             samples: copy.samples().to_bytes(),
         };
         let (slices, filter) = (state.replica.slices(), state.replica.filter().clone());
@@ -140,7 +140,7 @@ impl From<String> for LoadError {
 pub(super) async fn load(
     mut options: ReplicaOptions,
     settings: &FilterSettings,
-    is_settled: bool,
+    is_in_sync: bool,
     log: &LogStore,
     snapshots: &SnapshotStore,
 ) -> Result<(CopyState, SampleTable), LoadError> {
@@ -154,7 +154,7 @@ pub(super) async fn load(
             let replica = replica.map_err(|error| error.to_string())?.with_ring(ring);
             let samples = SampleTable::from_bytes(&head.samples);
             let samples = samples.map_err(|error| error.to_string())?;
-            let mut state = CopyState::new(replica, index, head.is_settled);
+            let mut state = CopyState::new(replica, index, head.is_in_sync);
             state.new_count = head.new_count;
             (state, samples)
         }
@@ -163,7 +163,7 @@ pub(super) async fn load(
             let replica = Replica::new(options, empty).map_err(|error| error.to_string())?;
             let ring = settings.shape.ring().map_err(|error| error.to_string())?;
             let replica = replica.with_ring(ring);
-            (CopyState::new(replica, 0, is_settled), SampleTable::new(options.node))
+            (CopyState::new(replica, 0, is_in_sync), SampleTable::new(options.node))
         }
     };
     // The log alone does not tell: where nothing follows what was purged, it reads as an empty one.

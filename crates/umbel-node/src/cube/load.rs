@@ -65,7 +65,7 @@ impl Copy {
             new_count: state.new_count,
             memory_bytes: description.memory_bytes,
             log_bytes: replica.log_bytes() as u64,
-            is_settled: state.is_settled,
+            is_in_sync: state.is_in_sync,
             lags: replica.partners().map(|node| (node, replica.lag(node))).collect(),
             sent_bytes: self.traffic.sent_bytes.load(Ordering::Relaxed),
             received_bytes: self.traffic.received_bytes.load(Ordering::Relaxed),

@@ -95,8 +95,8 @@ impl Local {
                 }
             }
             CopyRequest::Version { generation } => {
-                let (version, is_settled) = copy.version(generation)?;
-                CopyAnswer::Version { version, is_settled }
+                let (version, is_in_sync) = copy.version(generation)?;
+                CopyAnswer::Version { version, is_in_sync }
             }
             CopyRequest::Describe => {
                 let load = copy.load(None).await;
@@ -123,7 +123,7 @@ fn hashes_of(list: &HashList) -> Result<Vec<ItemHash>, CopyFailure> {
 }
 
 fn bits(copy: &Copy, bits: Vec<bool>) -> CopyAnswer {
-    CopyAnswer::Bits { bits: Bitmap::from_bools(bits), is_settled: copy.is_settled() }
+    CopyAnswer::Bits { bits: Bitmap::from_bools(bits), is_in_sync: copy.is_in_sync() }
 }
 
 /// Whether a condition becomes true within [`WAIT_MAX`].

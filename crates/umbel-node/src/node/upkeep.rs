@@ -26,7 +26,7 @@ const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
 const ORPHANS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Longest time for the snapshot of a shard that has absorbed another one. The next check tries again.
-const SETTLED_TIMEOUT: Duration = Duration::from_secs(5);
+const DECIDED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a node waits for the newest shard map before it logs that and retries.
 const MAP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -119,7 +119,7 @@ pub(super) async fn care(local: Arc<Local>) {
         for group in local.groups().iter().filter(|group| group.needs_another_snapshot()) {
             group.snapshot().await;
         }
-        drop_settled(&local).await;
+        drop_decided(&local).await;
         let (groups, pinning) = groups_to_snapshot(&local);
         for group in pinning {
             // Entries that it keeps for its followers would keep a whole segment of the shared log.
@@ -155,9 +155,9 @@ pub(super) async fn tidy_slices(local: Arc<Local>) {
 }
 
 /// Removes what merges of shards left on the disk.
-async fn drop_settled(local: &Local) {
+async fn drop_decided(local: &Local) {
     for shard in local.shards() {
-        if let Err(error) = shard.group().drop_settled(SETTLED_TIMEOUT).await {
+        if let Err(error) = shard.group().drop_decided(DECIDED_TIMEOUT).await {
             tracing::warn!(shard = %shard.shard(), %error, "a final state was not removed yet");
         }
     }

@@ -13,7 +13,7 @@ use crate::limits::SNAPSHOT_HOLD_MAX;
 
 impl ShardLeader {
     /// Copies a slice as it is now. For a snapshot, waits for the writes in flight, and blocks further
-    /// writes until the snapshot is settled.
+    /// writes until the snapshot is released or given up.
     pub(super) async fn export_begin(
         &self,
         filter: FilterId,

@@ -50,7 +50,7 @@ impl ShardLeader {
             // Only what is refused for good may end the merge: otherwise the entry could be applied later, after
             // the other shard was opened again.
             ShardReply::Done(Err(error)) => {
-                let is_final = |state: &ShardState| state.has_settled(from, fence_index);
+                let is_final = |state: &ShardState| state.has_decided(from, fence_index);
                 Err(match self.group.replica().read_shard(is_final) {
                     true => error.into(),
                     false => ShardFailure::Stopped(error.to_string()),

@@ -59,7 +59,7 @@ impl Group {
     pub fn can_absorb(&self, from: GroupId, fence_index: u64) -> bool {
         let id = FinalStateId { of: from, fence_index };
         self.storage.has_final_state(self.id, id)
-            || self.replica.read_shard(|state| state.has_settled(from, fence_index))
+            || self.replica.read_shard(|state| state.has_decided(from, fence_index))
     }
 
     /// Removes the final states about which this replica has decided, once a snapshot of its own covers that
@@ -67,25 +67,25 @@ impl Group {
     ///
     /// # Errors
     /// If the disk fails.
-    pub async fn drop_settled(&self, timeout: Duration) -> io::Result<()> {
+    pub async fn drop_decided(&self, timeout: Duration) -> io::Result<()> {
         let states = self.storage.final_states(self.id);
-        let is_settled = |id: &FinalStateId| {
-            self.replica.read_shard(|state| state.has_settled(id.of, id.fence_index))
+        let is_decided = |id: &FinalStateId| {
+            self.replica.read_shard(|state| state.has_decided(id.of, id.fence_index))
         };
-        let settled: Vec<FinalStateId> = states.into_iter().filter(is_settled).collect();
+        let decided: Vec<FinalStateId> = states.into_iter().filter(is_decided).collect();
         // The same aim for each call: a snapshot that takes longer than the timeout counts for the next one.
         let aim = {
             let applied = self.applied_index();
-            let mut aims = self.settled_at.lock().unwrap_or_else(PoisonError::into_inner);
-            aims.retain(|id, _| settled.contains(id));
-            settled.iter().map(|&id| *aims.entry(id).or_insert(applied)).max()
+            let mut aims = self.decided_at.lock().unwrap_or_else(PoisonError::into_inner);
+            aims.retain(|id, _| decided.contains(id));
+            decided.iter().map(|&id| *aims.entry(id).or_insert(applied)).max()
         };
         let Some(aim) = aim else { return Ok(()) };
         let is_early = planted::on(Planted::FinalStateDropped);
         if !is_early && !self.snapshot_and_purge_to(aim, timeout).await {
             return Ok(());
         }
-        for id in settled {
+        for id in decided {
             self.storage.drop_final_state(self.id, id).await?;
         }
         Ok(())

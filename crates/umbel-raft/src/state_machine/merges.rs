@@ -25,8 +25,8 @@ impl StateMachine {
                 }
                 ShardCommand::Fence { .. } => self.keep_final_state_of(entry, command).await?,
                 ShardCommand::Absorb { from, fence_index } => {
-                    let is_settled = |state: &ShardState| state.has_settled(from, fence_index);
-                    if !self.replica.read_shard(is_settled) {
+                    let is_decided = |state: &ShardState| state.has_decided(from, fence_index);
+                    if !self.replica.read_shard(is_decided) {
                         let upper = self.final_state(from, fence_index).await?;
                         let absorb = |state: &mut ShardState| state.absorb(index, from, upper);
                         return Ok(self.replica.apply_aside(entry, absorb));

@@ -48,7 +48,7 @@ impl Reference {
     ) -> Result<(ShardReply, Result<(), Violation>), Violation> {
         let group = seen.group;
         let state = self.shards.get_mut(&group).expect("the caller has inserted it");
-        if state.has_settled(from, fence_index) {
+        if state.has_decided(from, fence_index) {
             let command = ShardCommand::Absorb { from, fence_index };
             return Ok((state.apply_at(seen.entry.index, &command), Ok(())));
         }

@@ -141,7 +141,7 @@ fn filter(info: &FilterInfo) -> Value {
     json::object([
         ("name", info.record.name.as_str().into()),
         ("copy_count", (all.len() as u64).into()),
-        ("settled_count", (loads().filter(|load| load.is_settled).count() as u64).into()),
+        ("settled_count", (loads().filter(|load| load.is_in_sync).count() as u64).into()),
         ("lag_max", lag_max.into()),
         ("convergence_ms", loads().filter_map(|load| load.convergence_ms).max().into()),
         ("sent_bytes", sum(|load| load.sent_bytes).into()),

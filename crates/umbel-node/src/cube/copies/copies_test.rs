@@ -78,11 +78,11 @@ async fn a_late_copy_that_is_cleared_remains_late() {
     let local = Arc::clone(node.local());
     let copy = local.copies().get(id).unwrap();
     // No task of the node comes between.
-    for is_settled in [true, false] {
-        copy.write().is_settled = is_settled;
+    for is_in_sync in [true, false] {
+        copy.write().is_in_sync = is_in_sync;
         let next = Generation(copy.generation().0 + 1);
         assert!(copy.clear(next, 9).unwrap());
-        assert_eq!(copy.is_settled(), is_settled);
+        assert_eq!(copy.is_in_sync(), is_in_sync);
     }
     drop((copy, local));
     node.shutdown().await;

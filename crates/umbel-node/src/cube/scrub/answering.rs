@@ -106,7 +106,7 @@ async fn answer(local: &Local, from: NodeId, line: &mut Line<Answer>) -> Result<
     copy.check_coverage(from, &theirs)?;
     talk(local, Side::Answering, &mut image, line).await?;
     let mut end = v1::ScrubEnd::default();
-    match image.settle(local, from, &theirs) {
+    match image.set_missing(local, from, &theirs) {
         Ok(set) => (end.lost_bits, end.news_bits) = (set.lost_count, set.news_count),
         Err(error) => end.failure = error.to_string(),
     }

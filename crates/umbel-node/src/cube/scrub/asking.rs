@@ -74,7 +74,7 @@ async fn compare_now(
     let mut image = Image::of(local, copy, generation)?;
     line.send(claim_part(&image.claim)).await?;
     let outcome = talk(local, Side::Asking, &mut image, &mut line).await?;
-    let ours = image.settle(local, partner, &theirs)?;
+    let ours = image.set_missing(local, partner, &theirs)?;
     let theirs = match line.next().await? {
         Some(Part::End(end)) if end.failure.is_empty() => {
             SetBits { lost_count: end.lost_bits, news_count: end.news_bits }

@@ -72,7 +72,7 @@ impl Image {
     }
 
     /// Sets the missing bits in the copy, against a partner's copy with the coverage `theirs`.
-    pub(super) fn settle(
+    pub(super) fn set_missing(
         self,
         local: &Local,
         partner: NodeId,

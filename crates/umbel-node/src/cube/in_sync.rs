@@ -16,12 +16,12 @@ use crate::local::Local;
 /// How long another node may take to report its copy's version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Copies that are checked at once: a new node has to settle all filters, and each check asks all
+/// Copies that are checked at once: a new node has to check all filters, and each check asks all
 /// nodes.
 const COPIES_AT_ONCE_MAX: usize = 16;
 
 /// Checks whether copies that were made late have everything that a majority of the older copies have.
-pub(super) async fn settle(local: Arc<Local>) {
+pub(super) async fn check_copies(local: Arc<Local>) {
     let mut others = local.meta().replica().read_meta(MetaState::live_nodes);
     others.remove(&local.node());
     // Reachability is checked once per node, so an absent node delays this once and not for every copy.
@@ -31,16 +31,16 @@ pub(super) async fn settle(local: Arc<Local>) {
     });
     let present: BTreeSet<NodeId> = join_all(looks).await.into_iter().flatten().collect();
     let other_count = others.len();
-    let unsettled = local.copies().all().into_iter().filter(|copy| !copy.is_settled());
-    stream::iter(unsettled)
+    let late = local.copies().all().into_iter().filter(|copy| !copy.is_in_sync());
+    stream::iter(late)
         .for_each_concurrent(COPIES_AT_ONCE_MAX, |copy| {
             let (local, present) = (&local, &present);
-            async move { settle_one(local, &copy, present, other_count).await }
+            async move { check_copy(local, &copy, present, other_count).await }
         })
         .await;
 }
 
-async fn settle_one(local: &Local, copy: &Copy, present: &BTreeSet<NodeId>, other_count: usize) {
+async fn check_copy(local: &Local, copy: &Copy, present: &BTreeSet<NodeId>, other_count: usize) {
     let generation = copy.generation();
     let request = CopyRequest::Version { generation };
     let asked = present.iter().map(|&node| {
@@ -50,12 +50,12 @@ async fn settle_one(local: &Local, copy: &Copy, present: &BTreeSet<NodeId>, othe
     let (mut counts, mut late_count) = (Vec::new(), 0);
     for answer in join_all(asked).await {
         match answer {
-            Ok(CopyAnswer::Version { version, is_settled: true }) => counts.push(version),
+            Ok(CopyAnswer::Version { version, is_in_sync: true }) => counts.push(version),
             Ok(CopyAnswer::Version { .. }) => late_count += 1,
             // A node that gave no version may have acknowledged inserts; it counts as an older copy.
             _ => {}
         }
     }
     let old_count = other_count - late_count;
-    copy.settle(generation, &counts, (old_count / 2 + 1).min(old_count));
+    copy.check_in_sync(generation, &counts, (old_count / 2 + 1).min(old_count));
 }
