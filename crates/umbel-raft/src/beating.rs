@@ -52,22 +52,22 @@ pub async fn beat(host: Arc<GroupHost>, running: Arc<dyn RunningGroups>) {
 /// Tasks in flight: at most one beat per node, and one order per group.
 #[derive(Default)]
 struct Sent {
-    tasks: JoinSet<Errand>,
+    tasks: JoinSet<Task>,
     nodes: BTreeSet<NodeId>,
     groups: BTreeSet<GroupId>,
 }
 
-/// The purpose of a task.
-enum Errand {
+/// What a task is for; the value with which it ends.
+enum Task {
     Beat(NodeId),
     Group(GroupId),
 }
 
 impl Sent {
-    fn forget(&mut self, errand: Option<&Errand>) {
-        match errand {
-            Some(Errand::Beat(node)) => drop(self.nodes.remove(node)),
-            Some(Errand::Group(group)) => drop(self.groups.remove(group)),
+    fn forget(&mut self, task: Option<&Task>) {
+        match task {
+            Some(Task::Beat(node)) => drop(self.nodes.remove(node)),
+            Some(Task::Group(group)) => drop(self.groups.remove(group)),
             None => {
                 self.nodes.clear();
                 self.groups.clear();
@@ -86,17 +86,17 @@ impl Sent {
             let (host, running) = (Arc::clone(host), Arc::clone(running));
             self.tasks.spawn(async move {
                 send_beat((&host, &*running), node, &address, &beat).await;
-                Errand::Beat(node)
+                Task::Beat(node)
             });
         }
     }
 
     /// Starts a task for a group, unless one is in flight.
-    fn order(&mut self, group: GroupId, errand: impl Future<Output = ()> + Send + 'static) {
+    fn order(&mut self, group: GroupId, work: impl Future<Output = ()> + Send + 'static) {
         if self.groups.insert(group) {
             self.tasks.spawn(async move {
-                errand.await;
-                Errand::Group(group)
+                work.await;
+                Task::Group(group)
             });
         }
     }

@@ -150,10 +150,10 @@ fn sweep(copies: &mut [Replica]) -> (u64, u64) {
     for step in cube.steps() {
         let mut answers = Vec::new();
         for rank in (0..cube.node_count()).map(Rank) {
-            let Some(meeting) = cube.meeting(rank, step).filter(|meeting| meeting.receives) else {
+            let Some(pairing) = cube.pairing(rank, step).filter(|pairing| pairing.receives) else {
                 continue;
             };
-            let (to, from) = (rank.0 as usize, meeting.partner.0 as usize);
+            let (to, from) = (rank.0 as usize, pairing.partner.0 as usize);
             let (asking, answering) = (NodeId(to as u64 + 1), NodeId(from as u64 + 1));
             let question = copies[to].ask(answering);
             let (delta, frames) = answer(&mut copies[from], asking, &question);

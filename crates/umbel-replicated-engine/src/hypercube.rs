@@ -2,7 +2,7 @@
 //! hypercube until all nodes have all of them.
 //!
 //! ```text
-//!      6───────7      topology         who meets whom in which step of a sweep
+//!      6───────7      topology         who is paired with whom in which step of a sweep
 //!     /│      /│      sweeper          when this node does its next step
 //!    4───────5 │      replica          one replica: bits, log of changes, questions and answers
 //!    │ 2─────│─3      delta            what one replica asks another, and the answer
@@ -38,5 +38,5 @@ pub use sample_table::{
     DistinctEstimates, NodeSample, PairOverlap, SampleTable, SampleTableBytesError, TakeError,
 };
 pub use sweeper::{Members, SweepError, SweepInput, SweepOutput, Sweeper};
-pub use topology::{Cube, CubeSizeOutOfRange, Meeting, Rank, Step};
+pub use topology::{Cube, CubeSizeOutOfRange, Pairing, Rank, Step};
 pub use version_vector::VersionVector;

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use super::topology::{Cube, CubeSizeOutOfRange, Meeting, Rank, Step};
+use super::topology::{Cube, CubeSizeOutOfRange, Pairing, Rank, Step};
 use umbel_engine::{Epoch, NodeId};
 use umbel_step::Outbox;
 
@@ -345,16 +345,16 @@ impl Sweeper {
             return Err(SweepError::WrongRank { from, claimed: rank, expected });
         }
         match self.partner(step) {
-            Some((partner, meeting)) if partner == from && meeting.sends => Ok(()),
+            Some((partner, pairing)) if partner == from && pairing.sends => Ok(()),
             _ => Err(SweepError::WrongStep { from, step }),
         }
     }
 
     /// The partner of a step, and the direction of the exchange.
-    fn partner(&self, step: Step) -> Option<(NodeId, Meeting)> {
+    fn partner(&self, step: Step) -> Option<(NodeId, Pairing)> {
         let rank = self.members.rank_of(self.node)?;
-        let meeting = self.members.cube().meeting(rank, step)?;
-        Some((self.members.node_of(meeting.partner)?, meeting))
+        let pairing = self.members.cube().pairing(rank, step)?;
+        Some((self.members.node_of(pairing.partner)?, pairing))
     }
 
     fn begin(&mut self, sweep: u64, outbox: &mut Outbox<SweepOutput>) {
@@ -375,7 +375,7 @@ impl Sweeper {
         self.step = from;
         while let Some(step) = self.step {
             match self.partner(step) {
-                Some((to, meeting)) if meeting.receives => {
+                Some((to, pairing)) if pairing.receives => {
                     outbox.push(SweepOutput::Ask { to, sweep: self.sweep, step });
                     break;
                 }

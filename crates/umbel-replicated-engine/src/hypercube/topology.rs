@@ -71,15 +71,15 @@ impl fmt::Display for Step {
 /// A node's exchange in one step.
 ///
 /// ```
-/// use umbel_replicated_engine::hypercube::{Cube, Meeting, Rank, Step};
+/// use umbel_replicated_engine::hypercube::{Cube, Pairing, Rank, Step};
 ///
 /// let cube = Cube::new(3)?;
-/// let hand_in = Meeting { partner: Rank(0), sends: true, receives: false };
-/// assert_eq!(cube.meeting(Rank(2), Step::HandIn), Some(hand_in));
+/// let hand_in = Pairing { partner: Rank(0), sends: true, receives: false };
+/// assert_eq!(cube.pairing(Rank(2), Step::HandIn), Some(hand_in));
 /// # Ok::<(), umbel_replicated_engine::hypercube::CubeSizeOutOfRange>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Meeting {
+pub struct Pairing {
     /// The rank of the partner.
     pub partner: Rank,
     /// Whether this node sends what the partner lacks.
@@ -103,8 +103,8 @@ pub struct CubeSizeOutOfRange {
 ///
 /// let cube = Cube::new(8)?;
 /// assert_eq!((cube.dimension_count(), cube.message_count()), (3, 24));
-/// let partners: Vec<_> = cube.steps().filter_map(|step| cube.meeting(Rank(5), step)).collect();
-/// assert_eq!(partners.iter().map(|meeting| meeting.partner.0).collect::<Vec<_>>(), [4, 7, 1]);
+/// let partners: Vec<_> = cube.steps().filter_map(|step| cube.pairing(Rank(5), step)).collect();
+/// assert_eq!(partners.iter().map(|pairing| pairing.partner.0).collect::<Vec<_>>(), [4, 7, 1]);
 /// # Ok::<(), umbel_replicated_engine::hypercube::CubeSizeOutOfRange>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -165,7 +165,7 @@ impl Cube {
 
     /// The exchange of a node in a step, or None if it has none.
     #[must_use]
-    pub fn meeting(self, rank: Rank, step: Step) -> Option<Meeting> {
+    pub fn pairing(self, rank: Rank, step: Step) -> Option<Pairing> {
         let Rank(rank) = rank;
         let corners = self.corner_count();
         if rank >= self.node_count {
@@ -174,7 +174,7 @@ impl Cube {
         let is_corner = rank < corners;
         match step {
             Step::Across(dimension) => {
-                (is_corner && dimension < self.dimension_count()).then(|| Meeting {
+                (is_corner && dimension < self.dimension_count()).then(|| Pairing {
                     partner: Rank(rank ^ (1 << dimension)),
                     sends: true,
                     receives: true,
@@ -183,7 +183,7 @@ impl Cube {
             Step::HandIn | Step::HandOut if is_corner => {
                 let beyond = rank + corners;
                 let receives = step == Step::HandIn;
-                (beyond < self.node_count).then_some(Meeting {
+                (beyond < self.node_count).then_some(Pairing {
                     partner: Rank(beyond),
                     sends: !receives,
                     receives,
@@ -191,7 +191,7 @@ impl Cube {
             }
             Step::HandIn | Step::HandOut => {
                 let sends = step == Step::HandIn;
-                Some(Meeting { partner: Rank(rank - corners), sends, receives: !sends })
+                Some(Pairing { partner: Rank(rank - corners), sends, receives: !sends })
             }
         }
     }
@@ -199,8 +199,8 @@ impl Cube {
     /// All partners of a node in a sweep, by ascending rank.
     #[must_use]
     pub fn partners(self, rank: Rank) -> Vec<Rank> {
-        let met = self.steps().filter_map(|step| self.meeting(rank, step));
-        let mut partners: Vec<Rank> = met.map(|meeting| meeting.partner).collect();
+        let pairings = self.steps().filter_map(|step| self.pairing(rank, step));
+        let mut partners: Vec<Rank> = pairings.map(|pairing| pairing.partner).collect();
         partners.sort_unstable();
         partners.dedup();
         partners
@@ -228,17 +228,17 @@ mod tests {
     }
 
     #[test]
-    fn meetings_are_mutual_and_nobody_meets_two_at_once() {
+    fn pairings_are_mutual_and_at_most_one_a_step() {
         for cube in sizes() {
             let mut message_count = 0;
             for step in cube.steps() {
                 for rank in (0..cube.node_count()).map(Rank) {
-                    let Some(meeting) = cube.meeting(rank, step) else { continue };
-                    let back = cube.meeting(meeting.partner, step).unwrap();
-                    assert_ne!(meeting.partner, rank);
+                    let Some(pairing) = cube.pairing(rank, step) else { continue };
+                    let back = cube.pairing(pairing.partner, step).unwrap();
+                    assert_ne!(pairing.partner, rank);
                     assert_eq!(back.partner, rank, "{cube:?} {step} {rank}");
-                    assert_eq!((meeting.sends, meeting.receives), (back.receives, back.sends));
-                    message_count += u64::from(meeting.sends);
+                    assert_eq!((pairing.sends, pairing.receives), (back.receives, back.sends));
+                    message_count += u64::from(pairing.sends);
                 }
             }
             assert_eq!(message_count, cube.message_count());
@@ -255,9 +255,9 @@ mod tests {
             for step in cube.steps() {
                 let before = has.clone();
                 for rank in 0..count {
-                    let meeting = cube.meeting(Rank(rank), step);
-                    if let Some(meeting) = meeting.filter(|meeting| meeting.receives) {
-                        has[rank as usize].extend(&before[meeting.partner.0 as usize]);
+                    let pairing = cube.pairing(Rank(rank), step);
+                    if let Some(pairing) = pairing.filter(|pairing| pairing.receives) {
+                        has[rank as usize].extend(&before[pairing.partner.0 as usize]);
                     }
                 }
             }
@@ -301,8 +301,8 @@ mod tests {
             assert_eq!(Cube::new(node_count), Err(CubeSizeOutOfRange { node_count }));
         }
         let cube = Cube::new(5).unwrap();
-        assert_eq!(cube.meeting(Rank(5), Step::HandIn), None);
-        assert_eq!(cube.meeting(Rank(1), Step::Across(2)), None);
-        assert_eq!(cube.meeting(Rank(1), Step::HandIn), None);
+        assert_eq!(cube.pairing(Rank(5), Step::HandIn), None);
+        assert_eq!(cube.pairing(Rank(1), Step::Across(2)), None);
+        assert_eq!(cube.pairing(Rank(1), Step::HandIn), None);
     }
 }

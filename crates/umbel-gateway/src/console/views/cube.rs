@@ -99,7 +99,7 @@ fn sweeps(counts: &SweepCounts) -> Value {
     ])
 }
 
-/// Pairs of nodes that exchange, each once and ordered by rank, with the step at which they first meet in
+/// Pairs of nodes that exchange, each once and ordered by rank, with the step in which they are first paired in
 /// a sweep, and with what each lacks of the other's changes over all filters.
 fn edges(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Value {
     let Ok(cube) = Cube::new(members.len()) else { return Value::Array(Vec::new()) };
@@ -113,12 +113,12 @@ fn edges(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Value {
     let mut edges_by_pair = BTreeMap::new();
     for (rank, &(node, _)) in (0_u32..).zip(members) {
         for step in cube.steps() {
-            let Some(meeting) = cube.meeting(Rank(rank), step) else { continue };
-            let partner = usize::try_from(meeting.partner.0).ok().and_then(|at| members.get(at));
-            let Some(&(partner, _)) = partner.filter(|_| rank < meeting.partner.0) else {
+            let Some(pairing) = cube.pairing(Rank(rank), step) else { continue };
+            let partner = usize::try_from(pairing.partner.0).ok().and_then(|at| members.get(at));
+            let Some(&(partner, _)) = partner.filter(|_| rank < pairing.partner.0) else {
                 continue;
             };
-            edges_by_pair.entry((rank, meeting.partner.0)).or_insert_with(|| {
+            edges_by_pair.entry((rank, pairing.partner.0)).or_insert_with(|| {
                 json::object([
                     ("node", node.0.into()),
                     ("partner", partner.0.into()),

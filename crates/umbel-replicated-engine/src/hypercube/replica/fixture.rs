@@ -153,9 +153,9 @@ pub(super) fn sweep(copies: &mut [Replica]) -> Cost {
     for step in cube.steps() {
         let mut answers = Vec::new();
         for to in 0..copies.len() {
-            let meeting = cube.meeting(Rank(to as u32), step);
-            if let Some(meeting) = meeting.filter(|meeting| meeting.receives) {
-                let from = meeting.partner.0 as usize;
+            let pairing = cube.pairing(Rank(to as u32), step);
+            if let Some(pairing) = pairing.filter(|pairing| pairing.receives) {
+                let from = pairing.partner.0 as usize;
                 answers.push((from, to, answer(copies, from, to)));
             }
         }

@@ -64,8 +64,8 @@ impl CubeView {
     /// The node with which the node of this rank exchanges in a step.
     fn partner(&self, rank: usize, step: Step) -> Option<u64> {
         let rank = u32::try_from(rank).expect("a cube has at most 4,096 nodes");
-        let meeting = self.cube.meeting(Rank(rank), step)?;
-        Some(self.nodes[meeting.partner.0 as usize].node)
+        let pairing = self.cube.pairing(Rank(rank), step)?;
+        Some(self.nodes[pairing.partner.0 as usize].node)
     }
 
     /// The partners of a node across each dimension; none if it is no corner.
