@@ -79,9 +79,9 @@ impl FiltersService {
             let visible = caller.visible();
             self.coordinator.list(name, "", 1, |found| found == name && visible(found))
         };
-        let heard = look()?;
-        if !heard.filters.is_empty() {
-            return Ok(heard);
+        let known = look()?;
+        if !known.filters.is_empty() {
+            return Ok(known);
         }
         self.coordinator.meta_refresh(deadline).await?;
         look()

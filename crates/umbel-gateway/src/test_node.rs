@@ -41,11 +41,11 @@ impl Deref for Node {
 }
 
 /// Serves clients, and sends the coordinator of the node.
-struct Told {
+struct CoordinatorSender {
     coordinator: oneshot::Sender<Arc<Coordinator>>,
 }
 
-impl ClientInterface for Told {
+impl ClientInterface for CoordinatorSender {
     fn serve(self: Box<Self>, node: ServedNode) -> PortFuture<'static, ()> {
         let coordinator = Arc::new(Coordinator::new(Arc::clone(&node.calls)));
         assert!(self.coordinator.send(Arc::clone(&coordinator)).is_ok());
@@ -55,10 +55,10 @@ impl ClientInterface for Told {
 
 pub(crate) async fn start(config: Config) -> Node {
     let ports = Ports::real(Path::new(&config.data)).unwrap();
-    let (coordinator, told) = oneshot::channel();
-    let clients = Told { coordinator };
+    let (coordinator, coordinator_sent) = oneshot::channel();
+    let clients = CoordinatorSender { coordinator };
     let node = umbel_node::Node::start(config, ports, Box::new(clients)).await.unwrap();
-    Node { node, coordinator: told.await.unwrap() }
+    Node { node, coordinator: coordinator_sent.await.unwrap() }
 }
 
 /// The secret of the tokens of [`put`].

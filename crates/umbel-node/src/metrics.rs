@@ -188,7 +188,7 @@ pub(crate) fn catalogue(known: &Catalogue) {
 
 /// Whether the meta group has a leader with a responding majority, as far as this node knows.
 pub(crate) fn meta_is_led(is_led: bool) {
-    gauge!(META_HEARD).set(f64::from(u8::from(is_led)));
+    gauge!(META_LED).set(f64::from(u8::from(is_led)));
 }
 
 /// The machine's wall clock, in milliseconds since 1970.

@@ -16,10 +16,10 @@ use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 
 /// Time limit of one attempt.
-const TELL_TIMEOUT: Duration = Duration::from_secs(10);
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause before the next attempt: a cluster that is being formed has no leader yet.
-const TELL_PAUSE: Duration = Duration::from_secs(1);
+const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The node whose settings determine the number of shards of a new cluster.
 const FOUNDER: NodeId = NodeId(1);
@@ -114,7 +114,7 @@ pub(crate) async fn propose_report(local: Arc<Local>, calls: Arc<LeaderCalls>, r
     let node = local.node();
     let mut applied = local.meta().replica().applied_index();
     loop {
-        let deadline = Instant::now() + TELL_TIMEOUT;
+        let deadline = Instant::now() + REPORT_TIMEOUT;
         let proposed = async {
             calls.meta_refresh(deadline).await?;
             match calls.read_meta(|state| report.news(node, state))? {
@@ -138,7 +138,7 @@ pub(crate) async fn propose_report(local: Arc<Local>, calls: Arc<LeaderCalls>, r
             }
             Err(error) => {
                 tracing::debug!(%error, "the cluster was not told of this node yet");
-                tokio::time::sleep(TELL_PAUSE).await;
+                tokio::time::sleep(REPORT_PAUSE).await;
             }
         }
     }

@@ -52,7 +52,7 @@ pub(crate) const LATER_TIMEOUT: Duration = Duration::from_millis(500);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// How long a replica may take to record on its disk that it lost entries.
-const TELL_TIMEOUT: Duration = Duration::from_secs(10);
+const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The other nodes' answers when this node started.
 #[derive(Default)]
@@ -297,7 +297,7 @@ pub(crate) async fn notify_lost(
     lost: LogId,
 ) {
     let body = encode(&RecallRequest::Lost { confirmed: lost });
-    let called = links.call(node, &address, CallKind::Recall, group, body, TELL_TIMEOUT).await;
+    let called = links.call(node, &address, CallKind::Recall, group, body, NOTIFY_TIMEOUT).await;
     match called.map(|answer| decode(&answer)) {
         Ok(Ok(RecallAnswer::Noted)) => {
             if !witness.was_notified(node, group, lost) {

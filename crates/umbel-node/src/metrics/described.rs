@@ -113,7 +113,7 @@ const ALL: [Measurement; 57] = [
         "Shards that this node leads and of whose other replicas no majority answers.",
     ),
     gauge(
-        META_HEARD,
+        META_LED,
         Unit::Count,
         "1 while this node knows a leader of the meta group that a majority answers.",
     ),
