@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_jump_is_told_once() {
+    async fn each_jump_is_reported_once() {
         let machine = Machine::start();
         let look = || {
             let mut looks = machine.clock.looks.lock().unwrap();

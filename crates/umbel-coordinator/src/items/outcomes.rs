@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_filter_tells_whether_it_took_items_of_the_batch() {
+    fn a_full_filter_reports_whether_it_took_items_of_the_batch() {
         for kind in Kind::ALL {
             let of = |count| of_batch(full(), (kind.id(), count), false);
             let is_atomic = matches!(kind, Kind::SingleShot | Kind::Cuckoo | Kind::Quotient);

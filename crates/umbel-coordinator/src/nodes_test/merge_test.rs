@@ -102,7 +102,7 @@ async fn shards_are_merged_with_all_that_they_have_and_split_again() {
 /// The shard was opened again and the merge given up, but the leader that did so was deposed before it told the
 /// catalogue.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_merge_whose_end_was_not_told_is_given_up_by_the_next_call() {
+async fn a_merge_whose_end_was_not_reported_is_given_up_by_the_next_call() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
     let asked = node.coordinator();

@@ -320,7 +320,7 @@ async fn a_node_may_have_no_console() {
 
 /// Every new view must be added here.
 #[test]
-fn every_view_needs_what_the_calls_need_that_tell_the_same() {
+fn every_view_needs_what_the_calls_need_that_return_the_same() {
     let needs = View::ALL.map(|view| (view.name(), view.need()));
     let metrics = Need::Cluster(ClusterVerb::Metrics);
     let expected = [

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_stays_is_told() {
+    fn a_copy_that_stays_is_reported() {
         assert!(is_unknown(&Err(not_taken_back(no_quorum()))));
         let id = RequestId { session: SessionId(1), sequence: 1 };
         let refused = PartError::RequestExpired { id };

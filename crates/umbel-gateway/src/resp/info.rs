@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_node_tells_its_place_in_the_cluster() {
+    async fn a_node_reports_its_place_in_the_cluster() {
         let (_folder, node) = node().await;
         let mut client = Client::new(&node).await;
         // Both shards have made their slices, so that both have leaders.
