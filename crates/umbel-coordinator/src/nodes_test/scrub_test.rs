@@ -245,8 +245,8 @@ async fn a_partner_that_lies_changes_nothing() {
     let says = lie(&nodes, id, nothing, false).await;
     assert!(says.contains("malformed frame") || says.contains("gave up"), "{says}");
     let of_us = v1::NodeCount { node: nodes[0].id().0, count: 1_001 };
-    let knows_too_much = v1::ScrubClaim { knows: Vec::new(), may_have: vec![of_us] };
-    let says = lie(&nodes, id, knows_too_much, true).await;
+    let coverage_ahead = v1::ScrubClaim { knows: Vec::new(), may_have: vec![of_us] };
+    let says = lie(&nodes, id, coverage_ahead, true).await;
     assert!(says.contains("1001"), "{says}");
     assert!(nodes[0].copy(id) == before);
     // No permit for comparisons was lost.

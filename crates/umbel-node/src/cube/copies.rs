@@ -356,7 +356,7 @@ impl Copies {
     /// node has. The partner was not asked about them when this node started.
     pub(super) fn outgrown(&self, error: &DeltaError) -> Option<String> {
         match *error {
-            DeltaError::KnowsTooMuch { from, filter, theirs, ours, .. }
+            DeltaError::CoverageAhead { from, filter, theirs, ours, .. }
                 if !planted::on(Planted::OldImageJoins) =>
             {
                 let what = self.too_old(filter, ours, (from, theirs));

@@ -45,10 +45,12 @@ fn counts_of(field: &str, counts: &[v1::NodeCount]) -> Result<VersionVector, Str
 }
 
 pub(super) fn coverage_of(
-    knows: &[v1::NodeCount],
-    may_have: &[v1::NodeCount],
+    complete: &[v1::NodeCount],
+    partial: &[v1::NodeCount],
 ) -> Result<Coverage, String> {
-    Ok(Coverage { complete: counts_of("knows", knows)?, partial: counts_of("may_have", may_have)? })
+    // The errors name the fields of the messages.
+    let (complete, partial) = (counts_of("knows", complete)?, counts_of("may_have", partial)?);
+    Ok(Coverage { complete, partial })
 }
 
 pub(super) fn question_to_proto(asked: &CopyQuestion) -> v1::CopyQuestion {

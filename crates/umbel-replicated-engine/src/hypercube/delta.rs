@@ -168,7 +168,7 @@ pub enum DeltaError {
     /// The sender has inserts of this node that this node does not have: this node has lost data, or runs
     /// from an older copy of its disk. Replace this node.
     #[error("{from} knows of {theirs} inserts of {node} into {filter}, which made {ours}")]
-    KnowsTooMuch {
+    CoverageAhead {
         /// The sender.
         from: NodeId,
         /// The filter.

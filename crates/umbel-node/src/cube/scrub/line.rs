@@ -100,8 +100,8 @@ pub(super) fn of_status(status: &Status) -> ScrubError {
 }
 
 pub(super) fn claim_part(claim: &Coverage) -> Part {
-    let (knows, may_have) = (counts_to_proto(&claim.complete), counts_to_proto(&claim.partial));
-    Part::Claim(v1::ScrubClaim { knows, may_have })
+    let (complete, partial) = (counts_to_proto(&claim.complete), counts_to_proto(&claim.partial));
+    Part::Claim(v1::ScrubClaim { knows: complete, may_have: partial })
 }
 
 fn claim_of(message: &v1::ScrubClaim) -> Result<Coverage, ScrubError> {

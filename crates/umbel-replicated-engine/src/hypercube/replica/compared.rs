@@ -69,7 +69,7 @@ impl Replica {
         // A previous comparison may have sent bits of a pending insert.
         let (theirs, ours) = (claim.partial.of(node), self.inserted());
         if theirs > ours {
-            return Err(DeltaError::KnowsTooMuch { from, filter, node, theirs, ours });
+            return Err(DeltaError::CoverageAhead { from, filter, node, theirs, ours });
         }
         Ok(())
     }

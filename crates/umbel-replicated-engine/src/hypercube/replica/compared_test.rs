@@ -126,7 +126,7 @@ fn claims_that_no_copy_makes_are_refused() {
         Coverage { complete: VersionVector::new(), partial: of(1, 1) },
     ] {
         let error = copies[0].check_coverage(NodeId(2), &claim).unwrap_err();
-        assert!(matches!(error, DeltaError::KnowsTooMuch { .. }), "{error}");
+        assert!(matches!(error, DeltaError::CoverageAhead { .. }), "{error}");
         assert!(copies[1].check_coverage(NodeId(1), &claim).is_ok());
     }
     let crowd: VersionVector = (1..).map(|node| (NodeId(node), 1)).take(5_000).collect();

@@ -242,7 +242,7 @@ impl Replica {
         }
         let (theirs, ours) = (version.of(node), self.version_of(node));
         if theirs > ours {
-            return Err(DeltaError::KnowsTooMuch { from, filter, node, theirs, ours });
+            return Err(DeltaError::CoverageAhead { from, filter, node, theirs, ours });
         }
         Ok(())
     }

@@ -105,7 +105,7 @@ fn who_is_behind_the_log_gets_the_whole_filter_once() {
 
 /// No log lists what a merged whole filter changed; a copy that has it from elsewhere needs nothing.
 #[test]
-fn who_knows_as_much_needs_nothing_however_it_came_by_it() {
+fn a_copy_that_dominates_needs_nothing_however_it_came_by_it() {
     let mut copies = copies(4, Kind::Blocked, 10);
     insert(&mut copies[0], 0..300);
     let cost = sweep(&mut copies);
