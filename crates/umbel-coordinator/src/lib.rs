@@ -33,7 +33,6 @@ pub mod any_of;
 mod callers;
 pub mod catalogue;
 mod catching_up;
-pub mod copies;
 mod growth;
 pub mod held;
 pub mod item_batch;
@@ -54,6 +53,7 @@ pub mod sizes;
 mod splits;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod transfers;
 
 /// A request id from the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

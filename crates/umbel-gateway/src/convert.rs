@@ -4,10 +4,10 @@ use bytes::Bytes;
 use tonic::{Code, Status};
 use umbel_coordinator::AckLevel;
 use umbel_coordinator::catalogue::{FilterPage, Hashing, NewFilter};
-use umbel_coordinator::copies::{
+use umbel_coordinator::sizes::FilterSize;
+use umbel_coordinator::transfers::{
     BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportPart, ImportHead, ImportPart,
 };
-use umbel_coordinator::sizes::FilterSize;
 use umbel_coordinator::{ClientRequest, ReadLevel};
 use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterState, FilterVerb, HashKey,

@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status, Streaming};
 use umbel_coordinator::Coordinator;
 use umbel_coordinator::any_of::check_filter_count;
 use umbel_coordinator::catalogue::FilterPage;
-use umbel_coordinator::copies::ExportWish;
+use umbel_coordinator::transfers::ExportWish;
 use umbel_engine::meta::FilterVerb;
 use umbel_engine::shard::SetOperation;
 use umbel_node::failure::CallFailure;

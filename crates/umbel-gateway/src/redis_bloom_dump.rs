@@ -14,7 +14,7 @@ use thiserror::Error;
 use umbel_codec::{
     Crc32c, FrameError, FrameMergeError, FrameView, RedisBloomPart, redis_bloom_frame,
 };
-use umbel_coordinator::copies::exported_chain;
+use umbel_coordinator::transfers::exported_chain;
 use umbel_filter::{RedisBloomHeader, RedisBloomHeaderError};
 use umbel_node::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
 

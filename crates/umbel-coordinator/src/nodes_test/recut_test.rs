@@ -13,8 +13,8 @@ use super::node_test::{MINUTES, config, create, deadline, items, start};
 use super::*;
 use crate::ClientRequest;
 use crate::catalogue::{Hashing, NewFilter};
-use crate::copies::{BackupPart, ExportPart, ExportWish, ImportHead, ImportPart, Restored};
 use crate::sizes::FilterSize;
+use crate::transfers::{BackupPart, ExportPart, ExportWish, ImportHead, ImportPart, Restored};
 use umbel_node::failure::CallFailure;
 
 /// Items of each filter.

@@ -11,8 +11,8 @@ use umbel_ports::{Purpose, Rare, RealSeed, Seed};
 use super::Coordinated;
 use super::node_test::{create, deadline, items, start_alone};
 use crate::catalogue::{Hashing, NewFilter};
-use crate::copies::BackupPart;
 use crate::sizes::FilterSize;
+use crate::transfers::BackupPart;
 use crate::{ClientRequest, Coordinator};
 use umbel_node::failure::CallFailure;
 

@@ -12,8 +12,8 @@ use super::replicated_test::{KINDS, create, flush_all, insert, name, present, st
 use super::*;
 use crate::ReadLevel;
 use crate::catalogue::{Hashing, NewFilter};
-use crate::copies::{BackupPart, ExportPart, ExportWish, ImportHead, ImportPart, one_shard};
 use crate::sizes::FilterSize;
+use crate::transfers::{BackupPart, ExportPart, ExportWish, ImportHead, ImportPart, one_shard};
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::WHOLE_IMPORTS_MAX;
 

@@ -1,6 +1,6 @@
 //! Converts the frames that a client has from an earlier export.
 
-use umbel_coordinator::copies::KnownFrames;
+use umbel_coordinator::transfers::KnownFrames;
 use umbel_engine::ShardId;
 use umbel_node::export_change::{DIGEST_BYTES, FrameDigests};
 use umbel_node::failure::CallFailure;

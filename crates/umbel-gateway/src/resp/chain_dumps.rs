@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
-use umbel_coordinator::copies::{ExportPart, ExportParts, ExportWish};
+use umbel_coordinator::transfers::{ExportPart, ExportParts, ExportWish};
 use umbel_engine::meta::FilterName;
 use umbel_filter::Kind;
 use umbel_resp::Refusal;

@@ -1,6 +1,6 @@
 //! Pieces of a filter that is being loaded, and the parts of an import that they complete.
 
-use umbel_coordinator::copies::{CopyEnd, CopyFrame, ImportHead, ImportPart, one_shard};
+use umbel_coordinator::transfers::{CopyEnd, CopyFrame, ImportHead, ImportPart, one_shard};
 use umbel_engine::ShardId;
 use umbel_engine::meta::FilterName;
 use umbel_filter::Kind;

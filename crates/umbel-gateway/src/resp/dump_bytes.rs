@@ -7,7 +7,7 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use prost::Message as _;
-use umbel_coordinator::copies::{
+use umbel_coordinator::transfers::{
     CopyEnd, CopyFrame, ExportPart, FRAME_BYTES_MAX, ImportHead, ImportPart,
 };
 use umbel_engine::ShardId;

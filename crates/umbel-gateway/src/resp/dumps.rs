@@ -22,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use umbel_coordinator::Coordinator;
-use umbel_coordinator::copies::{ExportParts, ExportWish, ImportPart};
+use umbel_coordinator::transfers::{ExportParts, ExportWish, ImportPart};
 use umbel_engine::meta::{FilterName, FilterState, FilterVerb, MetaState};
 use umbel_filter::Kind;
 use umbel_node::export_change::EXPORT_FILE_MAGIC;

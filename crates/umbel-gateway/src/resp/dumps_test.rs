@@ -2,7 +2,7 @@
 
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
-use umbel_coordinator::copies::{ExportParts, ExportWish};
+use umbel_coordinator::transfers::{ExportParts, ExportWish};
 use umbel_engine::meta::{FilterName, FilterState};
 
 use super::dumps::IDLE_MAX;

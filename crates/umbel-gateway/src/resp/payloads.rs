@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use umbel_coordinator::copies::{CopyEnd, CopyFrame, ExportPart, ExportWish, ImportPart};
+use umbel_coordinator::transfers::{CopyEnd, CopyFrame, ExportPart, ExportWish, ImportPart};
 use umbel_engine::ShardId;
 use umbel_engine::meta::{FilterName, FilterState, FilterVerb, MetaError};
 use umbel_node::failure::CallFailure;
