@@ -502,19 +502,14 @@ impl Copy {
         Ok((state.replica.coverage().complete, state.is_in_sync))
     }
 
-    /// Lets the copy count towards a majority if it covers at least `wanted` of the given versions.
-    pub(super) fn check_in_sync(
-        &self,
-        generation: Generation,
-        counts: &[VersionVector],
-        wanted: usize,
-    ) {
+    /// Lets the copy count towards a majority if it covers at least `min` of the given versions.
+    pub(super) fn check_sync(&self, generation: Generation, counts: &[VersionVector], min: usize) {
         let mut state = self.write();
         if state.generation() != generation {
             return;
         }
         let covered = counts.iter().filter(|counts| self.has_all(&state, counts)).count();
-        state.is_in_sync |= covered >= wanted;
+        state.is_in_sync |= covered >= min;
     }
 
     /// Bytes of deltas that were sent and received.

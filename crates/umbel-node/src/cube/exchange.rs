@@ -335,13 +335,13 @@ impl Exchange {
             sweeps.last_sweep_ms = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         });
         metrics::sweep_done(is_whole, time);
-        self.check_in_sync();
+        self.check_sync();
         if self.is_wanted {
             self.local.copies().begin_sweep();
         }
     }
 
-    fn check_in_sync(&mut self) {
+    fn check_sync(&mut self) {
         let is_running = self.sync_check.as_ref().is_some_and(|task| !task.is_finished());
         if !is_running && self.local.copies().all().iter().any(|copy| !copy.is_in_sync()) {
             self.sync_check = Some(self.tasks.spawn(check_copies(Arc::clone(&self.local))));
@@ -423,17 +423,17 @@ mod tests {
         let mut exchange = Exchange::new(Arc::clone(&local), mpsc::unbounded_channel().0);
         copy.write().is_in_sync = false;
         for _ in 0..5 {
-            exchange.check_in_sync();
+            exchange.check_sync();
         }
         assert_eq!(exchange.tasks.len(), 1);
         exchange.tasks.join_next().await.unwrap().unwrap();
         // No other node has anything.
         assert!(copy.is_in_sync());
-        exchange.check_in_sync();
+        exchange.check_sync();
         assert!(exchange.tasks.is_empty());
 
         copy.write().is_in_sync = false;
-        exchange.check_in_sync();
+        exchange.check_sync();
         assert_eq!(exchange.tasks.len(), 1);
         let held = Arc::strong_count(&local);
         drop(exchange);

@@ -57,5 +57,5 @@ async fn check_copy(local: &Local, copy: &Copy, present: &BTreeSet<NodeId>, othe
         }
     }
     let old_count = other_count - late_count;
-    copy.check_in_sync(generation, &counts, (old_count / 2 + 1).min(old_count));
+    copy.check_sync(generation, &counts, (old_count / 2 + 1).min(old_count));
 }
