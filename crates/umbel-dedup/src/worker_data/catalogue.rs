@@ -49,12 +49,17 @@ pub(super) fn push(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
-/// Takes a LEB128 number from the front, if there is one.
+/// Takes a LEB128 number from the front, if there is one that fits 64 bits.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
         let byte = *bytes.split_off_first()?;
-        number |= u64::from(byte & 0x7f).checked_shl(shift)?;
+        let digits = u64::from(byte & 0x7f);
+        // `checked_shl` checks only the distance, and would drop bits beyond 64.
+        if (digits << shift) >> shift != digits {
+            return None;
+        }
+        number |= digits << shift;
         if byte & 0x80 == 0 {
             return Some(number);
         }
@@ -240,6 +245,17 @@ mod tests {
             }
         }
         bytes
+    }
+
+    #[test]
+    fn numbers_beyond_64_bits_are_refused() {
+        let mut largest = Vec::new();
+        push(&mut largest, u64::MAX);
+        assert_eq!(take(&mut &largest[..]), Some(u64::MAX));
+        for last in [2, 3, 0x7f] {
+            let too_large = [&largest[..9], &[last]].concat();
+            assert_eq!(take(&mut &too_large[..]), None, "last byte {last}");
+        }
     }
 
     #[test]
