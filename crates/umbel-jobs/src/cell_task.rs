@@ -39,9 +39,9 @@ pub(super) enum CellTaskEvent {
     /// All cells are decided, and the task owes no verdict.
     Done,
     /// All cells are decided at all workers; groups are counted from now on.
-    Tallying,
+    CountingGroups,
     /// The groups are counted, and that is durable.
-    Tallied(Box<GroupCountResult>),
+    GroupsCounted(Box<GroupCountResult>),
     /// A peer's frame was refused, or the peer's stream broke.
     Trouble { peer: WorkerId, cause: String },
     /// The worker cannot continue.

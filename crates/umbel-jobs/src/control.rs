@@ -47,7 +47,7 @@ pub(super) enum Coordinator {
 }
 
 /// Keeps a line open for as long as the receiver of its events exists.
-pub(super) struct LineKeeper {
+pub(super) struct LineTask {
     pub(super) reach: Reach,
     pub(super) coordinator: Coordinator,
     pub(super) patience: Duration,
@@ -57,8 +57,8 @@ pub(super) struct LineKeeper {
 /// The receiver of the events is gone.
 struct WorkerGone;
 
-impl LineKeeper {
-    /// Runs the line; see [`LineKeeper`].
+impl LineTask {
+    /// Runs the line; see [`LineTask`].
     pub(super) async fn run(self) {
         let mut lost_at = Instant::now();
         let mut doubled_since = None;

@@ -13,8 +13,8 @@ use umbel_dedup_engine::job::{
 };
 use umbel_step::Outbox;
 
+use super::journal_records::encode_coordinator_record;
 use super::limits::{HEARTBEAT_INTERVAL, LINGER, ORDERS_WAITING_MAX};
-use super::marks::coordinator_mark;
 use super::observer::JobObserver;
 use super::wire::encode_body;
 use super::workshop::{Workshop, WorkshopError};
@@ -205,11 +205,11 @@ impl Coordinating {
             self.machine.step(input, &mut out);
             for output in out.take() {
                 let carried_out = match output {
-                    JobOutput::Journal(mark) if mark.is_end() => {
-                        self.workshop.append_end_record(&coordinator_mark(&mark))
+                    JobOutput::Journal(record) if record.is_end() => {
+                        self.workshop.append_end_record(&encode_coordinator_record(&record))
                     }
-                    JobOutput::Journal(mark) => {
-                        self.workshop.append_record(&coordinator_mark(&mark))
+                    JobOutput::Journal(record) => {
+                        self.workshop.append_record(&encode_coordinator_record(&record))
                     }
                     JobOutput::Send(worker, order) => {
                         inputs.extend(self.send_order(worker, &order));

@@ -15,7 +15,7 @@ async fn a_worker_that_dies_behind_the_end_ends_at_once_when_it_is_started_again
     // Three workers, with records and without: without any, the job fails for good.
     for (records, nth) in [(60, 4), (0, 2)] {
         let world = World::new(3, records, Level::Fingerprint);
-        let trap = Trap { point: Point::Mark, nth, effect: Effect::Crash { after: true } };
+        let trap = Trap { point: Point::Record, nth, effect: Effect::Crash { after: true } };
         let mut processes: Vec<Process> =
             (0..3).map(|other| world.start(other, (other == 2).then_some(trap))).collect();
         processes.pop().unwrap().crash().await;
@@ -39,7 +39,7 @@ async fn a_worker_that_dies_behind_the_end_ends_at_once_when_it_is_started_again
 async fn a_coordinator_that_dies_after_a_failure_reports_it_again() {
     let world = World::new(3, 0, Level::Fingerprint);
     // Two records of its worker and two of the coordinator, of which the last one is that of the end.
-    let trap = Trap { point: Point::Mark, nth: 3, effect: Effect::Crash { after: true } };
+    let trap = Trap { point: Point::Record, nth: 3, effect: Effect::Crash { after: true } };
     let mut others: Vec<Process> = (1..3).map(|other| world.start(other, None)).collect();
     world.start(0, Some(trap)).crash().await;
     others.insert(0, world.start(0, None));

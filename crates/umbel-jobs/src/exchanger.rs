@@ -10,12 +10,12 @@ use umbel_step::planted::{self, Planted};
 
 use super::JobProgress;
 use super::cell_task::{CellProgress, CellTask, CellTaskEvent, CellTaskInput};
+use super::group_count_task::{GroupCountFrame, GroupCountTask};
 use super::incoming::{Inboxes, Inlet, Ready};
-use super::limits::{CELL_TASKS_MAX, LANE_FRAMES_WAITING_MAX};
+use super::limits::{CELL_TASKS_MAX, TASK_FRAMES_WAITING_MAX};
 use super::observer::JobObserver;
 use super::outgoing::{PeerQueues, Reach};
 use super::overseer::{Figures, Overseer};
-use super::tallier::{Tallier, TallyFrame};
 use super::workshop::{Attempt, BegunAttempt, Workshop, WorkshopError};
 
 /// The exchange of one worker.
@@ -41,7 +41,7 @@ pub(super) struct Running {
     queues: Arc<PeerQueues>,
     cell_task_events: mpsc::UnboundedSender<CellTaskEvent>,
     /// Receives the frames that count groups; taken when counting begins.
-    tally: Option<mpsc::Receiver<TallyFrame>>,
+    group_count: Option<mpsc::Receiver<GroupCountFrame>>,
     figures: Arc<Figures>,
     tasks: JoinSet<()>,
     is_exchanging: bool,
@@ -110,7 +110,7 @@ impl Exchanger {
     }
 
     /// Counts the groups once all cells are decided, and responds to other workers that do.
-    pub(super) fn tally(
+    pub(super) fn count_groups(
         &mut self,
         attempt: u32,
         order: GroupCountOrder,
@@ -122,8 +122,8 @@ impl Exchanger {
         let machine = GroupCounter::new(me, shape)
             .map_err(|error| WorkshopError { cause: error.to_string(), resumable: false })?;
         let Some(running) = &mut self.running else { return Ok(()) };
-        let Some(inbox) = running.tally.take() else { return Ok(()) };
-        let tallier = Tallier {
+        let Some(inbox) = running.group_count.take() else { return Ok(()) };
+        let task = GroupCountTask {
             me,
             machine,
             order,
@@ -133,9 +133,9 @@ impl Exchanger {
             inbox,
         };
         // If the overseer is gone, the attempt is over.
-        let _ = running.cell_task_events.send(CellTaskEvent::Tallying);
-        running.tasks.spawn_on(tallier.run(), &self.runtime);
-        self.inlet.send_modify(|inlet| inlet.ready = Ready::Tally);
+        let _ = running.cell_task_events.send(CellTaskEvent::CountingGroups);
+        running.tasks.spawn_on(task.run(), &self.runtime);
+        self.inlet.send_modify(|inlet| inlet.ready = Ready::GroupCount);
         Ok(())
     }
 
@@ -160,7 +160,7 @@ impl Exchanger {
         let me = self.reach.identity.worker;
         let mut cell_tasks = Vec::new();
         for number in 0..cell_task_count {
-            let (inbox, received) = mpsc::channel(LANE_FRAMES_WAITING_MAX);
+            let (inbox, received) = mpsc::channel(TASK_FRAMES_WAITING_MAX);
             cell_tasks.push(inbox);
             let machine = Worker::new(me, shape, self.reach.identity.job)
                 .map_err(|error| WorkshopError { cause: error.to_string(), resumable: false })?
@@ -190,24 +190,24 @@ impl Exchanger {
             events: self.events.clone(),
         };
         tasks.spawn_on(overseer.run(received), &self.runtime);
-        let (tally, tallied) = mpsc::channel(LANE_FRAMES_WAITING_MAX);
+        let (group_count, group_count_inbox) = mpsc::channel(TASK_FRAMES_WAITING_MAX);
         let cell_task_events = events.clone();
         let inboxes = Inboxes {
             shape,
             cell_tasks: cell_tasks.clone(),
             queues: Arc::clone(&queues),
-            tally,
+            group_count,
             events,
         };
         let inboxes = Arc::new(inboxes);
         self.inlet.send_modify(|inlet| inlet.cell_tasks = Some(inboxes));
-        let (tally, is_exchanging) = (Some(tallied), false);
+        let (group_count, is_exchanging) = (Some(group_count_inbox), false);
         Ok(Running {
             data,
             cell_tasks,
             queues,
             cell_task_events,
-            tally,
+            group_count,
             figures,
             tasks,
             is_exchanging,

@@ -10,9 +10,9 @@ use umbel_dedup_engine::{Frame, FrameKind, JobShape, WorkerId};
 use umbel_proto::v1::{JobFrames, JobFramesEnd};
 
 use super::cell_task::{CellTaskEvent, CellTaskInput};
+use super::group_count_task::GroupCountFrame;
 use super::outgoing::{Arrival, PeerQueues};
 use super::packing::Unpacker;
-use super::tallier::TallyFrame;
 use super::wire::{Carries, error_text, status_text};
 
 /// The frames that the tasks are ready for. Other frames wait in their streams.
@@ -22,7 +22,7 @@ pub(super) enum Ready {
     Sample,
     Everything,
     /// Everything, and the frames that count groups.
-    Tally,
+    GroupCount,
 }
 
 /// The state of a worker's attempt, as the readers of frames need it.
@@ -41,7 +41,7 @@ pub(super) struct Inboxes {
     pub(super) cell_tasks: Vec<mpsc::Sender<CellTaskInput>>,
     /// For frames that are passed on to other workers.
     pub(super) queues: Arc<PeerQueues>,
-    pub(super) tally: mpsc::Sender<TallyFrame>,
+    pub(super) group_count: mpsc::Sender<GroupCountFrame>,
     pub(super) events: mpsc::UnboundedSender<CellTaskEvent>,
 }
 
@@ -152,7 +152,7 @@ impl Reader {
         let (kind, cell) = Frame::peek(&frame).map_err(|error| error.to_string())?;
         let gone = || "the attempt is over".to_owned();
         if kind.is_group_count() {
-            let inbox = self.wait(Ready::Tally).await?.tally.clone();
+            let inbox = self.wait(Ready::GroupCount).await?.group_count.clone();
             return inbox.send((from, frame)).await.map_err(|_| gone());
         }
         let is_sample = kind == FrameKind::Sample;

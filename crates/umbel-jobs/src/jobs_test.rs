@@ -175,9 +175,9 @@ async fn crash_at_points(worker: u16, points: &[(Point, u32)]) {
 }
 
 const EARLY: [(Point, u32); 6] = [
-    (Point::Mark, 0),
-    (Point::Mark, 1),
-    (Point::Mark, 2),
+    (Point::Record, 0),
+    (Point::Record, 1),
+    (Point::Record, 2),
     (Point::Read, 0),
     (Point::Sample, 0),
     (Point::Entries, 3),
@@ -191,8 +191,8 @@ const COUNTING: [(Point, u32); 6] = [
     (Point::Claims, 1),
     (Point::Learn, 0),
     (Point::SealGroups, 0),
-    (Point::Mark, 2),
-    (Point::Mark, 3),
+    (Point::Record, 2),
+    (Point::Record, 3),
 ];
 
 const LATE: [(Point, u32); 3] = [(Point::Write, 0), (Point::Commit, 0), (Point::Add, 0)];
@@ -216,7 +216,7 @@ async fn a_worker_that_dies_in_the_exchange_comes_back() {
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_late_comes_back() {
     crash_at_points(2, &LATE).await;
-    crash_at_points(2, &[(Point::Mark, 4), (Point::Mark, 5)]).await;
+    crash_at_points(2, &[(Point::Record, 4), (Point::Record, 5)]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,8 +232,8 @@ async fn a_coordinator_that_dies_in_the_exchange_comes_back() {
 #[tokio::test(start_paused = true)]
 async fn a_coordinator_that_dies_late_comes_back() {
     crash_at_points(0, &LATE).await;
-    crash_at_points(0, &[(Point::Conclude, 0), (Point::Mark, 4), (Point::Mark, 5)]).await;
-    crash_at_points(0, &[(Point::Mark, 7), (Point::Mark, 8), (Point::Mark, 9)]).await;
+    crash_at_points(0, &[(Point::Conclude, 0), (Point::Record, 4), (Point::Record, 5)]).await;
+    crash_at_points(0, &[(Point::Record, 7), (Point::Record, 8), (Point::Record, 9)]).await;
 }
 
 #[tokio::test(start_paused = true)]

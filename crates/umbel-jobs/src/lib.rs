@@ -17,25 +17,25 @@
 //! | `coordinating`, `working` | drive the two state machines of a job |
 //! | `control` | a worker's control connection (line) to the coordinator |
 //! | `exchanger`, `cell_task`, `overseer` | an attempt at the exchange: its tasks, and their supervision |
-//! | `tallier` | counts the groups, once all cells are decided |
+//! | `group_count_task` | counts the groups, once all cells are decided |
 //! | `outgoing`, `incoming`, `packing` | frames between workers |
-//! | `wire`, `marks` | encodings on the network and in the journal |
+//! | `wire`, `journal_records` | encodings on the network and in the journal |
 //! | `observer` | receives the progress of a job |
 
 mod cell_task;
 mod control;
 mod coordinating;
 mod exchanger;
+mod group_count_task;
 mod host;
 mod incoming;
+mod journal_records;
 mod limits;
-mod marks;
 mod member;
 mod observer;
 mod outgoing;
 mod overseer;
 mod packing;
-mod tallier;
 mod wire;
 mod working;
 mod workshop;

@@ -30,8 +30,8 @@ pub(super) const FRAME_BYTES_MAX: usize = FRAME_PAYLOAD_BYTES_MAX + 64 + Passage
 /// enough to fill a stream's window. A stream that brings more waits.
 pub(super) const PASSED_ON_BYTES_MAX: usize = 4 * FRAMES_MESSAGE_BYTES;
 
-/// Most frames that wait for a cell task; their senders wait meanwhile.
-pub(super) const LANE_FRAMES_WAITING_MAX: usize = 16;
+/// Most frames that wait for a task of an attempt; their senders wait meanwhile.
+pub(super) const TASK_FRAMES_WAITING_MAX: usize = 16;
 
 /// Most cell tasks of a worker: each holds two segments of every owner in memory, so more of them would
 /// make the cells of a job smaller for little gain.

@@ -17,13 +17,13 @@ use umbel_engine::NodeId;
 use umbel_ports::channel::{incoming, server};
 use umbel_ports::{Net, Purpose, Seed};
 
-use super::control::{Coordinator, LineKeeper};
+use super::control::{Coordinator, LineTask};
 use super::coordinating::{Conclusion, Coordinating, CoordinatorEvent};
 use super::exchanger::Exchanger;
 use super::host::{JobHost, OpenEndpoint, WorkerEndpoint};
 use super::incoming::Inlet;
+use super::journal_records::decode_journal_records;
 use super::limits::{CELL_TASKS_MAX, WORDS_WAITING_MAX};
-use super::marks::read_marks;
 use super::observer::JobObserver;
 use super::outgoing::Reach;
 use super::wire::{Identity, OptionDigest, ProofKey};
@@ -312,8 +312,8 @@ fn check(config: &MemberConfig) -> Result<u32, MemberError> {
 }
 
 /// The end of the job, if an earlier process of this worker recorded it.
-fn known_end(marks: &[WorkerJournalRecord]) -> Option<Ending> {
-    match marks.last()? {
+fn known_end(records: &[WorkerJournalRecord]) -> Option<Ending> {
+    match records.last()? {
         WorkerJournalRecord::Ended { failure: None } => Some(Ending::Finished),
         WorkerJournalRecord::Ended { failure: Some(cause) } => {
             Some(Ending::Aborted { cause: cause.clone(), resumable: false })
@@ -337,11 +337,11 @@ struct Part {
 impl Part {
     async fn run(mut self) -> Result<Option<JobResult>, MemberError> {
         let workshop = Arc::clone(&self.workshop);
-        let marks = match workshop.journal_records() {
-            Ok(marks) => read_marks(&marks),
+        let records = match workshop.journal_records() {
+            Ok(records) => decode_journal_records(&records),
             Err(error) => Err(error),
         };
-        let (of_worker, coordinating) = match marks {
+        let (of_worker, coordinating) = match records {
             Ok((of_worker, of_coordinator)) => {
                 let (rules, workers) = (self.config.rules, self.reach.identity.workers);
                 let machine = JobCoordinator::new(rules, workers, &of_coordinator)
@@ -395,21 +395,21 @@ impl Part {
     /// Runs the worker.
     async fn work(
         &self,
-        marks: Result<Vec<WorkerJournalRecord>, WorkshopError>,
+        records: Result<Vec<WorkerJournalRecord>, WorkshopError>,
         coordinator: Option<mpsc::Sender<CoordinatorEvent>>,
     ) -> Ending {
         let (events, mut line) = mpsc::channel(WORDS_WAITING_MAX);
         let coordinates = coordinator.is_some();
-        let keeper = LineKeeper {
+        let line_task = LineTask {
             reach: self.reach.clone(),
             coordinator: coordinator.map_or(Coordinator::There, Coordinator::Here),
             patience: self.config.worker_timeout,
             events,
         };
         let mut tasks = tokio::task::JoinSet::new();
-        tasks.spawn_on(keeper.run(), &self.runtime);
-        let begun = marks.and_then(|marks| Ok((self.workshop.forecast()?, marks)));
-        let (forecast, marks): (Forecast, Vec<WorkerJournalRecord>) = match begun {
+        tasks.spawn_on(line_task.run(), &self.runtime);
+        let begun = records.and_then(|records| Ok((self.workshop.forecast()?, records)));
+        let (forecast, records): (Forecast, Vec<WorkerJournalRecord>) = match begun {
             Ok(begun) => begun,
             Err(error) => {
                 let words = send_failed(None, &mut line, &error).await;
@@ -441,7 +441,7 @@ impl Part {
             };
             tasks.spawn_on(cancel, &self.runtime);
         }
-        let machine = JobWorker::new(forecast, &marks).adding(self.config.rules.adds);
+        let machine = JobWorker::new(forecast, &records).adding(self.config.rules.adds);
         Working::new(machine, self.reach.identity.workers, exchanger).run(line, received).await
     }
 

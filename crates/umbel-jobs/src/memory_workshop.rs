@@ -22,7 +22,7 @@ use super::{BegunAttempt, Workshop, WorkshopError};
 /// Points at which a process can be trapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Point {
-    Mark,
+    Record,
     Read,
     Sample,
     Entries,
@@ -76,7 +76,7 @@ pub(super) struct MemoryDisk {
 
 #[derive(Default)]
 pub(super) struct Kept {
-    marks: Vec<Vec<u8>>,
+    journal: Vec<Vec<u8>>,
     pub(super) order: Option<ReadOrder>,
     pub(super) sealed: BTreeMap<u32, Drops>,
     pub(super) report: ExchangeReport,
@@ -299,11 +299,11 @@ impl Process {
 
 impl Workshop for MemoryWorkshop {
     fn journal_records(&self) -> Result<Vec<Vec<u8>>, WorkshopError> {
-        Ok(self.0.disk.kept.lock().unwrap().marks.clone())
+        Ok(self.0.disk.kept.lock().unwrap().journal.clone())
     }
 
     fn append_record(&self, record: &[u8]) -> Result<(), WorkshopError> {
-        self.0.now(Point::Mark, |kept| kept.marks.push(record.to_vec()))
+        self.0.now(Point::Record, |kept| kept.journal.push(record.to_vec()))
     }
 
     fn forecast(&self) -> Result<Forecast, WorkshopError> {

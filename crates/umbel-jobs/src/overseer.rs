@@ -131,10 +131,10 @@ impl Overseer {
                     self.send_event(WorkerEvent::Exchanged { attempt, report });
                 }
             }
-            CellTaskEvent::Tallying => watch.is_over = false,
-            CellTaskEvent::Tallied(tallied) => {
+            CellTaskEvent::CountingGroups => watch.is_over = false,
+            CellTaskEvent::GroupsCounted(group_count) => {
                 watch.is_over = true;
-                self.send_event(WorkerEvent::GroupsCounted { attempt, group_count: *tallied });
+                self.send_event(WorkerEvent::GroupsCounted { attempt, group_count: *group_count });
             }
             CellTaskEvent::Trouble { peer, cause } => {
                 watch.is_over = true;
@@ -153,7 +153,7 @@ impl Overseer {
                 watch.late_trouble.get_or_insert_with(|| (*peer, cause.clone()));
                 false
             }
-            CellTaskEvent::Tallying => match watch.late_trouble.take() {
+            CellTaskEvent::CountingGroups => match watch.late_trouble.take() {
                 None => true,
                 Some((peer, cause)) => {
                     self.send_event(WorkerEvent::Trouble { attempt: self.attempt, peer, cause });

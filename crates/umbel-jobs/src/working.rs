@@ -14,8 +14,8 @@ use umbel_step::Outbox;
 
 use super::control::{COORDINATOR, LineEvent};
 use super::exchanger::Exchanger;
+use super::journal_records::encode_worker_record;
 use super::limits::FAREWELL;
-use super::marks::worker_mark;
 use super::wire::encode_body;
 use super::workshop::{Workshop, WorkshopError};
 
@@ -99,11 +99,11 @@ impl Working {
 
     /// Makes durable that the job has ended for good here. In the coordinator's process that is left to
     /// the coordinator: the other workers must learn of the end first.
-    fn mark_end(&self, mark: &WorkerJournalRecord) {
+    fn journal_end(&self, record: &WorkerJournalRecord) {
         if self.exchanger.reach.identity.worker == COORDINATOR {
             return;
         }
-        if let Err(error) = self.workshop.append_end_record(&worker_mark(mark)) {
+        if let Err(error) = self.workshop.append_end_record(&encode_worker_record(record)) {
             // The job has ended nevertheless; only if the process crashes now, it waits for the
             // coordinator once more after its restart.
             tracing::warn!(%error, "the end of the job is not durable");
@@ -115,7 +115,7 @@ impl Working {
         let WorkerId(worker) = self.exchanger.reach.identity.worker;
         if !error.resumable {
             let failure = Some(format!("worker {worker}: {}", error.cause));
-            self.mark_end(&WorkerJournalRecord::Ended { failure });
+            self.journal_end(&WorkerJournalRecord::Ended { failure });
         }
     }
 
@@ -223,8 +223,10 @@ impl Working {
     ) -> Result<Option<WorkerEvent>, WorkshopError> {
         let workshop = Arc::clone(&self.workshop);
         match output {
-            WorkerOutput::Journal(mark) if mark.is_end() => self.mark_end(&mark),
-            WorkerOutput::Journal(mark) => workshop.append_record(&worker_mark(&mark))?,
+            WorkerOutput::Journal(record) if record.is_end() => self.journal_end(&record),
+            WorkerOutput::Journal(record) => {
+                workshop.append_record(&encode_worker_record(&record))?
+            }
             WorkerOutput::Send(word) => self.send_word(&word)?,
             WorkerOutput::Read(order) => {
                 self.spawn(async move { workshop.read(order).await.map(WorkerEvent::Read) });
@@ -238,7 +240,9 @@ impl Working {
             WorkerOutput::Exchange { attempt, plan, decided } => {
                 self.exchanger.exchange(attempt, plan, decided).await?;
             }
-            WorkerOutput::CountGroups { attempt, order } => self.exchanger.tally(attempt, order)?,
+            WorkerOutput::CountGroups { attempt, order } => {
+                self.exchanger.count_groups(attempt, order)?
+            }
             WorkerOutput::Write(order) => {
                 self.exchanger.end().await?;
                 self.spawn(async move { workshop.write(order).await.map(WorkerEvent::Written) });

@@ -34,7 +34,7 @@ pub(crate) struct Stored {
     /// Index of the job in the plan.
     plan: usize,
     pub(super) seed: u64,
-    marks: Vec<Vec<u8>>,
+    journal: Vec<Vec<u8>>,
     order: Option<ReadOrder>,
     /// Chunks that were read, durably.
     read: BTreeSet<u32>,
@@ -221,12 +221,12 @@ impl SimWorker {
 
 impl Workshop for SimWorkshop {
     fn journal_records(&self) -> Result<Vec<Vec<u8>>, WorkshopError> {
-        Ok(self.0.stored().marks.clone())
+        Ok(self.0.stored().journal.clone())
     }
 
     fn append_record(&self, record: &[u8]) -> Result<(), WorkshopError> {
         self.0.writable()?;
-        self.0.stored().marks.push(record.to_vec());
+        self.0.stored().journal.push(record.to_vec());
         Ok(())
     }
 

@@ -12,24 +12,24 @@ const OF_WORKER: u8 = 1;
 const OF_COORDINATOR: u8 = 2;
 
 /// Encodes a worker's journal record.
-pub(super) fn worker_mark(mark: &WorkerJournalRecord) -> Vec<u8> {
-    [&[OF_WORKER], &encode(mark)[..]].concat()
+pub(super) fn encode_worker_record(record: &WorkerJournalRecord) -> Vec<u8> {
+    [&[OF_WORKER], &encode(record)[..]].concat()
 }
 
 /// Encodes a coordinator's journal record.
-pub(super) fn coordinator_mark(mark: &CoordinatorJournalRecord) -> Vec<u8> {
-    [&[OF_COORDINATOR], &encode(mark)[..]].concat()
+pub(super) fn encode_coordinator_record(record: &CoordinatorJournalRecord) -> Vec<u8> {
+    [&[OF_COORDINATOR], &encode(record)[..]].concat()
 }
 
 /// Decodes both kinds of records, each oldest first.
-pub(super) fn read_marks(
-    marks: &[Vec<u8>],
+pub(super) fn decode_journal_records(
+    records: &[Vec<u8>],
 ) -> Result<(Vec<WorkerJournalRecord>, Vec<CoordinatorJournalRecord>), WorkshopError> {
     let (mut of_worker, mut of_coordinator) = (Vec::new(), Vec::new());
-    for mark in marks {
-        let read: Result<(), DecodeError> = match mark.split_first() {
-            Some((&OF_WORKER, body)) => decode(body).map(|mark| of_worker.push(mark)),
-            Some((&OF_COORDINATOR, body)) => decode(body).map(|mark| of_coordinator.push(mark)),
+    for record in records {
+        let read: Result<(), DecodeError> = match record.split_first() {
+            Some((&OF_WORKER, body)) => decode(body).map(|record| of_worker.push(record)),
+            Some((&OF_COORDINATOR, body)) => decode(body).map(|record| of_coordinator.push(record)),
             Some((&got, _)) => Err(DecodeError::Version { got }),
             None => Err(DecodeError::Empty),
         };
@@ -49,20 +49,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_of_both_kinds_come_back_in_order() {
-        let marks = [
-            coordinator_mark(&CoordinatorJournalRecord::Committing),
-            worker_mark(&WorkerJournalRecord::Committed),
-            coordinator_mark(&CoordinatorJournalRecord::Finished),
+    fn records_of_both_kinds_come_back_in_order() {
+        let records = [
+            encode_coordinator_record(&CoordinatorJournalRecord::Committing),
+            encode_worker_record(&WorkerJournalRecord::Committed),
+            encode_coordinator_record(&CoordinatorJournalRecord::Finished),
         ];
-        let (of_worker, of_coordinator) = read_marks(&marks).unwrap();
+        let (of_worker, of_coordinator) = decode_journal_records(&records).unwrap();
         assert_eq!(of_worker, [WorkerJournalRecord::Committed]);
         assert_eq!(
             of_coordinator,
             [CoordinatorJournalRecord::Committing, CoordinatorJournalRecord::Finished]
         );
         for damaged in [vec![], vec![9, 1], vec![OF_WORKER, 1, 77, 0, 0, 0]] {
-            let error = read_marks(&[damaged]).unwrap_err();
+            let error = decode_journal_records(&[damaged]).unwrap_err();
             assert!(error.resumable && error.cause.contains("another release"));
         }
     }

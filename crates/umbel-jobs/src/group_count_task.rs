@@ -17,20 +17,20 @@ use super::wire::error_text;
 use super::workshop::{Attempt, GatheredGroups, WorkshopError};
 
 /// A frame of a peer, not decoded yet.
-pub(super) type TallyFrame = (WorkerId, Vec<u8>);
+pub(super) type GroupCountFrame = (WorkerId, Vec<u8>);
 
 /// Drives one count.
-pub(super) struct Tallier {
+pub(super) struct GroupCountTask {
     pub(super) me: WorkerId,
     pub(super) machine: GroupCounter,
     pub(super) order: GroupCountOrder,
     pub(super) attempt: Arc<dyn Attempt>,
     pub(super) queues: Arc<PeerQueues>,
     pub(super) events: mpsc::UnboundedSender<CellTaskEvent>,
-    pub(super) inbox: mpsc::Receiver<TallyFrame>,
+    pub(super) inbox: mpsc::Receiver<GroupCountFrame>,
 }
 
-impl Tallier {
+impl GroupCountTask {
     /// Works until the attempt ends: other workers may still ask after this worker has all that it
     /// needs.
     pub(super) async fn run(mut self) {
@@ -114,8 +114,8 @@ impl Tallier {
                 }
                 GroupCountOutput::Done => {
                     let weights = groups.seal()?;
-                    let tallied = GroupCountResult { report: self.machine.report(), weights };
-                    let _ = self.events.send(CellTaskEvent::Tallied(Box::new(tallied)));
+                    let group_count = GroupCountResult { report: self.machine.report(), weights };
+                    let _ = self.events.send(CellTaskEvent::GroupsCounted(Box::new(group_count)));
                     continue;
                 }
             };
