@@ -35,17 +35,17 @@ const RANKS: u64 = 5;
 pub(crate) struct Output {
     /// Numbers of records of the machine.
     pub(crate) kept: Vec<u32>,
-    /// For each dropped record the place that was kept in its stead, where the job tells.
+    /// For each dropped record the id of the record that was kept in its stead, where the job tells.
     pub(crate) dropped: Vec<(u32, Option<RecordId>)>,
     /// How many records stand for each kept one of this machine that has copies, and where the job
     /// tells sizes for each that a record of this machine was dropped for; of another machine's also
     /// which part it is.
     pub(crate) groups: BTreeMap<RecordId, GroupSize>,
-    /// What it was told of every worker's tally, where the job tells what was kept.
+    /// What it was told of every worker's group count, where the job tells what was kept.
     pub(crate) weights: Vec<Vec<u8>>,
 }
 
-/// What a worker tells all others of its tally: how many of its records repeat others, and how many repeat one of its own,
+/// What a worker tells all others of its group count: how many of its records repeat others, and how many repeat one of its own,
 /// by the sizes of its groups.
 pub(crate) fn weight_of(dropped: u64, sizes: impl Iterator<Item = u64>) -> Vec<u8> {
     let kept_for: u64 = sizes.map(|size| size - 1).sum();
@@ -59,7 +59,7 @@ pub(crate) fn weight_at(
     own: &Range<u32>,
 ) -> Vec<u8> {
     // What a reference holds is noted as kept in its own stead, and no repeat.
-    let dropped = drops.iter().filter(|(place, kept)| kept.as_ref() != Some(place));
+    let dropped = drops.iter().filter(|(record_id, kept)| kept.as_ref() != Some(record_id));
     let kept_for = groups.iter().filter(|(kept, _)| own.contains(&kept.chunk()));
     weight_of(dropped.count() as u64, kept_for.map(|(_, group)| group.size))
 }
@@ -126,25 +126,25 @@ impl JobPlan {
     }
 }
 
-/// Where a machine's record stands, given the number of its first chunk.
-pub(crate) fn place_of(chunk_base: u32, record: u32) -> RecordId {
+/// The id of a machine's record, given the number of its first chunk.
+pub(crate) fn record_id_of(chunk_base: u32, record: u32) -> RecordId {
     RecordId::new(chunk_base + record / CHUNK_RECORDS, u64::from(record % CHUNK_RECORDS))
 }
 
-/// The record at a place, given the number of the machine's first chunk.
-pub(crate) fn record_at(chunk_base: u32, place: RecordId) -> u32 {
-    let item = u32::try_from(place.item()).expect("a chunk has few records");
-    (place.chunk() - chunk_base) * CHUNK_RECORDS + item
+/// The record with an id, given the number of the machine's first chunk.
+pub(crate) fn record_at(chunk_base: u32, record_id: RecordId) -> u32 {
+    let item = u32::try_from(record_id.item()).expect("a chunk has few records");
+    (record_id.chunk() - chunk_base) * CHUNK_RECORDS + item
 }
 
-/// Which part of which record a place is, where a job tells of parts.
-pub(crate) fn part_of(place: RecordId) -> RecordPart {
-    RecordPart { record: place.item() / 3, part: place.item() % 3 + 1 }
+/// Which part of which record an id stands for, where a job tells of parts.
+pub(crate) fn part_of(record_id: RecordId) -> RecordPart {
+    RecordPart { record: record_id.item() / 3, part: record_id.item() % 3 + 1 }
 }
 
-/// How the record at a place ranks.
-pub(crate) fn rank_of(place: RecordId) -> Rank {
-    Rank(ItemHasher::Xxh3 { seed: 1 }.hash(&place.to_bits().to_le_bytes()).hi() % RANKS)
+/// How the record with an id ranks.
+pub(crate) fn rank_of(record_id: RecordId) -> Rank {
+    Rank(ItemHasher::Xxh3 { seed: 1 }.hash(&record_id.to_bits().to_le_bytes()).hi() % RANKS)
 }
 
 /// Hash of an item. Level `bytes` has collisions to find: every item shares its hash with another one.

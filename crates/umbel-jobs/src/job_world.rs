@@ -12,7 +12,7 @@ use umbel_ports::{Net, SecretNet, SecretTls, Seed};
 use umbel_tls::{Secret, SecretUse};
 
 use super::cut_net::CutNet;
-use super::memory_records::{CHUNKS, hash, part, place, rank};
+use super::memory_records::{CHUNKS, hash, part, rank, record_id};
 use super::memory_workshop::{MemoryDisk, MemoryWorkshop, Trap};
 use super::{
     JobObserver, JobProgress, MemberConfig, MemberError, MemberPorts, WORKER_TIMEOUT, run_member,
@@ -203,38 +203,44 @@ impl World {
         for (worker, disk) in (0u32..).zip(&self.disks) {
             kept.extend(disk.output().unwrap_or_else(|| panic!("worker {worker} has no output")));
             let records = &disk.records;
-            let placed = |(index, record): (usize, &Vec<u8>)| {
-                (place(worker * CHUNKS, index, records.len()), record.clone())
+            let with_id = |(index, record): (usize, &Vec<u8>)| {
+                (record_id(worker * CHUNKS, index, records.len()), record.clone())
             };
-            all.extend(records.iter().enumerate().map(placed));
+            all.extend(records.iter().enumerate().map(with_id));
         }
         let keep = self.rules.keep;
-        let rank = |place| if keep == Keep::Best { rank(place) } else { Rank::default() };
+        let rank = |record_id| if keep == Keep::Best { rank(record_id) } else { Rank::default() };
         let dropped = if self.rules.level == Level::Bytes {
             let ranked: Vec<_> =
-                all.iter().map(|(place, item)| (rank(*place), *place, item)).collect();
+                all.iter().map(|(record_id, item)| (rank(*record_id), *record_id, item)).collect();
             reference::ranked_drops(&ranked, keep)
         } else {
-            let ranked: Vec<_> =
-                all.iter().map(|(place, item)| (rank(*place), *place, hash(item))).collect();
+            let ranked: Vec<_> = all
+                .iter()
+                .map(|(record_id, item)| (rank(*record_id), *record_id, hash(item)))
+                .collect();
             reference::ranked_drops(&ranked, keep)
         };
-        let mut expected: BTreeSet<RecordId> = all.iter().map(|(place, _)| *place).collect();
-        dropped.iter().for_each(|(place, _)| {
-            expected.remove(place);
+        let mut expected: BTreeSet<RecordId> =
+            all.iter().map(|(record_id, _)| *record_id).collect();
+        dropped.iter().for_each(|(record_id, _)| {
+            expected.remove(record_id);
         });
         let known = &self.disks[0].known;
         let is_known = |record: &[u8]| known.contains(&hash(record));
-        let known: BTreeSet<RecordId> =
-            all.iter().filter(|(_, record)| is_known(record)).map(|(place, _)| *place).collect();
-        expected.retain(|place| !known.contains(place));
+        let known: BTreeSet<RecordId> = all
+            .iter()
+            .filter(|(_, record)| is_known(record))
+            .map(|(record_id, _)| *record_id)
+            .collect();
+        expected.retain(|record_id| !known.contains(record_id));
         if self.rules.report_kept {
-            let pairs = dropped.into_iter().filter(|(place, _)| !known.contains(place));
+            let pairs = dropped.into_iter().filter(|(record_id, _)| !known.contains(record_id));
             self.check_groups(&pairs.collect());
         }
         assert!(kept == expected, "{} kept, {} expected", kept.len(), expected.len());
         for disk in self.disks.iter().filter(|_| self.rules.adds) {
-            assert_eq!(disk.added().map(|(places, _)| places), disk.output());
+            assert_eq!(disk.added().map(|(record_ids, _)| record_ids), disk.output());
         }
         assert!(self.disks[0].has_summary());
     }
@@ -245,10 +251,13 @@ impl World {
         dropped.values().for_each(|kept| *sizes.entry(*kept).or_insert(1) += 1);
         for (worker, disk) in (0u32..).zip(&self.disks) {
             let own = worker * CHUNKS..(worker + 1) * CHUNKS;
-            let own = |place: &RecordId| own.contains(&place.chunk());
-            let pairs: BTreeMap<RecordId, RecordId> =
-                dropped.iter().filter(|(place, _)| own(place)).map(|(a, b)| (*a, *b)).collect();
-            let drops = disk.dropped().into_iter().filter(|(place, kept)| place != kept);
+            let own = |record_id: &RecordId| own.contains(&record_id.chunk());
+            let pairs: BTreeMap<RecordId, RecordId> = dropped
+                .iter()
+                .filter(|(record_id, _)| own(record_id))
+                .map(|(a, b)| (*a, *b))
+                .collect();
+            let drops = disk.dropped().into_iter().filter(|(record_id, kept)| record_id != kept);
             assert_eq!(drops.collect::<BTreeMap<_, _>>(), pairs, "worker {worker}");
             let mut expected = sizes.clone();
             let counts_sizes = self.rules.report_sizes || self.rules.names_parts;

@@ -114,7 +114,7 @@ impl GatheredGroups for MemoryGroups {
     fn claims(&self, range: RecordRange) -> Result<Vec<Claim>, WorkshopError> {
         self.process.now(Point::Claims, |kept| {
             let mut claims: BTreeMap<RecordId, u64> = BTreeMap::new();
-            let dropped = kept.dropped().into_iter().filter(|(place, kept)| place != kept);
+            let dropped = kept.dropped().into_iter().filter(|(record_id, kept)| record_id != kept);
             let dropped = dropped.filter(|(_, kept)| range.contains(*kept));
             dropped.for_each(|(_, kept)| *claims.entry(kept).or_default() += 1);
             claims.into_iter().map(|(kept, dropped)| Claim { kept, dropped }).collect()

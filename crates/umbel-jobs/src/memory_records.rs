@@ -24,18 +24,18 @@ pub(super) fn hash(record: &[u8]) -> ItemHash {
 }
 
 /// The id of record `index` of so many.
-pub(super) fn place(chunk_base: u32, index: usize, records: usize) -> RecordId {
+pub(super) fn record_id(chunk_base: u32, index: usize, records: usize) -> RecordId {
     let first = records.div_ceil(CHUNKS as usize);
     let chunk = u32::from(index >= first);
     RecordId::new(chunk_base + chunk, (index - first * chunk as usize) as u64)
 }
 
 /// The rank of a record; there are few ranks.
-pub(super) fn rank(place: RecordId) -> Rank {
-    Rank(place.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61)
+pub(super) fn rank(record_id: RecordId) -> Rank {
+    Rank(record_id.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61)
 }
 
 /// The part and record that an id stands for, if records have parts.
-pub(super) fn part(place: RecordId) -> RecordPart {
-    RecordPart { record: place.item() / 3, part: place.item() % 3 + 1 }
+pub(super) fn part(record_id: RecordId) -> RecordPart {
+    RecordPart { record: record_id.item() / 3, part: record_id.item() % 3 + 1 }
 }

@@ -16,7 +16,7 @@ use umbel_ports::PortFuture;
 
 use super::cut_net::CutNet;
 use super::memory_attempt::MemoryAttempt;
-use super::memory_records::{CHUNKS, hash, place, rank};
+use super::memory_records::{CHUNKS, hash, rank, record_id};
 use super::{BegunAttempt, Workshop, WorkshopError};
 
 /// Points at which a process can be trapped.
@@ -266,8 +266,8 @@ impl Process {
         let Some(order) = kept.order else { return Vec::new() };
         let records = &self.disk.records;
         let entry = |(index, record): (usize, &Vec<u8>)| {
-            let place = place(order.chunk_base, index, records.len());
-            (Entry { hash: hash(record), record_id: place }, index)
+            let record_id = record_id(order.chunk_base, index, records.len());
+            (Entry { hash: hash(record), record_id }, index)
         };
         let entries = records.iter().enumerate().map(entry);
         entries.filter(|(entry, _)| is_meant(entry.hash)).collect()
@@ -354,17 +354,17 @@ impl Workshop for MemoryWorkshop {
             // If groups were not counted, no weights are reported.
             let weights: &[u8] = if kept.groups.is_some() { &[9; 2] } else { &[] };
             assert!(order.weights.iter().all(|received| received == weights));
-            let mut places: Vec<RecordId> = self
+            let mut record_ids: Vec<RecordId> = self
                 .0
                 .entries_where(kept, |_| true)
                 .iter()
                 .map(|(entry, _)| entry.record_id)
                 .collect();
-            let records = places.len() as u64;
+            let records = record_ids.len() as u64;
             let dropped = || kept.sealed.values().flat_map(|drops| &drops.record_ids);
-            places.retain(|place| !dropped().any(|dropped| dropped == place));
-            let stay = places.len() as u64;
-            kept.aside = Some(places);
+            record_ids.retain(|record_id| !dropped().any(|dropped| dropped == record_id));
+            let stay = record_ids.len() as u64;
+            kept.aside = Some(record_ids);
             Written { kept: stay, dropped: records - stay, detail: Vec::new() }
         })
     }
@@ -376,7 +376,7 @@ impl Workshop for MemoryWorkshop {
     fn add(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
         self.0.later(Point::Add, |kept| {
             let times = kept.added.take().map_or(0, |(_, times)| times);
-            kept.added = kept.output.clone().map(|places| (places, times + 1));
+            kept.added = kept.output.clone().map(|record_ids| (record_ids, times + 1));
         })
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use umbel_dedup_engine::{GroupSize, Keep, Rank, RecordId, reference};
 
 use super::checked::Checked;
-use crate::jobs::{Output, part_of, place_of, rank_of, weight_of};
+use crate::jobs::{Output, part_of, rank_of, record_id_of, weight_of};
 use crate::plan::JobPlan;
 
 /// Name of the invariant.
@@ -16,7 +16,7 @@ pub(crate) const NAME: &str = "dedup_matches_reference";
 
 /// What one job came to.
 pub(crate) struct JobFacts<'a> {
-    /// Its place in the plan.
+    /// Its index in the plan.
     pub(crate) index: usize,
     /// The plan.
     pub(crate) plan: &'a JobPlan,
@@ -74,9 +74,9 @@ fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
         bases.push(base);
         let items = facts.plan.items(machine);
         let ranked = |(record, item): (u32, u32)| {
-            let place = place_of(base, record);
-            let rank = if rules.keep == Keep::Best { rank_of(place) } else { Rank::default() };
-            (rank, place, item)
+            let record_id = record_id_of(base, record);
+            let rank = if rules.keep == Keep::Best { rank_of(record_id) } else { Rank::default() };
+            (rank, record_id, item)
         };
         records.extend((0..).zip(items).map(ranked));
         base += facts.plan.chunk_count(machine);
@@ -85,17 +85,19 @@ fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
         reference::ranked_drops(&records, rules.keep).into_iter().collect();
     let known: BTreeSet<u32> = facts.plan.known_items().collect();
     let items: BTreeMap<RecordId, u32> =
-        records.iter().map(|(_, place, item)| (*place, *item)).collect();
+        records.iter().map(|(_, record_id, item)| (*record_id, *item)).collect();
     let mut sizes: BTreeMap<RecordId, u64> = BTreeMap::new();
-    for (place, kept) in &drops {
-        if !known.contains(&items[place]) {
+    for (record_id, kept) in &drops {
+        if !known.contains(&items[record_id]) {
             *sizes.entry(*kept).or_insert(1) += 1;
         }
     }
     let weight = |(&machine, &base): (&u32, &u32)| {
         let own = facts.plan.chunks_from(base, machine);
-        let is_own = |place: &RecordId| own.contains(&place.chunk());
-        let repeats = drops.keys().filter(|place| is_own(place) && !known.contains(&items[place]));
+        let is_own = |record_id: &RecordId| own.contains(&record_id.chunk());
+        let repeats = drops
+            .keys()
+            .filter(|record_id| is_own(record_id) && !known.contains(&items[record_id]));
         let kept_for = sizes.iter().filter(|(kept, _)| is_own(kept)).map(|(_, size)| *size);
         weight_of(repeats.count() as u64, kept_for)
     };
@@ -105,7 +107,7 @@ fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
         let own = facts.plan.chunks_from(base, machine);
         if rules.report_kept {
             let mut named: BTreeSet<RecordId> = BTreeSet::new();
-            let of_own = drops.iter().filter(|(place, _)| own.contains(&place.chunk()));
+            let of_own = drops.iter().filter(|(record_id, _)| own.contains(&record_id.chunk()));
             named.extend(of_own.filter(|_| rules.report_sizes).map(|(_, kept)| *kept));
             let is_reported = |kept: &RecordId| own.contains(&kept.chunk()) || named.contains(kept);
             let reported = sizes.iter().filter(|(kept, _)| is_reported(kept));
@@ -115,11 +117,11 @@ fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
             output.groups = reported.map(group).collect();
         }
         for (record, item) in (0..).zip(facts.plan.items(machine)) {
-            let place = place_of(base, record);
-            match drops.get(&place) {
+            let record_id = record_id_of(base, record);
+            match drops.get(&record_id) {
                 // It is noted as kept in its own stead: what was kept is none of this job's records.
-                _ if known.contains(&item) => output.dropped.push((record, Some(place))),
-                None if facts.plan.is_held(item) => output.dropped.push((record, Some(place))),
+                _ if known.contains(&item) => output.dropped.push((record, Some(record_id))),
+                None if facts.plan.is_held(item) => output.dropped.push((record, Some(record_id))),
                 None => output.kept.push(record),
                 Some(kept) => output.dropped.push((record, Some(*kept))),
             }

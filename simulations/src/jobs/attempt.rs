@@ -140,9 +140,9 @@ impl GatheredGroups for SimGroups {
 
     fn claims(&self, range: RecordRange) -> Result<Vec<Claim>, WorkshopError> {
         let mut claims: BTreeMap<RecordId, u64> = BTreeMap::new();
-        for (place, kept) in &self.worker.stored().drops {
+        for (record_id, kept) in &self.worker.stored().drops {
             // A record that was dropped for a reference is stored with its own id as the kept one.
-            if let Some(kept) = kept.filter(|kept| kept != place && range.contains(*kept)) {
+            if let Some(kept) = kept.filter(|kept| kept != record_id && range.contains(*kept)) {
                 *claims.entry(kept).or_default() += 1;
             }
         }

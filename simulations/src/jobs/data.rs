@@ -17,7 +17,7 @@ use umbel_ports::PortFuture;
 
 use super::attempt::SimAttempt;
 use super::planned::PlannedJobs;
-use super::{CHUNK_RECORDS, Output, hash_of, place_of};
+use super::{CHUNK_RECORDS, Output, hash_of, record_id_of};
 use crate::disk::SimDisk;
 use crate::plan::JobPlan;
 
@@ -201,7 +201,7 @@ impl SimWorker {
         self.writable()?;
         let mut stored = self.stored();
         let held = (0u32..).zip(items).filter(|(record, item)| {
-            !stored.drops.contains_key(&place_of(base, *record)) && is_held(*item)
+            !stored.drops.contains_key(&record_id_of(base, *record)) && is_held(*item)
         });
         stored.held = Some(held.map(|(record, _)| record).collect());
         Ok(())
@@ -213,7 +213,7 @@ impl SimWorker {
         let items = self.plan.items(self.machine);
         let entry = |(record, item): (u32, u32)| {
             let hash = hash_of(&self.plan, seed, item);
-            (Entry { hash, record_id: place_of(base, record) }, item)
+            (Entry { hash, record_id: record_id_of(base, record) }, item)
         };
         Ok((0..).zip(items).map(entry).collect())
     }
@@ -297,11 +297,13 @@ impl Workshop for SimWorkshop {
             let groups = stored.groups.clone().unwrap_or_default();
             let mut output = Output { groups, weights: order.weights, ..Output::default() };
             for record in 0..records {
-                let place = place_of(base, record);
-                match stored.drops.get(&place) {
+                let record_id = record_id_of(base, record);
+                match stored.drops.get(&record_id) {
                     // The record is reported with its own id as the kept one, like one dropped for a
                     // reference.
-                    None if held.contains(&record) => output.dropped.push((record, Some(place))),
+                    None if held.contains(&record) => {
+                        output.dropped.push((record, Some(record_id)));
+                    }
                     None => output.kept.push(record),
                     Some(kept) => output.dropped.push((record, *kept)),
                 }
