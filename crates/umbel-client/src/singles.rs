@@ -27,43 +27,43 @@ type Single = Result<bool, Arc<ClientError>>;
 /// Waiting single items of all clones of a handle.
 #[derive(Default)]
 pub(crate) struct Singles {
-    lanes: Mutex<Vec<(Verb, Lane)>>,
+    queues: Mutex<Vec<(Verb, Queue)>>,
 }
 
 /// Items that wait for the same operation.
 #[derive(Default)]
-struct Lane {
+struct Queue {
     batch: PackedBatch,
     /// The waiting tasks, one per item.
     callers: Vec<oneshot::Sender<Single>>,
-    /// Number of tasks that send batches of this lane, each one batch at a time.
+    /// Number of tasks that send batches of this queue, each one batch at a time.
     sender_count: usize,
 }
 
 impl Singles {
-    /// Runs `act` on the lane of an operation. A linear search suffices: there are few operations and
+    /// Runs `act` on the queue of an operation. A linear search suffices: there are few operations and
     /// levels.
-    fn lane<T>(&self, verb: Verb, act: impl FnOnce(&mut Lane) -> T) -> T {
-        let mut lanes: MutexGuard<'_, _> =
-            self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, lane)) = lanes.iter_mut().find(|(known, _)| *known == verb) {
-            return act(lane);
+    fn queue<T>(&self, verb: Verb, act: impl FnOnce(&mut Queue) -> T) -> T {
+        let mut queues: MutexGuard<'_, _> =
+            self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, queue)) = queues.iter_mut().find(|(known, _)| *known == verb) {
+            return act(queue);
         }
-        let mut lane = Lane::default();
-        let done = act(&mut lane);
-        lanes.push((verb, lane));
+        let mut queue = Queue::default();
+        let done = act(&mut queue);
+        queues.push((verb, queue));
         done
     }
 }
 
-/// Adds an item to the lane of its operation and waits for its result.
+/// Adds an item to the queue of its operation and waits for its result.
 pub(crate) async fn ask(filter: &Filter, verb: Verb, item: &[u8]) -> Single {
-    let begun = filter.singles().lane(verb, |lane| {
-        lane.batch.push(item)?;
+    let begun = filter.singles().queue(verb, |queue| {
+        queue.batch.push(item)?;
         let (caller, answer) = oneshot::channel();
-        lane.callers.push(caller);
-        let is_sender_wanted = lane.sender_count < SINGLES_BATCHES_MAX;
-        lane.sender_count += usize::from(is_sender_wanted);
+        queue.callers.push(caller);
+        let is_sender_wanted = queue.sender_count < SINGLES_BATCHES_MAX;
+        queue.sender_count += usize::from(is_sender_wanted);
         Ok((answer, is_sender_wanted))
     });
     let (answer, is_sender_wanted) = begun.map_err(|error| Arc::new(ClientError::Item(error)))?;
@@ -89,7 +89,7 @@ fn ended(filter: &Filter, verb: Verb) -> ClientError {
 struct Sender {
     filter: Filter,
     verb: Verb,
-    /// Whether the lane's `sender_count` includes it.
+    /// Whether the queue's `sender_count` includes it.
     is_counted: bool,
 }
 
@@ -101,18 +101,18 @@ impl Sender {
         }
     }
 
-    /// Takes all waiting items. If there are none, this sender leaves the lane in the same critical
+    /// Takes all waiting items. If there are none, this sender leaves the queue in the same critical
     /// section, so that the next item starts a new one.
     fn next(&mut self) -> Option<(PackedBatch, Vec<oneshot::Sender<Single>>)> {
         let is_counted = &mut self.is_counted;
-        self.filter.singles().lane(self.verb, |lane| {
-            if lane.callers.is_empty() {
-                lane.sender_count -= 1;
+        self.filter.singles().queue(self.verb, |queue| {
+            if queue.callers.is_empty() {
+                queue.sender_count -= 1;
                 *is_counted = false;
                 return None;
             }
-            let room = Vec::with_capacity(lane.callers.len());
-            Some((lane.batch.take(), std::mem::replace(&mut lane.callers, room)))
+            let room = Vec::with_capacity(queue.callers.len());
+            Some((queue.batch.take(), std::mem::replace(&mut queue.callers, room)))
         })
     }
 }
@@ -123,11 +123,11 @@ impl Drop for Sender {
             return;
         }
         // The runtime ended, or a task panicked. Without a sender, waiting items would never be answered.
-        self.filter.singles().lane(self.verb, |lane| {
-            lane.sender_count -= 1;
-            if lane.sender_count == 0 {
-                lane.batch.clear();
-                lane.callers.clear();
+        self.filter.singles().queue(self.verb, |queue| {
+            queue.sender_count -= 1;
+            if queue.sender_count == 0 {
+                queue.batch.clear();
+                queue.callers.clear();
             }
         });
     }
@@ -167,7 +167,7 @@ mod tests {
         assert!(matches!(*ended, ClientError::FirstAnswerLost(_)), "{ended}");
         let level = umbel_proto::v1::AckLevel::Unspecified;
         let verb = Verb::Insert { level, at_ms: None };
-        let left = filter.singles().lane(verb, |lane| (lane.sender_count, lane.callers.len()));
+        let left = filter.singles().queue(verb, |queue| (queue.sender_count, queue.callers.len()));
         assert_eq!(left, (0, 0));
     }
 
