@@ -4,9 +4,9 @@
 mod address;
 mod answer;
 mod file;
+mod scan;
 mod server;
 mod source;
-mod walk;
 
 #[cfg(test)]
 mod source_test;

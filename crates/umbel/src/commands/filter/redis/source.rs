@@ -4,8 +4,8 @@ use super::TrustArgs;
 use super::address::{Address, Origin, Place, parse_origin};
 use super::answer::Head;
 use super::file::{FileArgs, FileSource, FileWhat, Given, parse_given};
+use super::scan::{PageForm, Scan, ScanError};
 use super::server::{Server, unexpected_head};
-use super::walk::{NoWalk, PageForm, Walk};
 use crate::commands::filter::items::{self, Input, ReadBatch};
 use crate::exit::UsageError;
 use anyhow::{Context, Result, anyhow, bail};
@@ -225,13 +225,13 @@ impl Source {
         match &self.what {
             What::Names { place, pattern, prefix } => {
                 let mut server = Server::connect(place, &self.files).await?;
-                let walk = Walk::of_names(pattern);
-                walked(&mut server, walk, prefix, packer).await
+                let scan = Scan::of_names(pattern);
+                scan_items(&mut server, scan, prefix, packer).await
             }
             What::Key(Address { place, key }) => {
                 let mut server = Server::connect(place, &self.files).await?;
-                let walk = begun(&mut server, key).await?;
-                if walked(&mut server, walk, b"", packer).await?.is_err() {
+                let scan = begun(&mut server, key).await?;
+                if scan_items(&mut server, scan, b"", packer).await?.is_err() {
                     return Ok(Err(Unwanted));
                 }
                 // A key that was deleted meanwhile looks like one that was read to its end.
@@ -245,13 +245,13 @@ impl Source {
 }
 
 /// Begins to read a key, in the way that its type needs.
-pub(super) async fn begun(server: &mut Server, key: &[u8]) -> Result<Walk> {
+pub(super) async fn begun(server: &mut Server, key: &[u8]) -> Result<Scan> {
     let type_name = server.type_of(key).await?;
     let length = match &*type_name {
         "list" => server.number(&[b"LLEN", key]).await?,
         _ => 0,
     };
-    Walk::of_key(&type_name, key, length).ok_or_else(|| no_items(&type_name))
+    Scan::of_key(&type_name, key, length).ok_or_else(|| no_items(&type_name))
 }
 
 /// The error for a key of a type without items.
@@ -275,18 +275,18 @@ pub(super) fn stripped<'n>(name: &'n [u8], prefix: &[u8]) -> Result<&'n [u8]> {
     })
 }
 
-/// Reads all pages of a walk and pushes their items.
-pub(super) async fn walked(
+/// Reads all pages of a scan and pushes their items.
+pub(super) async fn scan_items(
     server: &mut Server,
-    mut walk: Walk,
+    mut scan: Scan,
     prefix: &[u8],
     packer: &mut Packer,
 ) -> Result<Result<(), Unwanted>> {
-    while let Some(words) = walk.request() {
+    while let Some(words) = scan.request() {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        let form = walk.form();
+        let form = scan.form();
         let (cursor, value_count) = page(server, &words, form).await?;
-        let item_count = Walk::items_of(form, value_count).map_err(no_walk)?;
+        let item_count = Scan::items_of(form, value_count).map_err(scan_failed)?;
         for _ in 0..item_count {
             let item =
                 item(server, form).await.with_context(|| format!("item {}", packer.count + 1))?;
@@ -295,12 +295,12 @@ pub(super) async fn walked(
                 return Ok(Err(Unwanted));
             }
         }
-        walk.took(&cursor, item_count).map_err(no_walk)?;
+        scan.took(&cursor, item_count).map_err(scan_failed)?;
     }
     Ok(Ok(()))
 }
 
-fn no_walk(NoWalk(what): NoWalk) -> anyhow::Error {
+fn scan_failed(ScanError(what): ScanError) -> anyhow::Error {
     anyhow!("{what}")
 }
 
@@ -314,7 +314,7 @@ async fn page(server: &mut Server, words: &[&[u8]], form: PageForm) -> Result<(V
         };
     }
     let Head::List(Some(2)) = head else { return Err(unexpected_head(&head)) };
-    let cursor = match server.head(Walk::most_of_cursor()).await? {
+    let cursor = match server.head(Scan::most_of_cursor()).await? {
         Head::Bulk(Some(byte_count)) => server.value(byte_count).await?.to_vec(),
         other => return Err(unexpected_head(&other)),
     };

@@ -2,7 +2,7 @@
 
 use super::address::{parse_address, parse_origin};
 use super::server::Server;
-use super::source::{Packer, Source, What, begun, walked};
+use super::source::{Packer, Source, What, begun, scan_items};
 use crate::commands::filter::items;
 use bytes::BytesMut;
 use std::time::Duration;
@@ -240,9 +240,9 @@ async fn a_server_that_falls_silent_is_waited_for_half_a_minute() {
     there.write_all(text).await.unwrap();
     let mut server = Server::over(Box::new(here));
     let (sender, _batches) = items::channel();
-    let walk = begun(&mut server, b"k").await.unwrap();
-    let walked = walked(&mut server, walk, b"", &mut Packer::new(sender)).await;
-    let error = format!("{:#}", walked.err().unwrap());
+    let scan = begun(&mut server, b"k").await.unwrap();
+    let scanned = scan_items(&mut server, scan, b"", &mut Packer::new(sender)).await;
+    let error = format!("{:#}", scanned.err().unwrap());
     assert_eq!(error, "item 2: no answer within 30 s");
 }
 
@@ -261,9 +261,9 @@ async fn a_page_that_trickles_is_given_up_after_a_minute() {
     });
     let mut server = Server::over(Box::new(here));
     let (sender, _batches) = items::channel();
-    let (began, walk) = (Instant::now(), begun(&mut server, b"k").await.unwrap());
-    let walked = walked(&mut server, walk, b"", &mut Packer::new(sender)).await;
-    let error = format!("{:#}", walked.err().unwrap());
+    let (began, scan) = (Instant::now(), begun(&mut server, b"k").await.unwrap());
+    let scanned = scan_items(&mut server, scan, b"", &mut Packer::new(sender)).await;
+    let error = format!("{:#}", scanned.err().unwrap());
     assert!(error.starts_with("item 4: ") && error.contains("the server is too slow"), "{error}");
     assert_eq!(began.elapsed().as_secs(), 60);
 }

@@ -27,15 +27,15 @@ const PAGES_MAX: u64 = (1 << 34) / PAGE_VALUES;
 /// Most items of a scan: twice the maximum of 2^32, since a scan may return an item repeatedly.
 const ITEMS_MAX: u64 = 1 << 33;
 
-/// The walk would not end, or a page is not what was requested.
+/// The scan would not end, or a page is not what was requested.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct NoWalk(pub(super) String);
+pub(super) struct ScanError(pub(super) String);
 
 /// An iteration over a server's contents.
 #[derive(Debug)]
-pub(super) enum Walk {
+pub(super) enum Scan {
     /// By cursors, until the server returns cursor 0.
-    Scan(Scan),
+    Cursor(CursorScan),
     /// By index, up to the list's length at the beginning.
     List {
         key: Vec<u8>,
@@ -57,9 +57,9 @@ pub(super) struct PageForm {
     pub(super) most: Most,
 }
 
-/// The state of a scan.
+/// The state of a scan by cursors.
 #[derive(Debug)]
-pub(super) struct Scan {
+pub(super) struct CursorScan {
     command: &'static str,
     key: Option<Vec<u8>>,
     pattern: Option<Vec<u8>>,
@@ -98,25 +98,26 @@ impl Circle {
     }
 }
 
-impl Walk {
+impl Scan {
     /// Over the names of the keys that match a pattern.
     pub(super) fn of_names(pattern: &[u8]) -> Self {
-        Self::scan("SCAN", None, Some(pattern.to_vec()), false)
+        Self::by_cursor("SCAN", None, Some(pattern.to_vec()), false)
     }
 
     /// Over the items of a key of this type; `length` is that of a list. None if the type has no items.
     pub(super) fn of_key(type_name: &str, key: &[u8], length: u64) -> Option<Self> {
-        let scan = |command, has_values| Self::scan(command, Some(key.to_vec()), None, has_values);
+        let by_cursor =
+            |command, has_values| Self::by_cursor(command, Some(key.to_vec()), None, has_values);
         Some(match type_name {
-            "set" => scan("SSCAN", false),
-            "zset" => scan("ZSCAN", true),
-            "hash" => scan("HSCAN", true),
+            "set" => by_cursor("SSCAN", false),
+            "zset" => by_cursor("ZSCAN", true),
+            "hash" => by_cursor("HSCAN", true),
             "list" => Self::List { key: key.to_vec(), at: 0, length },
             _ => return None,
         })
     }
 
-    fn scan(
+    fn by_cursor(
         command: &'static str,
         key: Option<Vec<u8>>,
         pattern: Option<Vec<u8>>,
@@ -124,7 +125,7 @@ impl Walk {
     ) -> Self {
         let (cursor, circle) = (b"0".to_vec(), Circle::default());
         let is_done = false;
-        Self::Scan(Scan {
+        Self::Cursor(CursorScan {
             command,
             key,
             pattern,
@@ -141,12 +142,12 @@ impl Walk {
     /// The next request; None at the end.
     pub(super) fn request(&self) -> Option<Vec<Vec<u8>>> {
         match self {
-            Self::Scan(scan) if scan.is_done => None,
-            Self::Scan(scan) => {
-                let mut words = vec![scan.command.as_bytes().to_vec()];
-                words.extend(scan.key.clone());
-                words.push(scan.cursor.clone());
-                if let Some(pattern) = &scan.pattern {
+            Self::Cursor(cursor_scan) if cursor_scan.is_done => None,
+            Self::Cursor(cursor_scan) => {
+                let mut words = vec![cursor_scan.command.as_bytes().to_vec()];
+                words.extend(cursor_scan.key.clone());
+                words.push(cursor_scan.cursor.clone());
+                if let Some(pattern) = &cursor_scan.pattern {
                     words.extend([b"MATCH".to_vec(), pattern.clone()]);
                 }
                 words.extend([b"COUNT".to_vec(), PAGE_VALUES.to_string().into_bytes()]);
@@ -164,7 +165,7 @@ impl Walk {
     /// The form of the answer to that request.
     pub(super) fn form(&self) -> PageForm {
         let (has_cursor, has_values, values) = match self {
-            Self::Scan(scan) => (true, scan.has_values, SCANNED_VALUES_MAX),
+            Self::Cursor(cursor_scan) => (true, cursor_scan.has_values, SCANNED_VALUES_MAX),
             #[expect(clippy::cast_possible_truncation, reason = "a small number")]
             Self::List { .. } => (false, false, PAGE_VALUES as usize),
         };
@@ -182,11 +183,11 @@ impl Walk {
     /// # Errors
     ///
     /// If an item lacks its value.
-    pub(super) fn items_of(form: PageForm, value_count: usize) -> Result<usize, NoWalk> {
+    pub(super) fn items_of(form: PageForm, value_count: usize) -> Result<usize, ScanError> {
         match form.has_values {
             false => Ok(value_count),
             true if value_count.is_multiple_of(2) => Ok(value_count / 2),
-            true => Err(NoWalk(format!("{value_count} values, which are no pairs"))),
+            true => Err(ScanError(format!("{value_count} values, which are no pairs"))),
         }
     }
 
@@ -194,10 +195,10 @@ impl Walk {
     ///
     /// # Errors
     ///
-    /// If the walk would not end.
-    pub(super) fn took(&mut self, cursor: &[u8], item_count: usize) -> Result<(), NoWalk> {
+    /// If the scan would not end.
+    pub(super) fn took(&mut self, cursor: &[u8], item_count: usize) -> Result<(), ScanError> {
         match self {
-            Self::Scan(scan) => scan.took(cursor, item_count),
+            Self::Cursor(cursor_scan) => cursor_scan.took(cursor, item_count),
             Self::List { at, length, .. } => {
                 *at += item_count as u64;
                 // The list has become shorter.
@@ -210,8 +211,8 @@ impl Walk {
     }
 }
 
-impl Scan {
-    fn took(&mut self, cursor: &[u8], item_count: usize) -> Result<(), NoWalk> {
+impl CursorScan {
+    fn took(&mut self, cursor: &[u8], item_count: usize) -> Result<(), ScanError> {
         let shown = || String::from_utf8_lossy(cursor.get(..40).unwrap_or(cursor)).into_owned();
         if cursor == b"0" {
             self.is_done = true;
@@ -222,17 +223,17 @@ impl Scan {
         if self.page_count > PAGES_MAX || self.item_count > ITEMS_MAX {
             let (pages, items) = (self.page_count, self.item_count);
             let what = format!("{items} items in {pages} pages, more than there can be");
-            return Err(NoWalk(what));
+            return Err(ScanError(what));
         }
         if cursor.is_empty() {
-            return Err(NoWalk("a cursor that is empty".to_owned()));
+            return Err(ScanError("a cursor that is empty".to_owned()));
         }
         if self.circle.is_closed_by(cursor) {
-            return Err(NoWalk(format!("cursor {:?} again: it does not go on", shown())));
+            return Err(ScanError(format!("cursor {:?} again: it does not go on", shown())));
         }
         self.empty_pages = if item_count == 0 { self.empty_pages + 1 } else { 0 };
         if self.empty_pages > EMPTY_PAGES_MAX {
-            return Err(NoWalk(format!("{} pages without anything in them", self.empty_pages)));
+            return Err(ScanError(format!("{} pages without anything in them", self.empty_pages)));
         }
         self.cursor = cursor.to_vec();
         Ok(())
@@ -243,46 +244,46 @@ impl Scan {
 mod tests {
     use super::*;
 
-    fn asked(walk: &Walk) -> Option<String> {
-        let words = walk.request()?;
+    fn asked(scan: &Scan) -> Option<String> {
+        let words = scan.request()?;
         Some(String::from_utf8(words.join(&b' ')).unwrap())
     }
 
     #[test]
     fn a_scan_goes_from_cursor_to_cursor() {
-        let mut walk = Walk::of_key("zset", b"k", 0).unwrap();
-        assert!(walk.form().has_cursor && walk.form().has_values);
-        assert_eq!(asked(&walk).as_deref(), Some("ZSCAN k 0 COUNT 1000"));
-        walk.took(b"17", 3).unwrap();
-        assert_eq!(asked(&walk).as_deref(), Some("ZSCAN k 17 COUNT 1000"));
+        let mut scan = Scan::of_key("zset", b"k", 0).unwrap();
+        assert!(scan.form().has_cursor && scan.form().has_values);
+        assert_eq!(asked(&scan).as_deref(), Some("ZSCAN k 0 COUNT 1000"));
+        scan.took(b"17", 3).unwrap();
+        assert_eq!(asked(&scan).as_deref(), Some("ZSCAN k 17 COUNT 1000"));
         // An empty page is not necessarily the last one.
-        walk.took(b"5", 0).unwrap();
-        walk.took(b"0", 0).unwrap();
-        assert_eq!(asked(&walk), None);
-        let names = Walk::of_names(b"seen:*");
+        scan.took(b"5", 0).unwrap();
+        scan.took(b"0", 0).unwrap();
+        assert_eq!(asked(&scan), None);
+        let names = Scan::of_names(b"seen:*");
         assert_eq!(asked(&names).as_deref(), Some("SCAN 0 MATCH seen:* COUNT 1000"));
         assert!(!names.form().has_values);
-        assert!(Walk::of_key("string", b"k", 0).is_none());
-        assert_eq!(Walk::items_of(walk.form(), 6), Ok(3));
-        assert!(Walk::items_of(walk.form(), 7).is_err());
+        assert!(Scan::of_key("string", b"k", 0).is_none());
+        assert_eq!(Scan::items_of(scan.form(), 6), Ok(3));
+        assert!(Scan::items_of(scan.form(), 7).is_err());
     }
 
     #[test]
     fn a_list_is_read_to_where_it_ended_when_it_was_begun() {
-        let mut walk = Walk::of_key("list", b"k", 2_500).unwrap();
+        let mut scan = Scan::of_key("list", b"k", 2_500).unwrap();
         let mut asked_for = Vec::new();
-        while let Some(words) = asked(&walk) {
+        while let Some(words) = asked(&scan) {
             asked_for.push(words);
-            walk.took(b"", if asked_for.len() < 3 { 1_000 } else { 500 }).unwrap();
+            scan.took(b"", if asked_for.len() < 3 { 1_000 } else { 500 }).unwrap();
         }
         assert_eq!(asked_for, ["LRANGE k 0 999", "LRANGE k 1000 1999", "LRANGE k 2000 2499"]);
-        assert_eq!(asked(&Walk::of_key("list", b"k", 0).unwrap()), None);
+        assert_eq!(asked(&Scan::of_key("list", b"k", 0).unwrap()), None);
         // A list that becomes shorter ends there.
-        let mut walk = Walk::of_key("list", b"k", 2_500).unwrap();
-        walk.took(b"", 10).unwrap();
-        assert_eq!(asked(&walk).as_deref(), Some("LRANGE k 10 1009"));
-        walk.took(b"", 0).unwrap();
-        assert_eq!(asked(&walk), None);
+        let mut scan = Scan::of_key("list", b"k", 2_500).unwrap();
+        scan.took(b"", 10).unwrap();
+        assert_eq!(asked(&scan).as_deref(), Some("LRANGE k 10 1009"));
+        scan.took(b"", 0).unwrap();
+        assert_eq!(asked(&scan), None);
     }
 
     /// A cycle of cursors is found before it was passed three times, whatever its length and whatever
@@ -290,51 +291,51 @@ mod tests {
     #[test]
     fn cursors_that_go_round_are_found() {
         for (lead, circle) in [(0_u64, 1_u64), (0, 2), (1, 1), (7, 5), (100, 37), (3, 1_000)] {
-            let mut walk = Walk::of_key("set", b"k", 0).unwrap();
+            let mut scan = Scan::of_key("set", b"k", 0).unwrap();
             let cursors = (0..lead).map(|at| at + 1_000_000).chain((1..=circle).cycle());
             let most = 3 * (lead + circle) + 3;
             let taken = cursors
                 .take(usize::try_from(most).unwrap())
-                .position(|cursor| walk.took(cursor.to_string().as_bytes(), 1).is_err());
+                .position(|cursor| scan.took(cursor.to_string().as_bytes(), 1).is_err());
             let taken = taken.expect("it is found") as u64;
             assert!(taken >= lead + circle, "{lead} {circle}: {taken}");
         }
         // Distinct cursors are no cycle.
-        let mut walk = Walk::of_key("set", b"k", 0).unwrap();
+        let mut scan = Scan::of_key("set", b"k", 0).unwrap();
         for cursor in 1..10_000 {
-            walk.took(cursor.to_string().as_bytes(), 1).unwrap();
+            scan.took(cursor.to_string().as_bytes(), 1).unwrap();
         }
     }
 
     #[test]
     fn pages_without_anything_end_at_last() {
-        let mut walk = Walk::of_names(b"*");
-        let Walk::Scan(scan) = &mut walk else { panic!("a scan") };
-        scan.empty_pages = EMPTY_PAGES_MAX - 1;
-        walk.took(b"1", 0).unwrap();
-        walk.took(b"2", 1).unwrap();
-        walk.took(b"3", 0).unwrap();
-        let Walk::Scan(scan) = &mut walk else { panic!("a scan") };
-        scan.empty_pages = EMPTY_PAGES_MAX;
-        assert!(walk.took(b"4", 0).unwrap_err().0.contains("pages without anything"));
-        assert!(walk.took(b"", 0).is_err());
+        let mut scan = Scan::of_names(b"*");
+        let Scan::Cursor(cursor_scan) = &mut scan else { panic!("a scan") };
+        cursor_scan.empty_pages = EMPTY_PAGES_MAX - 1;
+        scan.took(b"1", 0).unwrap();
+        scan.took(b"2", 1).unwrap();
+        scan.took(b"3", 0).unwrap();
+        let Scan::Cursor(cursor_scan) = &mut scan else { panic!("a scan") };
+        cursor_scan.empty_pages = EMPTY_PAGES_MAX;
+        assert!(scan.took(b"4", 0).unwrap_err().0.contains("pages without anything"));
+        assert!(scan.took(b"", 0).is_err());
     }
 
-    /// A walk ends even if all cursors differ and all pages have items.
+    /// A scan ends even if all cursors differ and all pages have items.
     #[test]
     fn a_scan_of_more_than_there_can_be_ends() {
-        let mut walk = Walk::of_names(b"*");
-        let Walk::Scan(scan) = &mut walk else { panic!("a scan") };
-        scan.page_count = PAGES_MAX - 1;
-        walk.took(b"1", 1).unwrap();
-        let text = walk.took(b"2", 1).unwrap_err().0;
+        let mut scan = Scan::of_names(b"*");
+        let Scan::Cursor(cursor_scan) = &mut scan else { panic!("a scan") };
+        cursor_scan.page_count = PAGES_MAX - 1;
+        scan.took(b"1", 1).unwrap();
+        let text = scan.took(b"2", 1).unwrap_err().0;
         assert!(text.ends_with("more than there can be"), "{text}");
         // The last page does not count against the limit.
-        walk.took(b"0", 1).unwrap();
-        let mut walk = Walk::of_key("set", b"k", 0).unwrap();
-        let Walk::Scan(scan) = &mut walk else { panic!("a scan") };
-        scan.item_count = ITEMS_MAX - 1;
-        walk.took(b"1", 1).unwrap();
-        assert!(walk.took(b"2", 1).is_err());
+        scan.took(b"0", 1).unwrap();
+        let mut scan = Scan::of_key("set", b"k", 0).unwrap();
+        let Scan::Cursor(cursor_scan) = &mut scan else { panic!("a scan") };
+        cursor_scan.item_count = ITEMS_MAX - 1;
+        scan.took(b"1", 1).unwrap();
+        assert!(scan.took(b"2", 1).is_err());
     }
 }
