@@ -14,18 +14,18 @@ pub(super) const LEVEL_BYTES: usize = 32;
 pub(super) const SLICES_BYTES: usize = 16;
 
 /// Bytes before the codes of a filter that forgets by what comes.
-pub(super) const COURSE_BYTES: usize = 24;
+pub(super) const PACING_BYTES: usize = 24;
 
 /// The pace at which a filter forgets, and what it has counted.
-pub(super) fn course_to_bytes(pace: u64, counts: [u64; 2]) -> [u8; COURSE_BYTES] {
-    let mut bytes = [0; COURSE_BYTES];
+pub(super) fn pacing_to_bytes(pace: u64, counts: [u64; 2]) -> [u8; PACING_BYTES] {
+    let mut bytes = [0; PACING_BYTES];
     let fields = [pace, counts[0], counts[1]].into_iter().flat_map(u64::to_le_bytes);
     bytes.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
     bytes
 }
 
 /// The same read.
-pub(super) fn course_from_bytes(bytes: [u8; COURSE_BYTES]) -> (u64, [u64; 2]) {
+pub(super) fn pacing_from_bytes(bytes: [u8; PACING_BYTES]) -> (u64, [u64; 2]) {
     let mut words = bytes.as_chunks::<8>().0.iter().map(|&bytes| u64::from_le_bytes(bytes));
     let mut next = || words.next().unwrap_or_default();
     (next(), [next(), next()])

@@ -5,7 +5,7 @@ use umbel_filter::{AGING_BLOCK_BITS, Aging, BlockShape, HashRange, Kind, LINE_BI
 use super::content::Content;
 use super::frame_test::{assert_refused, sealed, shortened};
 use super::header::Body;
-use super::level::course_to_bytes;
+use super::level::pacing_to_bytes;
 use super::*;
 use crate::error::{FrameMergeError, PayloadError};
 
@@ -14,7 +14,7 @@ use crate::error::{FrameMergeError, PayloadError};
 fn filters_that_forget_begin_with_a_valid_pace() {
     let shape = BlockShape::new(Kind::Aging, HashRange::WHOLE, 2, AGING_BLOCK_BITS, 7).unwrap();
     let frame = |pace, counts| {
-        let prefix = course_to_bytes(pace, counts);
+        let prefix = pacing_to_bytes(pace, counts);
         let content = Content::Bits(&[1; 32]);
         sealed(Body::Blocks(shape), Encoding::Raw, 0, 32, &prefix, content)
     };
@@ -38,7 +38,7 @@ fn filters_that_forget_begin_with_a_valid_pace() {
     let shape = BlockShape::new(Kind::Stable, HashRange::WHOLE, 1, LINE_BITS, 7).unwrap();
     let frame = |pace, counts| {
         let content = Content::Counters(&[0x30; 32]);
-        sealed(Body::Blocks(shape), Encoding::Raw, 0, 32, &course_to_bytes(pace, counts), content)
+        sealed(Body::Blocks(shape), Encoding::Raw, 0, 32, &pacing_to_bytes(pace, counts), content)
     };
     let error = PayloadError::Counts { counts: [5, 7] };
     assert_refused(&frame(16 * 90 + 3, [5, 7]), error);

@@ -13,7 +13,7 @@ use super::encoding::Encoding;
 use super::gap_code::GapCode;
 use super::header::{Body, Header, check_single_shot_count};
 use super::level::{
-    COURSE_BYTES, FrameLevel, LEVEL_BYTES, SLICES_BYTES, course_from_bytes, course_to_bytes,
+    FrameLevel, LEVEL_BYTES, PACING_BYTES, SLICES_BYTES, pacing_from_bytes, pacing_to_bytes,
     slices_from_bytes, slices_to_bytes,
 };
 use super::link::{FrameLink, LINK_BYTES, link_from_bytes, link_to_bytes};
@@ -131,8 +131,8 @@ impl<'a> FrameView<'a> {
                 (Fixed::Slices(oldest, newest), bytes, shape.memory_bytes() * 8)
             }
             (Body::Blocks(shape), _) if shape.kind().has_pace() => {
-                let (course, bytes) = split_fixed::<COURSE_BYTES>(payload)?;
-                let (pace, counts) = course_from_bytes(*course);
+                let (pacing, bytes) = split_fixed::<PACING_BYTES>(payload)?;
+                let (pace, counts) = pacing_from_bytes(*pacing);
                 let shape = shape.with_pace(pace).map_err(PayloadError::Pace)?;
                 if shape.kind() == Kind::Stable && counts[1] != 0 {
                     return Err(PayloadError::Counts { counts }.into());
@@ -454,7 +454,7 @@ impl<'a> FrameView<'a> {
                         self.seal(&slices_to_bytes((oldest, newest)), content)
                     }
                     Fixed::Counts(counts) => {
-                        self.seal(&course_to_bytes(shape.pace(), counts), content)
+                        self.seal(&pacing_to_bytes(shape.pace(), counts), content)
                     }
                     _ => self.seal(&[], content),
                 }

@@ -19,7 +19,7 @@ use super::encoding::Encoding;
 use super::gap_code::GapCode;
 use super::header::{Body, Header, check_payload_bytes};
 use super::level::{
-    COURSE_BYTES, FrameLevel, LEVEL_BYTES, SLICES_BYTES, course_to_bytes, slices_to_bytes,
+    FrameLevel, LEVEL_BYTES, PACING_BYTES, SLICES_BYTES, pacing_to_bytes, slices_to_bytes,
 };
 use super::link::LinkCursor;
 use super::lists::{PositionCursor, ProbeCursor};
@@ -308,9 +308,9 @@ impl<'a> ArrayCursor<'a> {
 
     /// The next blocks of a filter that forgets by what comes and has counted so much.
     fn next_paced(&mut self, budget: Budget, counts: [u64; 2]) -> Next {
-        let bytes_max = budget.payload_bytes_max.saturating_sub(COURSE_BYTES as u64);
+        let bytes_max = budget.payload_bytes_max.saturating_sub(PACING_BYTES as u64);
         let (slice, words) = self.cut(bytes_max)?;
-        let prefix = course_to_bytes(slice.pace(), counts);
+        let prefix = pacing_to_bytes(slice.pace(), counts);
         Ok((seal_array(budget, Body::Blocks(slice), &prefix, words)?, self.is_done()))
     }
 

@@ -38,7 +38,7 @@ pub(super) fn page_of(report: &Value) -> String {
         Some(key_figures(report)),
         beside_the_bound(report),
         by_phase(report),
-        Some(course(report)),
+        Some(progress(report)),
         Some(footer(report)),
     ];
     page(heading, content.into_iter().flatten())
@@ -183,8 +183,8 @@ fn by_phase(report: JsonView<'_>) -> Option<Element> {
     Some(section("What the bytes were for", [table]))
 }
 
-/// The plan and the course of the session.
-fn course(report: JsonView<'_>) -> Element {
+/// The plan and the progress of the session.
+fn progress(report: JsonView<'_>) -> Element {
     let mut rows = vec![("Plan", shortened(report.text("/plan")))];
     for (name, path) in [
         ("Keys tried", "/attempts"),
