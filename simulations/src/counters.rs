@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub(crate) struct Counters {
     /// By fault class, which is the name of the fault in plans.
-    pub(crate) faults: BTreeMap<String, FaultTally>,
+    pub(crate) faults: BTreeMap<String, FaultCounts>,
     /// How often a state was reached, by its name; 0 if it was announced and never reached.
     pub(crate) states: BTreeMap<String, u64>,
     /// How often something was checked, by invariant.
@@ -22,7 +22,7 @@ pub(crate) struct Counters {
 /// Counters of a fault class.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct FaultTally {
+pub(crate) struct FaultCounts {
     /// Faults in plans.
     pub(crate) planned: u64,
     /// Planned faults that began.
@@ -37,17 +37,17 @@ thread_local! {
 
 /// A fault of this class is in the plan.
 pub(crate) fn planned(class: &str) {
-    fault(class, |tally| tally.planned += 1);
+    fault(class, |counts| counts.planned += 1);
 }
 
 /// A fault of this class began.
 pub(crate) fn fired(class: &str) {
-    fault(class, |tally| tally.fired += 1);
+    fault(class, |counts| counts.fired += 1);
 }
 
 /// Faults of this class had `count` effects that the product could see.
 pub(crate) fn effect(class: &str, count: u64) {
-    fault(class, |tally| tally.effect += count);
+    fault(class, |counts| counts.effect += count);
 }
 
 /// Registers states that some of many runs should reach, each with a count of 0.
@@ -77,11 +77,11 @@ pub(crate) fn take() -> Counters {
 impl Counters {
     /// Adds the numbers of another run.
     pub(crate) fn add(&mut self, other: &Self) {
-        for (class, tally) in &other.faults {
+        for (class, counts) in &other.faults {
             let sum = self.faults.entry(class.clone()).or_default();
-            sum.planned += tally.planned;
-            sum.fired += tally.fired;
-            sum.effect += tally.effect;
+            sum.planned += counts.planned;
+            sum.fired += counts.fired;
+            sum.effect += counts.effect;
         }
         for (name, count) in &other.states {
             add(&mut self.states, name, *count);
@@ -93,7 +93,8 @@ impl Counters {
 
     /// Fault classes that were planned and never had an effect.
     pub(crate) fn classes_without_effect(&self) -> Vec<String> {
-        let idle = self.faults.iter().filter(|(_, tally)| tally.planned > 0 && tally.effect == 0);
+        let idle =
+            self.faults.iter().filter(|(_, counts)| counts.planned > 0 && counts.effect == 0);
         idle.map(|(class, _)| class.clone()).collect()
     }
 
@@ -104,9 +105,9 @@ impl Counters {
     }
 }
 
-fn fault(class: &str, change: impl FnOnce(&mut FaultTally)) {
+fn fault(class: &str, change: impl FnOnce(&mut FaultCounts)) {
     RUN.with_borrow_mut(|run| match run.faults.get_mut(class) {
-        Some(tally) => change(tally),
+        Some(counts) => change(counts),
         None => change(run.faults.entry(class.to_owned()).or_default()),
     });
 }
@@ -143,7 +144,7 @@ mod tests {
     #[test]
     fn counts_are_added_and_reset() {
         let counters = sample();
-        assert_eq!(counters.faults["crash"], FaultTally { planned: 2, fired: 1, effect: 3 });
+        assert_eq!(counters.faults["crash"], FaultCounts { planned: 2, fired: 1, effect: 3 });
         assert_eq!(counters.states["log_purged"], 1);
         assert_eq!(counters.states["never"], 0);
         assert_eq!(counters.checked["bits_only_rise"], 42);
@@ -160,14 +161,14 @@ mod tests {
     #[test]
     fn a_sum_is_the_same_in_any_order() {
         let (one, mut other) = (sample(), Counters::default());
-        other.faults.insert("ring".into(), FaultTally { planned: 1, fired: 1, effect: 9 });
+        other.faults.insert("ring".into(), FaultCounts { planned: 1, fired: 1, effect: 9 });
         other.states.insert("never".into(), 1);
         let mut first = one.clone();
         first.add(&other);
         let mut second = other.clone();
         second.add(&one);
         assert_eq!(first, second);
-        assert_eq!(first.faults["ring"], FaultTally { planned: 2, fired: 2, effect: 9 });
+        assert_eq!(first.faults["ring"], FaultCounts { planned: 2, fired: 2, effect: 9 });
         assert!(first.classes_without_effect().is_empty());
         assert!(first.states_never_reached().is_empty());
     }

@@ -67,8 +67,8 @@ pub(crate) fn run_text(ended: &Ended, wall_us: u64) -> String {
 /// Tables of faults, states and checks, each after an empty line; empty tables are left out.
 pub(crate) fn counters_text(counters: &Counters) -> String {
     let mut faults = Table::new(&["fault", "planned", "fired", "effects"]);
-    for (class, tally) in &counters.faults {
-        let numbers = [tally.planned, tally.fired, tally.effect].map(grouped);
+    for (class, counts) in &counters.faults {
+        let numbers = [counts.planned, counts.fired, counts.effect].map(grouped);
         let [planned, fired, effect] = numbers;
         faults.row([class.clone(), planned, fired, effect]);
     }
@@ -88,15 +88,15 @@ pub(crate) fn counters_text(counters: &Counters) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counters::FaultTally;
+    use crate::counters::FaultCounts;
     use crate::profile::Profile;
     use crate::report::Breach;
 
     fn ended() -> Ended {
         let mut report = RunReport { simulated_ms: 62_000, ..RunReport::default() };
         report.calls.insert("done".into(), 1_200);
-        let tally = FaultTally { planned: 3, fired: 2, effect: 1_000 };
-        report.counters.faults.insert("crash".into(), tally);
+        let counts = FaultCounts { planned: 3, fired: 2, effect: 1_000 };
+        report.counters.faults.insert("crash".into(), counts);
         Ended { report, cpu_us: 1_550_000, exceeded: None, messages: String::new() }
     }
 

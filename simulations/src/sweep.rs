@@ -82,7 +82,7 @@ pub(crate) const fn is_rerun(seed: u64, first_seed: u64) -> bool {
 
 /// The results of a sweep, which are also its JSON report.
 #[derive(Default, Debug, Serialize)]
-pub(crate) struct Tally {
+pub(crate) struct SweepResults {
     /// Profiles of its seeds.
     pub(crate) profiles: Vec<String>,
     /// The bug that was on.
@@ -128,7 +128,7 @@ pub(crate) struct Failed {
     pub(crate) plan_file: Option<PathBuf>,
 }
 
-impl Tally {
+impl SweepResults {
     /// Adds a run.
     pub(crate) fn add(&mut self, ended: &Ended) {
         let report = &ended.report;
@@ -182,7 +182,9 @@ impl Tally {
         }
         let enabled = profiles.iter().flat_map(|profile| profile.classes());
         let mut idle: BTreeSet<String> = enabled
-            .filter(|&&class| self.counters.faults.get(class).is_none_or(|tally| tally.effect == 0))
+            .filter(|&&class| {
+                self.counters.faults.get(class).is_none_or(|counts| counts.effect == 0)
+            })
             .map(|&class| class.to_owned())
             .collect();
         idle.extend(self.counters.classes_without_effect());

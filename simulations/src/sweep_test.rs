@@ -1,7 +1,7 @@
 //! Tests of seed ranges, of turns of profiles and of sums over runs.
 
 use super::*;
-use crate::counters::FaultTally;
+use crate::counters::FaultCounts;
 use crate::report::RunReport;
 
 fn ended() -> Ended {
@@ -11,26 +11,26 @@ fn ended() -> Ended {
     Ended { report, cpu_us: 2_000_000, exceeded: None, messages: String::new() }
 }
 
-/// The tally of a sweep over all profiles in which every fault had effects and every state was reached.
-fn complete() -> Tally {
-    let mut tally = Tally { seed_count: ENOUGH_SEEDS, ..Tally::default() };
+/// The results of a sweep over all profiles in which every fault had effects and every state was reached.
+fn complete() -> SweepResults {
+    let mut results = SweepResults { seed_count: ENOUGH_SEEDS, ..SweepResults::default() };
     for class in Profile::ALL.iter().flat_map(|profile| profile.classes()) {
-        let felt = FaultTally { planned: 4, fired: 4, effect: 1 };
-        tally.counters.faults.insert((*class).to_owned(), felt);
+        let felt = FaultCounts { planned: 4, fired: 4, effect: 1 };
+        results.counters.faults.insert((*class).to_owned(), felt);
     }
-    tally.counters.states.insert("log_purged".into(), 1);
-    tally
+    results.counters.states.insert("log_purged".into(), 1);
+    results
 }
 
-fn exit_of(mut tally: Tally, profiles: &[Profile]) -> Exit {
-    tally.note_what_is_missing(profiles);
-    tally.exit()
+fn exit_of(mut results: SweepResults, profiles: &[Profile]) -> Exit {
+    results.note_what_is_missing(profiles);
+    results.exit()
 }
 
-fn fail(tally: &mut Tally, seed: u64, kind: &str) -> bool {
+fn fail(results: &mut SweepResults, seed: u64, kind: &str) -> bool {
     let plan = Plan::draw(seed, Profile::Mixed, 1_000);
     let failure = Failure { kind: kind.to_owned(), what: "seen".to_owned() };
-    tally.fail(&plan, &failure, PathBuf::from("plan.json"))
+    results.fail(&plan, &failure, PathBuf::from("plan.json"))
 }
 
 #[test]
@@ -62,24 +62,24 @@ fn one_seed_in_a_hundred_is_run_twice_and_the_first_is() {
 
 #[test]
 fn runs_add_up() {
-    let mut tally = Tally::default();
-    tally.add(&ended());
-    tally.add(&ended());
-    assert_eq!((tally.seed_count, tally.simulated_ms, tally.cpu_ms), (2, 120_000, 4_000));
-    assert_eq!((tally.calls["done"], tally.items_checked), (6, 10));
-    assert_eq!(tally.counters.checked["bits_only_rise"], 4);
-    let line = tally.progress();
+    let mut results = SweepResults::default();
+    results.add(&ended());
+    results.add(&ended());
+    assert_eq!((results.seed_count, results.simulated_ms, results.cpu_ms), (2, 120_000, 4_000));
+    assert_eq!((results.calls["done"], results.items_checked), (6, 10));
+    assert_eq!(results.counters.checked["bits_only_rise"], 4);
+    let line = results.progress();
     assert!(line.starts_with("2 seeds, 0.0 simulated hours, 30.0 simulated s"), "{line}");
 }
 
 #[test]
 fn of_a_kind_of_failure_only_the_first_plans_are_kept() {
-    let mut tally = Tally::default();
-    let kept: Vec<bool> = (0..5).map(|seed| fail(&mut tally, seed, "no_panic")).collect();
+    let mut results = SweepResults::default();
+    let kept: Vec<bool> = (0..5).map(|seed| fail(&mut results, seed, "no_panic")).collect();
     assert_eq!(kept, [true, true, true, false, false]);
-    assert!(fail(&mut tally, 9, "bits_only_rise"));
-    assert_eq!(tally.kinds(), BTreeMap::from([("bits_only_rise", 1), ("no_panic", 5)]));
-    assert_eq!(tally.failures[&4].plan_file, None);
+    assert!(fail(&mut results, 9, "bits_only_rise"));
+    assert_eq!(results.kinds(), BTreeMap::from([("bits_only_rise", 1), ("no_panic", 5)]));
+    assert_eq!(results.failures[&4].plan_file, None);
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn a_fault_without_effect_fails_a_sweep_of_enough_seeds() {
 
     let mut never_planned = complete();
     never_planned.counters.faults.remove(&class);
-    let few = Tally {
+    let few = SweepResults {
         seed_count: ENOUGH_SEEDS - 1,
         counters: inert.counters.clone(),
-        ..Tally::default()
+        ..SweepResults::default()
     };
     assert_eq!(exit_of(inert, &Profile::ALL), Exit::WithoutEffect);
     assert_eq!(exit_of(never_planned, &Profile::ALL), Exit::WithoutEffect);
@@ -112,9 +112,9 @@ fn a_fault_without_effect_fails_a_sweep_of_enough_seeds() {
 #[test]
 fn a_state_is_asked_for_only_of_all_profiles() {
     let missed = || {
-        let mut tally = complete();
-        tally.counters.states.insert("joint_at_restart".into(), 0);
-        tally
+        let mut results = complete();
+        results.counters.states.insert("joint_at_restart".into(), 0);
+        results
     };
     assert_eq!(exit_of(missed(), &Profile::ALL), Exit::WithoutEffect);
     assert_eq!(exit_of(missed(), &[Profile::Calm]), Exit::Held);
@@ -122,24 +122,24 @@ fn a_state_is_asked_for_only_of_all_profiles() {
 
 #[test]
 fn the_worst_decides_the_exit() {
-    let mut tally = complete();
-    fail(&mut tally, 1, EXCEEDED);
-    assert_eq!(tally.exit(), Exit::Exceeded);
-    fail(&mut tally, 2, "no_panic");
-    assert_eq!(tally.exit(), Exit::Violated);
+    let mut results = complete();
+    fail(&mut results, 1, EXCEEDED);
+    assert_eq!(results.exit(), Exit::Exceeded);
+    fail(&mut results, 2, "no_panic");
+    assert_eq!(results.exit(), Exit::Violated);
     let trace = TraceDigest { line_count: 1, hash: 2 };
-    tally.compare(3, trace, trace);
-    assert_eq!((tally.exit(), tally.rerun_count), (Exit::Violated, 1));
-    tally.compare(3, trace, TraceDigest { line_count: 1, hash: 3 });
-    assert_eq!(tally.exit(), Exit::NotDeterministic);
-    assert!(tally.text().contains("not deterministic: seed 3"));
+    results.compare(3, trace, trace);
+    assert_eq!((results.exit(), results.rerun_count), (Exit::Violated, 1));
+    results.compare(3, trace, TraceDigest { line_count: 1, hash: 3 });
+    assert_eq!(results.exit(), Exit::NotDeterministic);
+    assert!(results.text().contains("not deterministic: seed 3"));
 }
 
 #[test]
 fn the_report_is_json() {
-    let mut tally = complete();
-    fail(&mut tally, 1, "no_panic");
-    let json: serde_json::Value = serde_json::to_value(&tally).unwrap();
+    let mut results = complete();
+    fail(&mut results, 1, "no_panic");
+    let json: serde_json::Value = serde_json::to_value(&results).unwrap();
     assert_eq!(json["failures"]["1"]["kind"], "no_panic");
     assert_eq!(json["seed_count"], ENOUGH_SEEDS);
 }

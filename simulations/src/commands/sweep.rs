@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::limits::Limits;
 use crate::plan::{PLAN_LIMITS, Plan};
 use crate::profile::Profile;
-use crate::sweep::{MAX_KIND_COUNT, SeedRange, Tally, is_rerun, profile_of};
+use crate::sweep::{MAX_KIND_COUNT, SeedRange, SweepResults, is_rerun, profile_of};
 use crate::{bugs, clock, failure, pool};
 
 /// Real time between two lines that say how far a sweep is.
@@ -66,7 +66,7 @@ struct Sweep {
 }
 
 struct State {
-    tally: Tally,
+    results: SweepResults,
     reported_us: u64,
     /// Why no further run could be made.
     error: Option<anyhow::Error>,
@@ -80,24 +80,24 @@ pub(super) fn run(args: &SweepArgs, limits: Limits) -> anyhow::Result<Exit> {
     pool::work(jobs, &|| sweep.next(), &|seed| sweep.work_on(seed));
     let profiles = sweep.profiles.clone();
     let wall_ms = (clock::wall_us() - sweep.from_us) / 1_000;
-    let State { mut tally, error, .. } =
+    let State { mut results, error, .. } =
         sweep.state.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = error {
         return Err(error);
     }
-    tally.wall_ms = wall_ms;
-    tally.note_what_is_missing(&profiles);
-    print(&tally.text())?;
-    for (seed, failed) in &tally.failures {
+    results.wall_ms = wall_ms;
+    results.note_what_is_missing(&profiles);
+    print(&results.text())?;
+    for (seed, failed) in &results.failures {
         if let Some(path) = &failed.plan_file {
             let steps = failure::next_steps(path);
             print(&format!("seed {seed}, profile {}: {}\n{steps}", failed.profile, failed.what))?;
         }
     }
     if let Some(path) = &args.report {
-        write_report(&tally, path)?;
+        write_report(&results, path)?;
     }
-    Ok(tally.exit())
+    Ok(results.exit())
 }
 
 /// How many runs are made at once.
@@ -119,11 +119,11 @@ impl Sweep {
             None => (args.first.map_or_else(fresh_seed, Ok)?, u64::MAX),
         };
         let minutes = args.minutes.unwrap_or(u64::MAX);
-        let tally = Tally {
+        let results = SweepResults {
             profiles: profiles.iter().map(|profile| profile.name().to_owned()).collect(),
             planted: args.planted.map(|bug| bug.name().to_owned()),
             first_seed,
-            ..Tally::default()
+            ..SweepResults::default()
         };
         Ok(Self {
             profiles,
@@ -136,7 +136,7 @@ impl Sweep {
             until_us: from_us.saturating_add(minutes.saturating_mul(60_000_000)),
             upcoming: AtomicU64::new(first_seed),
             is_over: AtomicBool::new(false),
-            state: Mutex::new(State { tally, reported_us: from_us, error: None }),
+            state: Mutex::new(State { results, reported_us: from_us, error: None }),
         })
     }
 
@@ -168,20 +168,21 @@ impl Sweep {
 
     fn note(&self, plan: &Plan, ended: &Ended, again: Option<&Ended>) -> anyhow::Result<()> {
         let mut state = self.state();
-        state.tally.add(ended);
+        state.results.add(ended);
         if let Some(again) = again {
             // A limit ends a run where the machine is slow, which is no difference of the run.
             if ended.exceeded.is_none() && again.exceeded.is_none() {
-                state.tally.compare(plan.seed, ended.report.trace, again.report.trace);
+                state.results.compare(plan.seed, ended.report.trace, again.report.trace);
             }
         }
         if let Some(failure) = ended.failure() {
             let path = failure::usual_file(plan);
             print(&format!("seed {}, profile {}: {}", plan.seed, plan.profile, failure.what))?;
-            if state.tally.fail(plan, &failure, path.clone()) {
+            if state.results.fail(plan, &failure, path.clone()) {
                 failure::keep(plan, &failure, &path)?;
             }
-            if state.tally.kinds().len() >= MAX_KIND_COUNT && !self.is_over.load(Ordering::Relaxed)
+            if state.results.kinds().len() >= MAX_KIND_COUNT
+                && !self.is_over.load(Ordering::Relaxed)
             {
                 self.is_over.store(true, Ordering::Relaxed);
                 print(&format!("{MAX_KIND_COUNT} different failures: no further seed is begun"))?;
@@ -190,7 +191,7 @@ impl Sweep {
         let now_us = clock::wall_us();
         if now_us >= state.reported_us + PROGRESS_US {
             state.reported_us = now_us;
-            print(&state.tally.progress())?;
+            print(&state.results.progress())?;
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::commands::cluster::show::{facts, print};
 use crate::exit::{Exit, UsageError, text_of};
 use crate::stderr::eprint_line;
 use anyhow::Result;
-use bulk::{Each, Tally, Verb};
+use bulk::{Counts, Each, Verb};
 use clap::{Args, Subcommand};
 use contains_any::ContainsAnyArgs;
 use create::CreateArgs;
@@ -272,9 +272,9 @@ impl InsertArgs {
 impl ItemsArgs {
     async fn run(&self, client: &Client, verb: Verb, input: Input, json: bool) -> Result<Exit> {
         let each = each(self.each, json);
-        let tally = bulk::run(&client.filter(&self.name), verb, input, each).await?;
+        let counts = bulk::run(&client.filter(&self.name), verb, input, each).await?;
         if each == Each::Silent {
-            print_tally(verb, &tally, json)?;
+            print_counts(verb, &counts, json)?;
         }
         Ok(Exit::Done)
     }
@@ -284,10 +284,10 @@ impl ContainsArgs {
     async fn run(&self, client: &Client, json: bool) -> Result<Exit> {
         let level = self.level.map_or(ReadLevel::Unspecified, LevelArg::level);
         let (verb, each) = (Verb::Contains(level), each(!self.count, json));
-        let tally = bulk::run(&client.filter(&self.name), verb, self.items.input()?, each).await?;
-        let is_absent = self.items.is_single() && tally.ones == 0;
+        let counts = bulk::run(&client.filter(&self.name), verb, self.items.input()?, each).await?;
+        let is_absent = self.items.is_single() && counts.ones == 0;
         if each == Each::Silent {
-            print_tally(verb, &tally, json)?;
+            print_counts(verb, &counts, json)?;
         }
         // As with grep, code 1 means "absent" and not a failure.
         Ok(if is_absent { Exit::Failed } else { Exit::Done })
@@ -312,13 +312,13 @@ fn each(is_wanted: bool, json: bool) -> Each {
     }
 }
 
-fn print_tally(verb: Verb, tally: &Tally, json: bool) -> Result<()> {
+fn print_counts(verb: Verb, counts: &Counts, json: bool) -> Result<()> {
     let [one, zero] = verb.words();
     // All answers have the same level, unless the filter was created anew meanwhile.
-    let level = tally.levels.iter().copied().collect::<Vec<_>>().join(",");
-    let mut value = Map::from_iter([(one.to_owned(), tally.ones.into())]);
-    value.insert(zero.to_owned(), tally.zeros.into());
-    let mut lines = vec![(one, tally.ones.to_string()), (zero, tally.zeros.to_string())];
+    let level = counts.levels.iter().copied().collect::<Vec<_>>().join(",");
+    let mut value = Map::from_iter([(one.to_owned(), counts.ones.into())]);
+    value.insert(zero.to_owned(), counts.zeros.into());
+    let mut lines = vec![(one, counts.ones.to_string()), (zero, counts.zeros.to_string())];
     if !level.is_empty() {
         value.insert("level".to_owned(), level.clone().into());
         lines.push(("level", level));

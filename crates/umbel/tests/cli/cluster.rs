@@ -300,8 +300,8 @@ fn a_backup_holds_filters_of_every_kind() {
     // They grow further from there.
     for kind in ["scalable", "quotient", "redisbloom"] {
         umbel(&format!("filter insert {kind} 5000 5001")).kept();
-        let tally = umbel(&format!("filter contains {kind} 0 5000 5001 --count")).kept_text();
-        assert!(tally.starts_with("present\t3\n"), "{tally}");
+        let counts = umbel(&format!("filter contains {kind} 0 5000 5001 --count")).kept_text();
+        assert!(counts.starts_with("present\t3\n"), "{counts}");
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const NOBODY: &str = "127.0.0.1:1";
 
 /// The output of `--count` for a partitioned filter.
-fn tally(present: u32, absent: u32) -> String {
+fn counts(present: u32, absent: u32) -> String {
     format!("present\t{present}\nabsent\t{absent}\nlevel\tlinearizable\n")
 }
 
@@ -174,7 +174,7 @@ fn filters_are_listed_described_merged_emptied_and_dropped() {
     filter("insert a x y").kept();
     filter("insert b y z").kept();
     filter("merge a b").kept();
-    assert_eq!(filter("contains a x y z --count").kept_text(), tally(3, 0));
+    assert_eq!(filter("contains a x y z --count").kept_text(), counts(3, 0));
     let listed = filter("list").kept_text();
     let names: Vec<&str> = listed.lines().map(|line| line.split('\t').next().unwrap()).collect();
     assert_eq!(names, ["a", "b", "other"]);
@@ -202,7 +202,7 @@ fn filters_are_listed_described_merged_emptied_and_dropped() {
     filter("insert other x").kept();
     assert_eq!(filter("remove other x y --each").kept_text(), "removed\tx\nabsent\ty\n");
     filter("clear a").kept();
-    assert_eq!(filter("contains a x y z --count").kept_text(), tally(0, 3));
+    assert_eq!(filter("contains a x y z --count").kept_text(), counts(0, 3));
     filter("drop a").kept();
     filter("info a").refused(1, &["\"a\""]);
 }
@@ -218,7 +218,7 @@ fn an_exported_filter_is_imported_under_another_name() {
     filter("export a --out a.umbel").refused(2, &["--overwrite"]);
     filter("export a --out a.umbel --overwrite").kept();
     filter("import b --file a.umbel").kept();
-    assert_eq!(filter("contains b x y z --count").kept_text(), tally(2, 1));
+    assert_eq!(filter("contains b x y z --count").kept_text(), counts(2, 1));
     filter("import b --file a.umbel").refused(1, &["b"]);
     filter("export gone --out gone.umbel").refused(1, &["gone"]);
     assert!(!sandbox.exists("gone.umbel"));
@@ -278,17 +278,17 @@ fn a_filter_gets_another_name_and_takes_anothers_place() {
         filter(&format!("insert {name} {name}")).kept();
     }
     filter("rename new old").refused(1, &["\"old\" exists already"]);
-    assert_eq!(filter("contains old old new --count").kept_text(), tally(1, 1));
+    assert_eq!(filter("contains old old new --count").kept_text(), counts(1, 1));
     let told = filter("rename new old --replace").kept_text();
     assert!(told.contains("old"), "{told}");
-    assert_eq!(filter("contains old new --count").kept_text(), tally(1, 0));
-    assert_eq!(filter("contains old new old --count").kept_text(), tally(1, 1));
+    assert_eq!(filter("contains old new --count").kept_text(), counts(1, 0));
+    assert_eq!(filter("contains old new old --count").kept_text(), counts(1, 1));
     filter("contains new new").refused(2, &["there is no filter named \"new\""]);
     filter("rename old \u{1}").refused(1, &["new_name"]);
     filter("snapshot old").refused(2, &["snapshot"]);
     filter("export old --out copy --snapshot").kept();
     filter("import again --file copy").kept();
-    assert_eq!(filter("contains again new --count").kept_text(), tally(1, 0));
+    assert_eq!(filter("contains again new --count").kept_text(), counts(1, 0));
 }
 
 #[test]
@@ -301,12 +301,12 @@ fn a_manual_window_is_rotated() {
     for generation in [2, 3] {
         let told = filter("rotate runs").kept_text();
         assert_eq!(told, format!("generation\t{generation}\n"));
-        assert_eq!(filter("contains runs x y --count").kept_text(), tally(1, 1));
+        assert_eq!(filter("contains runs x y --count").kept_text(), counts(1, 1));
     }
     let info = filter("info runs").kept_text();
     assert!(info.contains("2 slices that end by hand"), "{info}");
     filter("rotate runs").kept();
-    assert_eq!(filter("contains runs x y --count").kept_text(), tally(0, 2));
+    assert_eq!(filter("contains runs x y --count").kept_text(), counts(0, 2));
     filter("create hours --capacity 1e4 --window 24h").kept();
     for other in ["hours", "nothing"] {
         filter(&format!("rotate {other}")).refused(1, &[other]);

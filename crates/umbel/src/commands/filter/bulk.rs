@@ -80,7 +80,7 @@ pub(crate) enum Each {
 
 /// Counts of the answers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct Counts {
     /// Answers of 1.
     pub(crate) ones: u64,
     /// Answers of 0.
@@ -113,7 +113,7 @@ impl InFlight {
 ///
 /// The error of the first batch that failed, in the order of the items; later batches may have been sent
 /// already. If items cannot be read, or standard output cannot be written.
-pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -> Result<Tally> {
+pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -> Result<Counts> {
     let Input { mut batches, end, input_bytes } = input;
     let mut in_flight: VecDeque<InFlight> = VecDeque::new();
     let mut report = Report {
@@ -121,7 +121,7 @@ pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -
         each,
         end,
         printer: Printer::new(),
-        tally: Tally::default(),
+        counts: Counts::default(),
         bar: bar(input_bytes, each),
     };
     let mut is_ended = false;
@@ -139,7 +139,7 @@ pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -
                     report.printer.flush()?;
                 }
                 if report.printer.is_closed() && matches!(verb, Verb::Contains(_)) {
-                    return Ok(report.tally);
+                    return Ok(report.counts);
                 }
             }
             batch = batches.recv(), if !is_ended && in_flight.len() < BATCHES_IN_FLIGHT_MAX => {
@@ -154,7 +154,7 @@ pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -
     if let Some(bar) = report.bar {
         bar.finish_and_clear();
     }
-    Ok(report.tally)
+    Ok(report.counts)
 }
 
 /// Waits for the answer to the oldest batch.
@@ -169,13 +169,13 @@ struct Report {
     each: Each,
     end: u8,
     printer: Printer,
-    tally: Tally,
+    counts: Counts,
     bar: Option<ProgressBar>,
 }
 
 impl Report {
     fn take(&mut self, sent: &InFlight, outcome: Result<Answer>) -> Result<()> {
-        let answered = self.tally.ones + self.tally.zeros;
+        let answered = self.counts.ones + self.counts.zeros;
         let Answer { bits, level } = match outcome {
             Err(error) if answered > 0 => {
                 return Err(error.context(format!("after {answered} answered items")));
@@ -183,9 +183,9 @@ impl Report {
             outcome => outcome?,
         };
         let ones: u64 = bits.iter().map(|byte| u64::from(byte.count_ones())).sum();
-        self.tally.levels.extend(level);
-        self.tally.ones += ones;
-        self.tally.zeros += sent.item_count as u64 - ones;
+        self.counts.levels.extend(level);
+        self.counts.ones += ones;
+        self.counts.zeros += sent.item_count as u64 - ones;
         if let Some(bar) = &self.bar {
             bar.inc(if bar.length().is_some() { sent.input_bytes } else { sent.item_count as u64 });
         }

@@ -36,7 +36,7 @@ impl From<String> for FilterList {
 }
 
 /// Counts of the answers.
-struct Tally {
+struct Counts {
     /// For each filter, the items that it is the first to have.
     firsts: Vec<u64>,
     absent: u64,
@@ -54,11 +54,11 @@ impl ContainsAnyArgs {
         let filters: Vec<&str> = self.filters.0.iter().map(String::as_str).collect();
         let mut batches = self.items.read()?;
         let mut printer = Printer::new();
-        let mut tally = Tally { firsts: vec![0; filters.len()], absent: 0, level };
+        let mut counts = Counts { firsts: vec![0; filters.len()], absent: 0, level };
         while let Some(batch) = batches.recv().await {
             let ReadBatch { items, .. } = batch?;
             let found = client.contains_any(&filters, items.clone(), level).await?;
-            tally.add(&found);
+            counts.add(&found);
             if !self.count {
                 self.print_each(&items, &found, &mut printer, json)?;
                 // Flushed per batch: with slow input, the answers must not wait in the buffer.
@@ -69,10 +69,10 @@ impl ContainsAnyArgs {
             }
         }
         if self.count {
-            self.print_count(&tally, json)?;
+            self.print_count(&counts, json)?;
         }
         // As with grep, code 1 means "absent" and not a failure.
-        let is_absent = self.items.is_single() && tally.absent == 1;
+        let is_absent = self.items.is_single() && counts.absent == 1;
         Ok(if is_absent { Exit::Failed } else { Exit::Done })
     }
 
@@ -101,25 +101,25 @@ impl ContainsAnyArgs {
         Ok(())
     }
 
-    fn print_count(&self, tally: &Tally, json: bool) -> Result<()> {
-        let level = read_name(tally.level);
-        let counts: Vec<_> = self.filters.0.iter().zip(&tally.firsts).collect();
+    fn print_count(&self, counts: &Counts, json: bool) -> Result<()> {
+        let level = read_name(counts.level);
+        let by_filter: Vec<_> = self.filters.0.iter().zip(&counts.firsts).collect();
         let firsts: Vec<_> =
-            counts.iter().map(|(filter, n)| json!({ "filter": filter, "items": n })).collect();
-        let value = json!({ "first": firsts, "absent": tally.absent, "level": level });
+            by_filter.iter().map(|(filter, n)| json!({ "filter": filter, "items": n })).collect();
+        let value = json!({ "first": firsts, "absent": counts.absent, "level": level });
         print(json, &value, || {
             let words: Vec<_> =
-                counts.iter().map(|(filter, n)| (format!("first in {filter}"), **n)).collect();
+                by_filter.iter().map(|(filter, n)| (format!("first in {filter}"), **n)).collect();
             let mut lines: Vec<(&str, String)> =
                 words.iter().map(|(word, n)| (word.as_str(), n.to_string())).collect();
-            lines.push(("absent", tally.absent.to_string()));
+            lines.push(("absent", counts.absent.to_string()));
             lines.extend(level.map(|level| ("level", level.to_owned())));
             facts(&lines)
         })
     }
 }
 
-impl Tally {
+impl Counts {
     fn add(&mut self, found: &FirstFilters) {
         for first in found.iter() {
             match first.and_then(|at| self.firsts.get_mut(at)) {

@@ -50,7 +50,7 @@ pub(super) struct AskArgs {
 
 /// Counts of the answers so far.
 #[derive(Default)]
-struct Tally {
+struct Counts {
     present: u64,
     absent: u64,
 }
@@ -72,18 +72,18 @@ impl AskArgs {
         let form =
             ItemForm::parse(asked.head().shape().form()).with_context(|| name.to_string())?;
         let mut printer = Printer::new();
-        let tally = if self.items.is_empty() {
+        let counts = if self.items.is_empty() {
             self.ask_records(&mut asked, hashing, &form, &mut printer)?
         } else {
             self.ask_items(&mut asked, hashing, &form, &mut printer)?
         };
         if self.count {
-            let Tally { present, absent } = tally;
+            let Counts { present, absent } = counts;
             printer.write(format!("present\t{present}\nabsent\t{absent}\n").as_bytes())?;
         }
         printer.flush()?;
         // As with grep, code 1 means "absent" and not a failure.
-        let is_absent = self.items.len() == 1 && tally.present == 0;
+        let is_absent = self.items.len() == 1 && counts.present == 0;
         Ok(if is_absent { Exit::Failed } else { Exit::Done })
     }
 
@@ -93,19 +93,19 @@ impl AskArgs {
         hashing: Hashing,
         form: &ItemForm,
         printer: &mut Printer,
-    ) -> Result<Tally> {
+    ) -> Result<Counts> {
         let hashes: Vec<ItemHash> = self
             .items
             .iter()
             .map(|item| Ok(hashing.hasher.hash(&form.item_of(item)?)))
             .collect::<Result<_>>()?;
-        let (mut tally, mut answers) = (Tally::default(), Vec::new());
+        let (mut counts, mut answers) = (Counts::default(), Vec::new());
         let role = asked.head().shape().role();
         asked.answers(&hashes, &mut answers)?;
         for (item, answer) in self.items.iter().zip(&answers) {
-            self.print(printer, role, item.as_bytes(), *answer, &mut tally)?;
+            self.print(printer, role, item.as_bytes(), *answer, &mut counts)?;
         }
-        Ok(tally)
+        Ok(counts)
     }
 
     fn ask_records(
@@ -114,13 +114,13 @@ impl AskArgs {
         hashing: Hashing,
         form: &ItemForm,
         printer: &mut Printer,
-    ) -> Result<Tally> {
+    ) -> Result<Counts> {
         let mut input = self.open_input(form)?;
         let role = asked.head().shape().role();
         if let Some(header) = input.header.as_ref().filter(|_| self.present || self.absent) {
             printer.write(header.bytes())?;
         }
-        let (mut tally, mut record_count) = (Tally::default(), 0u64);
+        let (mut counts, mut record_count) = (Counts::default(), 0u64);
         let (mut hashes, mut records, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         while input.reader.next_block().with_context(|| input.name.clone())?.is_some() {
             hashes.clear();
@@ -145,13 +145,13 @@ impl AskArgs {
             asked.answers(&hashes, &mut answers)?;
             let block = input.reader.block();
             for (record, answer) in records.iter().zip(&answers) {
-                self.print(printer, role, &block[record.clone()], *answer, &mut tally)?;
+                self.print(printer, role, &block[record.clone()], *answer, &mut counts)?;
             }
             if printer.is_closed() {
                 break;
             }
         }
-        Ok(tally)
+        Ok(counts)
     }
 
     /// Counts an answer, and prints it if the flags select it.
@@ -161,9 +161,9 @@ impl AskArgs {
         role: Role,
         record: &[u8],
         answer: Answer,
-        tally: &mut Tally,
+        counts: &mut Counts,
     ) -> Result<()> {
-        *(if answer.is_some() { &mut tally.present } else { &mut tally.absent }) += 1;
+        *(if answer.is_some() { &mut counts.present } else { &mut counts.absent }) += 1;
         if self.count || (self.present && answer.is_none()) || (self.absent && answer.is_some()) {
             return Ok(());
         }
