@@ -11,7 +11,7 @@
 //! ```
 //!
 //! δ is the share of entries that another worker or one of the n_ref reference entries has, too; H2 is the
-//! binary entropy; K is the number of bits that a survivor sends in the settlement. The values of f that are
+//! binary entropy; K is the number of bits of a survivor's residue. The values of f that are
 //! tried are those for which g is 1.5·2^B: there, a Rice code is within 0.003 bit of the best Golomb code.
 //! Single-shot forward cost after Sanders, Schlag, Müller 2013, doi:10.1109/BigData.2013.6691549; refinement
 //! and residue are Umbel's.
@@ -79,18 +79,18 @@ impl CostQuestion {
         let per_entry = position_count as f64 / self.entries;
         let gap = per_entry * f64::from(self.workers);
         let d = self.candidate_share(per_entry);
-        let settle = self.settle_bits(position_count, refine_bits);
+        let residue = self.residue_bits(position_count, refine_bits);
         let forward = RiceCode::for_mean_gap(gap).expected_bits(gap) + binary_entropy_bits(d);
         if refine_bits == 0 {
-            return forward + d * settle;
+            return forward + d * residue;
         }
         let true_share = if d > 0.0 { self.delta / d } else { 0.0 };
         let s = true_share + (1.0 - true_share) * (-f64::from(refine_bits)).exp2();
-        forward + d * (f64::from(refine_bits) + binary_entropy_bits(s) + s * settle)
+        forward + d * (f64::from(refine_bits) + binary_entropy_bits(s) + s * residue)
     }
 
-    /// K: bits that one survivor sends in the settlement.
-    fn settle_bits(&self, position_count: u64, refine_bits: u32) -> f64 {
+    /// K: bits of one survivor's residue.
+    fn residue_bits(&self, position_count: u64, refine_bits: u32) -> f64 {
         f64::from(128 - position_count.ilog2() - refine_bits) + self.survivor_extra_bits
     }
 

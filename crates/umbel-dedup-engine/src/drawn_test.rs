@@ -135,7 +135,7 @@ impl Drawing {
         let names = [
             (FrameKind::PositionsVerdict, "candidates"),
             (FrameKind::RefineVerdict, "survivors"),
-            (FrameKind::SettleVerdict, "settled"),
+            (FrameKind::ResiduesVerdict, "equal"),
         ];
         for (kind, name) in names {
             for ((_, worker), items) in answers.range((kind as u8, 0)..(kind as u8 + 1, 0)) {

@@ -9,7 +9,7 @@
 //!
 //! A *stream* is the frames with the same sender, receiver, kind and cell; `sequence` counts them. `param` is
 //! the Rice parameter of positions and verdicts, the number of bits of a refinement, or the number of residue
-//! bits of a settlement. Job, sender, receiver and attempt are known from the connection and are not sent;
+//! bits of a survivor. Job, sender, receiver and attempt are known from the connection and are not sent;
 //! the checksum covers them as a prefix, so a frame that reaches another job or worker is rejected like a
 //! damaged one. Decoding a frame allocates no memory.
 
@@ -42,7 +42,7 @@ pub enum FrameKind {
     /// Refinement bits of the candidates' hashes.
     Refine = 2,
     /// The rest of the survivors' hashes.
-    Settle = 3,
+    Residues = 3,
     /// Items, at level `bytes`.
     Items = 4,
     /// Positions of the sample.
@@ -56,8 +56,8 @@ pub enum FrameKind {
     PositionsVerdict = 17,
     /// Answer to a refinement.
     RefineVerdict = 18,
-    /// Answer to a settlement.
-    SettleVerdict = 19,
+    /// Answer to residues.
+    ResiduesVerdict = 19,
     /// Answer to items.
     ItemsVerdict = 20,
     /// Group counting, answer to claims: the sizes of the groups.
@@ -69,14 +69,14 @@ impl FrameKind {
     pub const ALL: [FrameKind; 12] = [
         FrameKind::Positions,
         FrameKind::Refine,
-        FrameKind::Settle,
+        FrameKind::Residues,
         FrameKind::Items,
         FrameKind::Sample,
         FrameKind::Ask,
         FrameKind::Claims,
         FrameKind::PositionsVerdict,
         FrameKind::RefineVerdict,
-        FrameKind::SettleVerdict,
+        FrameKind::ResiduesVerdict,
         FrameKind::ItemsVerdict,
         FrameKind::Sizes,
     ];
@@ -135,7 +135,7 @@ pub(crate) mod flag {
         match kind {
             K::Positions => LAST | FULL_HASH | RECORD_ID | SCORE,
             K::Refine | K::Sample | K::Ask | K::Claims | K::Sizes => LAST,
-            K::Settle | K::Items => LAST | RECORD_ID | SCORE,
+            K::Residues | K::Items => LAST | RECORD_ID | SCORE,
             _ => LAST | RAW | FINAL | RECORD_ID | COMPLEMENT | CAUSE,
         }
     }

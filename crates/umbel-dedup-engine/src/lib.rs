@@ -18,7 +18,7 @@
 //!     │  ◄── Verdict 1: candidates
 //!     │  Refine     (r more bits each)   ──►   (position, bits) that two workers share
 //!     │  ◄── Verdict 2: survivors
-//!     │  Settle     (rest of the hash)   ──►   equal hashes: keep the best, drop the others
+//!     │  Residues   (rest of the hash)   ──►   equal hashes: keep the best, drop the others
 //!     │  ◄── Verdict 3: drops
 //!     │  Items      (level bytes only)   ──►   equal bytes: keep the best, drop the others
 //!     │  ◄── Verdict 4: drops

@@ -22,7 +22,7 @@ pub const RECORD_ID_CHUNK_BITS: u32 = 24;
 /// Bits of a [`RecordId`](crate::RecordId) that number the item in its chunk.
 pub const RECORD_ID_ITEM_BITS: u32 = 40;
 
-/// Most refinement bits. More than 24 cost more than a survivor's settlement can save (r* ≈ log2(128·ln 2) = 6.5).
+/// Most refinement bits. More than 24 cost more than a survivor's residue can save (r* ≈ log2(128·ln 2) = 6.5).
 pub const REFINE_BITS_MAX: u32 = 24;
 
 /// A frame is complete when its payload has grown to this: large enough that the header does not matter, small enough

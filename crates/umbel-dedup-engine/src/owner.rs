@@ -149,7 +149,7 @@ impl OwnerCell {
             FrameKind::Positions if plan.mode == Mode::FullHash => {
                 flag::FULL_HASH | plan.entry_priority_bits().flags()
             }
-            FrameKind::Settle => plan.entry_priority_bits().flags(),
+            FrameKind::Residues => plan.entry_priority_bits().flags(),
             FrameKind::Items => plan.item_priority_bits().flags(),
             _ => 0,
         }
@@ -161,12 +161,13 @@ impl OwnerCell {
             FrameKind::Positions if plan.mode == Mode::FullHash => self.decide_hashes(plan),
             FrameKind::Positions => {
                 let space = plan.cell_shape(cell).width();
-                let next = if plan.refine_bits > 0 { FrameKind::Refine } else { FrameKind::Settle };
+                let next =
+                    if plan.refine_bits > 0 { FrameKind::Refine } else { FrameKind::Residues };
                 let keys = |stream: &Stream| stream.positions.clone();
                 self.decide_filter(plan, FrameKind::PositionsVerdict, next, space, keys)
             }
             FrameKind::Refine => self.decide_refine(plan),
-            FrameKind::Settle => self.decide_hashes(plan),
+            FrameKind::Residues => self.decide_hashes(plan),
             _ => self.decide_items(plan),
         }
     }
@@ -185,7 +186,7 @@ impl OwnerCell {
             return self.decide_filter(
                 plan,
                 FrameKind::RefineVerdict,
-                FrameKind::Settle,
+                FrameKind::Residues,
                 space,
                 keys,
             );
@@ -266,7 +267,7 @@ impl OwnerCell {
         let kind = match self.pass {
             FrameKind::Positions => FrameKind::PositionsVerdict,
             FrameKind::Refine => FrameKind::RefineVerdict,
-            _ => FrameKind::SettleVerdict,
+            _ => FrameKind::ResiduesVerdict,
         };
         if !plan.compares_bytes() {
             let known = take_known(plan, &self.references, &mut members, covered.len());
@@ -343,7 +344,7 @@ impl Stream {
                 read_positions(frame, plan.cell_shape(cell).width(), &mut self.positions)
             }
             FrameKind::Refine => read_refine(frame, plan.refine_bits, &mut self.bits),
-            FrameKind::Settle => self.read_settle(plan, cell, frame, left),
+            FrameKind::Residues => self.read_residues(plan, cell, frame, left),
             _ => {
                 self.items.append(&mut read_items(frame, plan)?);
                 Ok(())
@@ -352,7 +353,7 @@ impl Stream {
     }
 
     /// Restores the survivors' hashes from their positions, refinement bits and the frame's residues.
-    fn read_settle(
+    fn read_residues(
         &mut self,
         plan: &Plan,
         cell: u32,
@@ -360,7 +361,7 @@ impl Stream {
         left: usize,
     ) -> Result<(), FrameError> {
         let shape = plan.cell_shape(cell);
-        let (hi, lo) = (plan.residue_bits(shape), plan.settle_low_bits());
+        let (hi, lo) = (plan.residue_bits(shape), plan.residue_low_bits());
         let bits = ResidueBits { hi, lo, priority: plan.entry_priority_bits() };
         let before = self.full_entries.len();
         for residue in bits.read(frame, left)? {

@@ -1,4 +1,4 @@
-//! Encoders and decoders of the payloads of frames: positions, verdicts, refinements, settlements.
+//! Encoders and decoders of the payloads of frames: positions, verdicts, refinements, residues.
 //!
 //! ```text
 //! positions   per entry Rice(gap), gap = position − previous one in the frame, may be 0; FULL_HASH: hi − start of the cell in place
@@ -7,7 +7,7 @@
 //!             of the entries that the verdict excludes; CAUSE: then one bit per drop, 1 if it is for a reference;
 //!             RECORD_ID: then the kept record's id for each drop that is not for a reference
 //! refine      per entry r bits
-//! settle      per entry t residue bits of hi, 64 − r low bits of lo, SCORE: 64 bits of rank, RECORD_ID: the record id
+//! residues    per entry t residue bits of hi, 64 − r low bits of lo, SCORE: 64 bits of rank, RECORD_ID: the record id
 //! items       per item SCORE: rank u64 LE; RECORD_ID: record id u64 LE; then LEB128 length, bytes
 //! ```
 //!
@@ -193,7 +193,7 @@ pub(super) fn read_refine(
     Ok(())
 }
 
-/// What a survivor sends in a settlement: the parts of its hash that the owner does not know, and its priority.
+/// What a survivor sends as its residue: the parts of its hash that the owner does not know, and its priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Residue {
     /// Low bits of hi.
@@ -204,7 +204,7 @@ pub(super) struct Residue {
     pub(super) priority: Priority,
 }
 
-/// Widths of a settlement's fields.
+/// Widths of a residue's fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ResidueBits {
     /// Of hi.

@@ -32,7 +32,7 @@ pub enum Level {
 pub enum Mode {
     /// One worker: nothing is exchanged.
     Local,
-    /// Single-shot filter, then refinement if the plan has refinement bits, then settlement: the survivors send the rest
+    /// Single-shot filter, then refinement if the plan has refinement bits, then residues: the survivors send the rest
     /// of their hashes.
     Filter,
     /// Every entry sends its full hash.
@@ -336,19 +336,19 @@ impl Plan {
         PriorityBits { rank, record_id: self.record_id_bits }
     }
 
-    /// Bits of `hi` that a survivor sends in the settlement.
+    /// Bits of `hi` in a survivor's residue.
     #[must_use]
     pub fn residue_bits(&self, shape: SingleShotShape) -> u32 {
         if self.truncation.is_some() { 0 } else { shape.residue_bits() }
     }
 
-    /// Bits of `lo` that a survivor sends in the settlement.
+    /// Bits of `lo` in a survivor's residue.
     #[must_use]
-    pub const fn settle_low_bits(&self) -> u32 {
+    pub const fn residue_low_bits(&self) -> u32 {
         if self.truncation.is_some() { 0 } else { 64 - self.refine_bits }
     }
 
-    /// Whether the verdict on refinement bits is final, because a settlement would contain nothing.
+    /// Whether the verdict on refinement bits is final, because residues would contain nothing.
     #[must_use]
     pub fn ends_after_refine(&self) -> bool {
         self.truncation.is_some() && self.entry_priority_bits().total() == 0

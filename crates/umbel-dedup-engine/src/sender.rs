@@ -77,7 +77,7 @@ pub(super) enum SenderStep {
 enum Awaits {
     Positions,
     Refine,
-    Settle,
+    Residues,
     Items,
     ItemsVerdict,
 }
@@ -132,7 +132,7 @@ impl SenderCell {
         let (kind, covered) = match self.awaits {
             Awaits::Positions => (FrameKind::PositionsVerdict, self.list.entries().len()),
             Awaits::Refine => (FrameKind::RefineVerdict, self.undecided.len()),
-            Awaits::Settle => (FrameKind::SettleVerdict, self.undecided.len()),
+            Awaits::Residues => (FrameKind::ResiduesVerdict, self.undecided.len()),
             Awaits::ItemsVerdict => (FrameKind::ItemsVerdict, self.items.sent_count()),
             Awaits::Items => (FrameKind::ItemsVerdict, usize::MAX),
         };
@@ -166,7 +166,7 @@ impl SenderCell {
         match self.awaits {
             Awaits::Positions => plan.mode == Mode::FullHash && !plan.compares_bytes(),
             Awaits::Refine => plan.ends_after_refine(),
-            Awaits::Settle => !plan.compares_bytes(),
+            Awaits::Residues => !plan.compares_bytes(),
             Awaits::Items | Awaits::ItemsVerdict => true,
         }
     }
@@ -185,7 +185,7 @@ impl SenderCell {
             &self.undecided
         };
         let listed: Vec<u32> = verdict.indexes.iter().map(|&index| asked[index as usize]).collect();
-        let compares_hashes = plan.mode == Mode::FullHash || self.awaits == Awaits::Settle;
+        let compares_hashes = plan.mode == Mode::FullHash || self.awaits == Awaits::Residues;
         if is_final || compares_hashes {
             return self.decided(plan, verdict, &listed);
         }
@@ -196,8 +196,8 @@ impl SenderCell {
             self.awaits = Awaits::Refine;
             SenderStep::Send(self.refine(plan))
         } else {
-            self.awaits = Awaits::Settle;
-            SenderStep::Send(self.settle(plan, cell))
+            self.awaits = Awaits::Residues;
+            SenderStep::Send(self.residues(plan, cell))
         }
     }
 
@@ -210,9 +210,9 @@ impl SenderCell {
         Draft::stream(FrameKind::Refine, 0, bits, payloads)
     }
 
-    fn settle(&self, plan: &Plan, cell: u32) -> Vec<Draft> {
+    fn residues(&self, plan: &Plan, cell: u32) -> Vec<Draft> {
         let shape = plan.cell_shape(cell);
-        let lo = plan.settle_low_bits();
+        let lo = plan.residue_low_bits();
         let low_mask = if lo == 64 { u64::MAX } else { (1 << lo) - 1 };
         let priority_bits = plan.entry_priority_bits();
         let bits = ResidueBits { hi: plan.residue_bits(shape), lo, priority: priority_bits };
@@ -224,7 +224,7 @@ impl SenderCell {
                 Priority { rank: self.list.rank(index as usize), record_id: entry.record_id };
             bits.write(writer, Residue { hi, lo: entry.hash.lo() & low_mask, priority });
         });
-        Draft::stream(FrameKind::Settle, priority_bits.flags(), bits.hi, payloads)
+        Draft::stream(FrameKind::Residues, priority_bits.flags(), bits.hi, payloads)
     }
 
     /// The next step once all hashes are compared. `listed` are the verdict's entries: those to drop, or at

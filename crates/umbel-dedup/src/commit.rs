@@ -54,7 +54,7 @@ impl Commit {
                 .and_then(|()| last.iter().try_for_each(|output| place_last(&mut placing, output)));
             // A commit that has failed is the end of the job, too.
             if done.is_err() || !self.goes_on {
-                placing.settle();
+                placing.end_job();
             }
         }
         if done.is_err() {

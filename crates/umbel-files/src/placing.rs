@@ -11,7 +11,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Steps that have made the interrupts void that waited for them.
-static SETTLED: AtomicU64 = AtomicU64::new(0);
+static JOBS_ENDED: AtomicU64 = AtomicU64::new(0);
 
 /// The step in which files get their names. As long as it exists, interrupts wait. Whoever holds it must drop no
 /// [`PartialFile`] before it, because a drop waits, too.
@@ -51,8 +51,8 @@ impl Placing {
     }
 
     /// Ends the step as the end of the job, so that interrupts that have waited for it are void.
-    pub fn settle(self) {
-        SETTLED.fetch_add(1, Ordering::SeqCst);
+    pub fn end_job(self) {
+        JOBS_ENDED.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -103,14 +103,14 @@ fn link_new(from: &Path, to: &Path) -> io::Result<()> {
 /// An interrupt, from its arrival on.
 #[derive(Debug)]
 pub struct Interrupt {
-    settled: u64,
+    jobs_ended: u64,
 }
 
 impl Interrupt {
     /// An interrupt that arrives now.
     #[must_use]
     pub fn arrived() -> Self {
-        Self { settled: SETTLED.load(Ordering::SeqCst) }
+        Self { jobs_ended: JOBS_ENDED.load(Ordering::SeqCst) }
     }
 
     /// Removes all unfinished files and directories, then ends the process. Another thread that is about to
@@ -120,7 +120,7 @@ impl Interrupt {
     /// `last` runs right before the exit and returns the exit code.
     pub fn remove_partial_and_exit(self, last: impl FnOnce() -> i32) {
         let mut partial = lock();
-        if SETTLED.load(Ordering::SeqCst) != self.settled {
+        if JOBS_ENDED.load(Ordering::SeqCst) != self.jobs_ended {
             return;
         }
         remove_all(&mut partial);
@@ -151,7 +151,7 @@ mod tests {
             for (file, path) in files.iter().zip(&paths) {
                 placing.rename(file, path).unwrap();
             }
-            placing.settle();
+            placing.end_job();
             assert_eq!(interrupted.join().unwrap(), [true, true]);
         });
         drop(files);

@@ -69,7 +69,7 @@ async fn hostile_frames_begin_the_exchange_again_and_no_more() {
         covered: 9,
         payload: &[],
     };
-    let far = Frame { kind: FrameKind::Settle, cell: 1 << 19, covered: 0, ..verdict };
+    let far = Frame { kind: FrameKind::Residues, cell: 1 << 19, covered: 0, ..verdict };
     // An empty frame takes two bytes of the message but many in memory: none of these may be decoded.
     let large = vec![Bytes::new(); FRAMES_MESSAGE_BYTES_MAX / 2 + 1];
     for (frames, expected) in [

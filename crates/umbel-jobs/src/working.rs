@@ -80,7 +80,7 @@ impl Working {
         }
         // This also makes decisions durable for the next start.
         if let Err(error) = self.exchanger.end().await {
-            tracing::warn!(%error, "what was settled last is not durable");
+            tracing::warn!(%error, "what was decided last is not durable");
         }
         let ending = self.ending.take().expect("the loop has ended");
         match &ending {

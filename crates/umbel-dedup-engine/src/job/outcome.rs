@@ -66,7 +66,7 @@ pub enum JobFailure {
     NothingToDo,
     /// Too many attempts without progress. Fix the connection that is named and resume the job.
     #[error(
-        "{attempts} attempts at the exchange in a row settled nothing; the last one ended because {cause}"
+        "{attempts} attempts at the exchange in a row decided nothing; the last one ended because {cause}"
     )]
     Fruitless {
         /// Attempts without progress.
