@@ -5,9 +5,9 @@
 //! |---|---|
 //! | `answer` | what comes of a call |
 //! | `clerk` | the administrator |
-//! | `askers` | principals and strangers; `invariants/nothing_ungranted_is_done` judges each answer |
+//! | `askers` | principals and strangers; `invariants/nothing_ungranted_is_done` checks each answer |
 //! | `hello` | calls of nodes to nodes, in another one's name |
-//! | `holders` | principals with quotas, who use them up; `invariants/quotas_hold` judges each answer |
+//! | `holders` | principals with quotas, who use them up; `invariants/quotas_hold` checks each answer |
 //! | `thief` | one who sends requests in another one's session |
 //! | `stranger` | somebody who knocks at nodes that start |
 //! | `ghosts` | nodes that were removed |

@@ -239,7 +239,7 @@ impl Papers {
             let found = receive(stream).await?;
             let identity = self.identity(found.as_ref());
             let taken = identity.as_ref().ok();
-            identities_hold::judge_taken(self.machine, found.as_ref(), self.now_ms(), taken);
+            identities_hold::check_taken(self.machine, found.as_ref(), self.now_ms(), taken);
             let identity = identity?;
             send(stream, self.shown().as_ref()).await?;
             Ok(identity)

@@ -44,7 +44,7 @@ async fn each_end_is_whom_its_certificate_names() {
 }
 
 #[tokio::test]
-async fn lives_are_judged_by_the_clock_of_who_looks() {
+async fn lives_are_checked_by_the_clock_of_who_looks() {
     crate::now::set_now_us(60_000_000);
     let node = |offset_ms| papers(Some(Certificate::member(MEMBER, 1_000)), offset_ms);
     assert!(meet(&node(0), &node(999), None).await.0.is_some());

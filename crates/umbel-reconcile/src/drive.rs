@@ -109,7 +109,7 @@ pub fn reconcile(
         Some(path) => drive.begin_resumable(options, driving.initiative, path),
         None => drive.begin(options, driving.initiative),
     };
-    let ended = ended.map_err(|error| error.after_hearing(drive.link.around.is_heard()));
+    let ended = ended.map_err(|error| error.after_receiving(drive.link.around.has_received()));
     match ended {
         Ok(_) => drive.end(),
         Err(_) => drive.link.leave(),

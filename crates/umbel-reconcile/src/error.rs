@@ -112,9 +112,9 @@ impl ReconcileError {
         matches!(self, Self::Unanswered(_))
     }
 
-    /// The same error, as [`Self::Unanswered`] if the other side has gone and nothing was heard of it.
-    pub(crate) fn after_hearing(self, is_heard: bool) -> Self {
-        if self.is_peer_gone() && !is_heard { Self::Unanswered(Box::new(self)) } else { self }
+    /// The same error, as [`Self::Unanswered`] if the other side has gone and nothing was received from it.
+    pub(crate) fn after_receiving(self, has_received: bool) -> Self {
+        if self.is_peer_gone() && !has_received { Self::Unanswered(Box::new(self)) } else { self }
     }
 
     /// Whether the session itself failed, and would fail again with the same bytes.
@@ -246,9 +246,9 @@ mod tests {
         let reset: Result<()> = Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
         let reset = reset.context("a peer: cannot read").unwrap_err();
         let shown = format!("{reset:#}");
-        let reset = reset.after_hearing(true);
+        let reset = reset.after_receiving(true);
         assert!(!reset.is_unanswered());
-        let unanswered = reset.after_hearing(false);
+        let unanswered = reset.after_receiving(false);
         assert_eq!(format!("{unanswered:#}"), shown);
         assert!(unanswered.is_unanswered() && unanswered.is_peer_gone());
     }

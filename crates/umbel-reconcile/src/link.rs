@@ -80,7 +80,7 @@ enum Writing {
 pub(super) struct Around {
     sent: AtomicU64,
     received: AtomicU64,
-    is_heard: AtomicBool,
+    has_received: AtomicBool,
 }
 
 impl Around {
@@ -90,8 +90,8 @@ impl Around {
     }
 
     /// Whether the other side has sent anything.
-    pub(super) fn is_heard(&self) -> bool {
-        self.is_heard.load(Ordering::Relaxed)
+    pub(super) fn has_received(&self) -> bool {
+        self.has_received.load(Ordering::Relaxed)
     }
 }
 
@@ -225,7 +225,7 @@ impl Reads {
             let end = match reader.read(&mut buffer) {
                 Ok(0) => None,
                 Ok(count) => {
-                    self.around.is_heard.store(true, Ordering::Relaxed);
+                    self.around.has_received.store(true, Ordering::Relaxed);
                     buffer.truncate(count);
                     if is_resumable.is_none() {
                         first.append(&mut buffer);

@@ -22,7 +22,7 @@ use super::answer::{Answer, answer_of};
 use super::clerk::{CAPACITY, named, token_of};
 use super::{digest_of, thief};
 use crate::channel::{NodeChannel, node_channel};
-use crate::invariants::nothing_ungranted_is_done::{Asked, judge};
+use crate::invariants::nothing_ungranted_is_done::{Asked, check};
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::oracle::rights::Shown;
@@ -83,7 +83,7 @@ impl Askers {
             answer,
         };
         trace::line(now_us(), "askers", "asked", format_args!("{plan:?} {:?}", asked.answer));
-        judge(&asked);
+        check(&asked);
     }
 
     fn channel(&self, token: Option<&str>, machine: u32) -> NodeChannel {

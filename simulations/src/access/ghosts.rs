@@ -33,7 +33,7 @@ async fn haunt(net: &SimNet, machine: u32, from: NodeId) -> Option<()> {
     let cluster = watch::with(|checks| checks.reference.meta().cluster())?;
     let net = as_node(net, NodeIdentity { cluster, node: from.0 });
     for knock in knock(&net, machine, &to, from).await {
-        removed_stay_out::judge(machine, from, knock.us, knock.call, knock.is_admitted);
+        removed_stay_out::check(machine, from, knock.us, knock.call, knock.is_admitted);
     }
     Some(())
 }

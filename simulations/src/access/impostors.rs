@@ -16,7 +16,7 @@ use super::answer::{Answer, answer_of};
 use super::hello::{as_node, asked, knock, member, node_of};
 use crate::channel::node_channel;
 use crate::identity::{CERTIFIED, Certificate, FOREIGN_AUTHORITY};
-use crate::invariants::identities_hold::{judge_certified, judge_served};
+use crate::invariants::identities_hold::{check_certified, check_served};
 use crate::names::address_of;
 use crate::net::SimNet;
 use crate::now::now_us;
@@ -59,14 +59,14 @@ async fn call(
             let answer = list(&net.showing(Some(shown)), machine).await;
             // The handshake must fail, so any definite response, even a refusal, is a violation.
             let served = !matches!(answer, Answer::Open(_));
-            judge_served(machine, &what, served.then_some(&*format!("{answer:?}")));
+            check_served(machine, &what, served.then_some(&*format!("{answer:?}")));
         }
         Show::Elsewhere { node } => {
             let own = node_of(node)?;
             let net = as_node(&net, NodeIdentity { cluster: !own.cluster, ..own });
             let answer = list(&net, machine).await;
             let served = matches!(answer, Answer::Done(_) | Answer::Refused(_));
-            judge_served(machine, &what, served.then_some(&*format!("{answer:?}")));
+            check_served(machine, &what, served.then_some(&*format!("{answer:?}")));
             greet(&net, machine, NodeId(own.node), &what).await?;
         }
         Show::Namesake { node, says } => {
@@ -80,7 +80,7 @@ async fn call(
                 let net = net.showing(Some(Certificate::generic()));
                 let answer = list(&net, machine).await;
                 let served = matches!(answer, Answer::Done(_) | Answer::Refused(_));
-                judge_served(machine, &what, served.then_some(&*format!("{answer:?}")));
+                check_served(machine, &what, served.then_some(&*format!("{answer:?}")));
                 greet(&net, machine, NodeId(node_of(says)?.node), &what).await?;
             }
         }
@@ -100,7 +100,7 @@ async fn call(
                 _ => None,
             };
             let ms = (now_ms, true_wall_ms());
-            judge_certified(machine, (&shown, offset_ms), ms, is_served, denied);
+            check_certified(machine, (&shown, offset_ms), ms, is_served, denied);
         }
     }
     Some(())
@@ -110,7 +110,7 @@ async fn call(
 async fn greet(net: &SimNet, machine: u32, says: NodeId, what: &str) -> Option<()> {
     let to = asked(net, machine).await?;
     for knock in knock(net, machine, &to, says).await {
-        judge_served(machine, what, knock.is_admitted.then_some(knock.call));
+        check_served(machine, what, knock.is_admitted.then_some(knock.call));
     }
     Some(())
 }

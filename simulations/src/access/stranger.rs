@@ -9,7 +9,7 @@ use umbel_client::proto::access_client::AccessClient;
 use super::answer::answer_of;
 use crate::channel::node_channel;
 use crate::host::address_of;
-use crate::invariants::nothing_ungranted_is_done::{Asked, judge};
+use crate::invariants::nothing_ungranted_is_done::{Asked, check};
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::oracle::rights::Shown;
@@ -42,7 +42,7 @@ async fn knock(net: SimNet, machine: u32) {
     let (from_us, from_ms) = (now_us(), true_wall_ms());
     let asking = client.list_principals(ListPrincipalsRequest {});
     let Ok(done) = tokio::time::timeout(KNOCK_TIMEOUT, asking).await else { return };
-    judge(&Asked {
+    check(&Asked {
         shown: Shown { token: None },
         machine,
         ask: Ask::Principals,

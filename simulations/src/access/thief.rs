@@ -94,5 +94,5 @@ pub(super) async fn steal(net: &SimNet, addresses: &[String], machine: u32, item
         "stole",
         format_args!("{session:x} {item} {first:?} {stolen:?} {again:?}"),
     );
-    sessions_are_their_owners::judge(&Resent { session, first, stolen, again });
+    sessions_are_their_owners::check(&Resent { session, first, stolen, again });
 }

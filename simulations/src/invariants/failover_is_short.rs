@@ -15,14 +15,14 @@ const WAIT_MAX_US: u64 = 1_200_000;
 /// lack of a node take as long as their client tries.
 pub(crate) fn check(calls: &[Call], facts: &[FilterFacts]) -> Checked {
     let mut checked = Checked::new(NAME);
-    for call in calls.iter().filter(|call| is_judged(call, facts)) {
+    for call in calls.iter().filter(|call| is_checked(call, facts)) {
         checked.record(call.end_us.unwrap_or(call.deadline_us), broken(call));
     }
     checked
 }
 
 /// Even clients know all nodes. A filter that is being cleared or created anew refuses items for a while.
-fn is_judged(call: &Call, facts: &[FilterFacts]) -> bool {
+fn is_checked(call: &Call, facts: &[FilterFacts]) -> bool {
     let is_stable = |fact: &FilterFacts| fact.name == call.filter && !fact.is_rewritten;
     let is_of_items =
         matches!(call.verb, Verb::Insert | Verb::Contains | Verb::ContainsAny | Verb::Remove);

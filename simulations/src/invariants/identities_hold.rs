@@ -19,7 +19,7 @@ pub(crate) const SERVED: &str = "good_certificates_serve";
 const CLOCKS_APART_MS: u64 = 1_000;
 
 /// A machine has checked a certificate at this time of its clock, and accepted or rejected the peer.
-pub(crate) fn judge_taken(
+pub(crate) fn check_taken(
     machine: u32,
     shown: Option<&Certificate>,
     wall_ms: u64,
@@ -57,7 +57,7 @@ pub(crate) fn judge_taken(
 }
 
 /// A caller has used an identity that is not its own, and was served or not.
-pub(crate) fn judge_served(machine: u32, what: &str, served: Option<&str>) {
+pub(crate) fn check_served(machine: u32, what: &str, served: Option<&str>) {
     counters::checked(NAME, 1);
     if let Some(answer) = served {
         watch::violated(NAME, format!("machine {machine} served {what}: {answer}"));
@@ -66,7 +66,7 @@ pub(crate) fn judge_served(machine: u32, what: &str, served: Option<&str>) {
 
 /// A principal with a certificate has called; it was `refused` for the certificate, or `denied` by the
 /// gate.
-pub(crate) fn judge_certified(
+pub(crate) fn check_certified(
     machine: u32,
     (certificate, offset_ms): (&Certificate, i64),
     (from_ms, to_ms): (u64, u64),

@@ -35,7 +35,7 @@ pub(crate) struct Asked {
 }
 
 /// Checks an answer against what the node may have known.
-pub(crate) fn judge(asked: &Asked) {
+pub(crate) fn check(asked: &Asked) {
     let found = watch::with(|checks| {
         let possible = checks.rights.possible(asked.machine, asked.us.0, asked.us.1);
         let surely = possible.map(|versions| {

@@ -12,7 +12,7 @@ pub(crate) const NAME: &str = "removed_stay_out";
 
 /// Checks the result of a call in the name of a removed node against what the called machine certainly
 /// knew.
-pub(crate) fn judge(machine: u32, from: NodeId, us: (u64, u64), call: &str, is_admitted: bool) {
+pub(crate) fn check(machine: u32, from: NodeId, us: (u64, u64), call: &str, is_admitted: bool) {
     let found = watch::with(|checks| {
         checks.rights.knows_removed(machine, from, us).then_some(())?;
         counters::checked(NAME, 1);

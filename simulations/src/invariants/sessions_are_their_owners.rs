@@ -23,7 +23,7 @@ pub(crate) struct Resent {
 }
 
 /// Checks the invariant for one such request.
-pub(crate) fn judge(resent: &Resent) {
+pub(crate) fn check(resent: &Resent) {
     counters::checked(NAME, 1);
     if let Some(what) = broken(resent) {
         watch::violated(NAME, what);

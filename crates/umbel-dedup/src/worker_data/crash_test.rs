@@ -22,7 +22,7 @@ use umbel_jobs::{Attempt, Workshop as _};
 use umbel_step::Outbox;
 
 /// The state of a job that the test drives.
-struct Carrier<'a> {
+struct Transport<'a> {
     fixture: &'a Fixture,
     rules: JobRules,
     directory: bool,
@@ -33,7 +33,7 @@ struct Carrier<'a> {
     crash_at: u32,
 }
 
-impl Carrier<'_> {
+impl Transport<'_> {
     /// The end of a step: at the step `crash_at`, all processes crash and are restarted.
     fn step(&mut self) {
         self.steps += 1;
@@ -182,11 +182,11 @@ impl Carrier<'_> {
     }
 }
 
-fn carrier(fixture: &Fixture, rules: JobRules, directory: bool, crash_at: u32) -> Carrier<'_> {
+fn transport(fixture: &Fixture, rules: JobRules, directory: bool, crash_at: u32) -> Transport<'_> {
     let JobRules { level, keep, .. } = rules;
     let shops = (0..WORKERS).map(|worker| fixture.open(worker, level, keep, directory)).collect();
     let reports = vec![ExchangeReport::default(); WORKERS.into()];
-    Carrier { fixture, rules, directory, shops, reports, steps: 0, crash_at }
+    Transport { fixture, rules, directory, shops, reports, steps: 0, crash_at }
 }
 
 fn rules(level: Level, keep: Keep) -> JobRules {
@@ -210,7 +210,7 @@ fn workers_keep_what_one_process_keeps() {
         for keep in [Keep::First, Keep::Last, Keep::Best] {
             let fixture = Fixture::new();
             let expected = fixture.expected(level, keep);
-            carrier(&fixture, rules(level, keep), false, u32::MAX).run();
+            transport(&fixture, rules(level, keep), false, u32::MAX).run();
             let kept: String = (0..WORKERS).map(|w| fixture.read(&format!("out{w}.txt"))).collect();
             assert_eq!(kept, expected, "{level:?} {keep:?}");
             let dropped = |report: &str| -> Vec<(String, u64, String, u64, Value)> {
@@ -260,7 +260,7 @@ fn a_crash_after_any_step_changes_nothing() {
         loop {
             let fixture = Fixture::new();
             let expected = fixture.expected(level, keep);
-            let job = carrier(&fixture, rules(level, keep), directory, crash_at);
+            let job = transport(&fixture, rules(level, keep), directory, crash_at);
             let crashed = job.run();
             let names: Vec<String> = if directory {
                 let names = |w| ["a", "b", "c"].map(|file| format!("out{w}/{file}.jsonl"));
