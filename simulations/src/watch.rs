@@ -20,7 +20,7 @@ use crate::now::now_us;
 use crate::oracle::generations::Generations;
 use crate::oracle::quotas::Quotas;
 use crate::oracle::reference::Reference;
-use crate::oracle::rights::Rights;
+use crate::oracle::rights::RightsOracle;
 use crate::oracle::seen::Seen;
 use crate::trace;
 
@@ -32,7 +32,7 @@ pub(crate) struct Checks {
     pub(crate) reference: Reference,
     pub(crate) raft: RaftInvariants,
     pub(crate) generations: Generations,
-    pub(crate) rights: Rights,
+    pub(crate) rights: RightsOracle,
     pub(crate) quotas: Quotas,
     pub(crate) acknowledged: Acknowledged,
     pub(crate) seen: Seen,
@@ -49,7 +49,7 @@ pub(crate) fn begin() {
         reference: Reference::new(),
         raft: RaftInvariants::new(),
         generations: Generations::default(),
-        rights: Rights::default(),
+        rights: RightsOracle::default(),
         quotas: Quotas::default(),
         acknowledged: Acknowledged::default(),
         seen: Seen::default(),

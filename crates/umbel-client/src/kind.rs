@@ -10,20 +10,20 @@ use umbel_proto::v1::Kind;
 /// ```
 #[must_use]
 pub const fn kind_in_messages(kind: umbel_filter::Kind) -> Kind {
-    use umbel_filter::Kind as Known;
+    use umbel_filter::Kind as FilterKind;
     match kind {
-        Known::SingleShot => Kind::SingleShot,
-        Known::Blocked => Kind::Blocked,
-        Known::Classic => Kind::Classic,
-        Known::Partitioned => Kind::Partitioned,
-        Known::Counting => Kind::Counting,
-        Known::Scalable => Kind::Scalable,
-        Known::Window => Kind::Window,
-        Known::Aging => Kind::Aging,
-        Known::Stable => Kind::Stable,
-        Known::Cuckoo => Kind::Cuckoo,
-        Known::Quotient => Kind::Quotient,
-        Known::RedisBloom => Kind::Redisbloom,
+        FilterKind::SingleShot => Kind::SingleShot,
+        FilterKind::Blocked => Kind::Blocked,
+        FilterKind::Classic => Kind::Classic,
+        FilterKind::Partitioned => Kind::Partitioned,
+        FilterKind::Counting => Kind::Counting,
+        FilterKind::Scalable => Kind::Scalable,
+        FilterKind::Window => Kind::Window,
+        FilterKind::Aging => Kind::Aging,
+        FilterKind::Stable => Kind::Stable,
+        FilterKind::Cuckoo => Kind::Cuckoo,
+        FilterKind::Quotient => Kind::Quotient,
+        FilterKind::RedisBloom => Kind::Redisbloom,
     }
 }
 

@@ -97,12 +97,12 @@ fn name_origin(mut request: Request<Body>) -> Request<Body> {
 
 /// The connections of a listener, for `serve_with_incoming_shutdown`. The stream never ends and never
 /// fails: if a connection cannot be accepted, that is logged, and accepting continues after a pause.
-pub fn incoming(listener: Box<dyn Listener>) -> Incoming {
-    Incoming { accepting: accept(listener) }
+pub fn incoming(listener: Box<dyn Listener>) -> IncomingConnections {
+    IncomingConnections { accepting: accept(listener) }
 }
 
 /// See [`incoming`].
-pub struct Incoming {
+pub struct IncomingConnections {
     accepting: PortFuture<'static, (Box<dyn Listener>, Accepted)>,
 }
 
@@ -122,7 +122,7 @@ fn accept(mut listener: Box<dyn Listener>) -> PortFuture<'static, (Box<dyn Liste
     })
 }
 
-impl tokio_stream::Stream for Incoming {
+impl tokio_stream::Stream for IncomingConnections {
     type Item = io::Result<Accepted>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

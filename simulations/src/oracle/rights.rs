@@ -35,7 +35,7 @@ pub(crate) struct Version {
 
 /// All versions, and which of them each host's node had at which time.
 #[derive(Default, Debug)]
-pub(crate) struct Rights {
+pub(crate) struct RightsOracle {
     /// The entries of the meta group's log that began them, and when these were first applied.
     versions: Vec<(u64, u64, Version)>,
     /// The last processed entry.
@@ -172,7 +172,7 @@ fn covers(pattern: &str, name: &str) -> bool {
     }
 }
 
-impl Rights {
+impl RightsOracle {
     /// The nodes' wall clocks are off by at most `ms` milliseconds.
     pub(crate) fn expect_clocks_off(&mut self, ms: u64) {
         self.clocks_off_ms = ms;

@@ -1,6 +1,6 @@
 //! The oracle of rights, on catalogues that are applied entry by entry.
 
-use umbel_engine::meta::{Grant, MetaCommand, Principal, PrincipalName, Rights as Granted};
+use umbel_engine::meta::{Grant, MetaCommand, Principal, PrincipalName, Rights};
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn principal(
     expires_ms: Option<u64>,
 ) -> Principal {
     let grant = Grant { pattern: pattern.to_owned(), verbs: verbs.iter().copied().collect() };
-    let rights = Granted { grants: vec![grant], cluster: [ClusterVerb::Admin].into() };
+    let rights = Rights { grants: vec![grant], cluster: [ClusterVerb::Admin].into() };
     let proof = Proof::Token { digest: [digest; 32] };
     Principal { proof, rights, created_ms: 0, expires_ms }
 }
@@ -21,13 +21,13 @@ fn principal(
 /// Entry 1 forms the cluster, 2 adds `root`, 3 adds `p0`, 4 revokes it.
 struct Story {
     state: MetaState,
-    rights: Rights,
+    rights: RightsOracle,
     index: u64,
 }
 
 impl Story {
     fn new() -> Self {
-        let mut story = Self { state: MetaState::new(), rights: Rights::default(), index: 0 };
+        let mut story = Self { state: MetaState::new(), rights: RightsOracle::default(), index: 0 };
         let nodes = (1..=2).map(|n| (NodeId(n), format!("n{n}:7300"))).collect();
         story.apply(&MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
         story.put("root", principal(9, "*", &[FilterVerb::Read], None));
