@@ -86,7 +86,7 @@ impl Working {
         match &ending {
             Ending::Failed(error) => {
                 let words = send_failed(self.words.take(), &mut line, error).await;
-                self.mark_failed(error);
+                self.journal_failure(error);
                 send_ended(words, &mut line).await;
             }
             Ending::Finished | Ending::Aborted { resumable: false, .. } => {
@@ -111,7 +111,7 @@ impl Working {
     }
 
     /// The same for a worker that cannot continue, while its line is still open.
-    fn mark_failed(&self, error: &WorkshopError) {
+    fn journal_failure(&self, error: &WorkshopError) {
         let WorkerId(worker) = self.exchanger.reach.identity.worker;
         if !error.resumable {
             let failure = Some(format!("worker {worker}: {}", error.cause));
