@@ -16,6 +16,8 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation))]
 
+#[cfg(test)]
+mod drawn_test;
 mod ids;
 pub mod limits;
 pub mod liveness;

@@ -13,6 +13,8 @@ mod balance;
 mod catalogue;
 mod command;
 mod controller;
+#[cfg(test)]
+mod drawn_test;
 mod expiry;
 mod filter_name;
 mod filter_order;

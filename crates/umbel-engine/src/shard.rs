@@ -79,6 +79,8 @@ mod absorb_test;
 #[cfg(test)]
 mod cuckoo_test;
 #[cfg(test)]
+mod drawn_test;
+#[cfg(test)]
 mod growth_test;
 #[cfg(test)]
 mod paced_test;
