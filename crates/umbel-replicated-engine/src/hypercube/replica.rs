@@ -55,6 +55,8 @@ mod absorb_test;
 mod compared;
 #[cfg(test)]
 mod compared_test;
+#[cfg(test)]
+mod drawn_test;
 mod exchange;
 #[cfg(test)]
 mod fixture;
