@@ -32,6 +32,8 @@ mod coded;
 mod core;
 mod difference;
 mod digest;
+#[cfg(test)]
+mod drawn_test;
 mod error;
 mod event;
 mod filter;
