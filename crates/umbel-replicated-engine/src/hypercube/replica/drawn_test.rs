@@ -144,9 +144,9 @@ impl Nodes {
             writeln!(text, "{step}").unwrap();
             let mut answers = Vec::new();
             for to in (0..self.copies.len()).filter(|&to| is_up(to)) {
-                let meeting = cube.meeting(Rank(to as u32), step);
-                let Some(meeting) = meeting.filter(|meeting| meeting.receives) else { continue };
-                let from = meeting.partner.0 as usize;
+                let pairing = cube.pairing(Rank(to as u32), step);
+                let Some(pairing) = pairing.filter(|pairing| pairing.receives) else { continue };
+                let from = pairing.partner.0 as usize;
                 if is_up(from) {
                     answers.push((from, to, answer(&mut self.copies, from, to)));
                 }
