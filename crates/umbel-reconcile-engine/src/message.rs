@@ -233,7 +233,9 @@ impl Message {
             Self::ABORT => {
                 let text = reader.rest();
                 let text = text.get(..ABORT_TEXT_BYTES_MAX).unwrap_or(text);
-                Self::Abort { text: String::from_utf8_lossy(text).into_owned() }
+                // Only printable characters, whatever the peer sent: it is shown on a terminal.
+                let text = String::from_utf8_lossy(text);
+                Self::Abort { text: text.chars().filter(|sign| !sign.is_control()).collect() }
             }
             got => return Err(FrameError::Type { got }),
         })

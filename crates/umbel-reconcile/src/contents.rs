@@ -15,10 +15,12 @@
 //! Contents are one zstd stream, cut into pieces: 4 bytes of length and that many bytes of the stream; an
 //! empty piece ends it. Inside the stream each content is its length in 8 bytes and its differences from
 //! the older version (see [`delta`]), in the order in which the contents were requested.
+//!
+//! In the place of `wanted`, or of a length, a responder that cannot go on sends a refusal.
 
 use super::change::Change;
 use super::delta::{self, HASH_BYTES, Patched};
-use super::drive::Drive;
+use super::drive::{Drive, REFUSED};
 use super::set::{Contents, Wanted};
 use crate::error::{Context, Result, ensure};
 use std::io::{self, Read, Write};
@@ -89,6 +91,9 @@ fn send_wanted(drive: &mut Drive<'_>, wanted: &[Wanted], salt: u64) -> Result<()
 fn receive_wanted(drive: &mut Drive<'_>) -> Result<(u64, Vec<Asked>)> {
     let (mut count, mut salt) = ([0; 4], [0; 8]);
     drive.read_exact(&mut count)?;
+    if count == REFUSED {
+        return Err(drive.receive_refusal());
+    }
     let count = u32::from_le_bytes(count) as usize;
     ensure!(count <= WANTED_MAX, "{count} contents are asked for, at most {WANTED_MAX} may be");
     if count > 0 {
@@ -211,6 +216,9 @@ impl Read for Stream<'_, '_> {
         if self.left == 0 && !self.has_ended {
             let mut length = [0; 4];
             self.drive.read_exact(&mut length).map_err(io::Error::other)?;
+            if length == REFUSED {
+                return Err(io::Error::other(self.drive.receive_refusal()));
+            }
             self.left = u32::from_le_bytes(length) as usize;
             self.has_ended = self.left == 0;
             if self.left > PIECE_BYTES_MAX {

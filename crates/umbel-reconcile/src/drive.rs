@@ -1,8 +1,8 @@
 //! A session over a connection: sends and receives bytes, scans the set, and applies the result.
 //!
 //! After the session's last frame the two sides exchange contents, if the items have any. Then the
-//! responder sends one byte which says that it has applied what it received. The initiator applies its
-//! own part only after that byte.
+//! responder sends one byte which says that it has applied what it received, or the reason why it could not. The
+//! initiator applies its own part only after that byte.
 
 use super::apply::change_of;
 use super::change::Change;
@@ -26,6 +26,7 @@ mod behind;
 mod resumed;
 
 use again::Resumed;
+pub(super) use behind::REFUSED;
 
 /// The byte after the session: the responder has applied what it received.
 const APPLIED: u8 = b'+';
@@ -199,13 +200,14 @@ impl<'s> Drive<'s> {
     fn begin(&mut self, options: Options, initiative: Initiative) -> Result<Ended> {
         let mut ended = self.run(options)?;
         self.prepare(&mut ended, initiative, true)?;
-        let received = self.receive_applied();
-        received.with_context(|| {
-            format!(
-                "{}: it did not say that it is done, its own messages may say why; this side's set is unchanged",
-                self.link.peer
-            )
-        })?;
+        if let Err(error) = self.receive_applied() {
+            let why = match error.is_refusal() {
+                true => "",
+                false => "it did not say that it is done, its own messages may say why; ",
+            };
+            let peer = &self.link.peer;
+            return Err(error.context(format!("{peer}: {why}this side's set is unchanged")));
+        }
         self.check_again()?;
         self.apply(&ended)?;
         ended.behind = self.behind;
@@ -215,15 +217,25 @@ impl<'s> Drive<'s> {
     /// Runs the whole of a session that the other side begins.
     fn respond(&mut self, options: Options, initiative: Initiative) -> Result<Ended> {
         let mut ended = self.run(options)?;
-        self.prepare(&mut ended, initiative, false)?;
+        if let Err(error) = self.take_over(&mut ended, initiative) {
+            if ended.outcome.direction.to_responder() {
+                self.send_refusal(&error);
+            }
+            return Err(error);
+        }
+        ended.behind = self.behind;
+        Ok(ended)
+    }
+
+    /// What a responder does after its session: changes its set, and confirms that.
+    fn take_over(&mut self, ended: &mut Ended, initiative: Initiative) -> Result<()> {
+        self.prepare(ended, initiative, false)?;
         if !ended.change.is_empty() {
             self.check_again()?;
             self.note_end(&ended.change)?;
         }
-        self.apply(&ended)?;
-        self.send_applied()?;
-        ended.behind = self.behind;
-        Ok(ended)
+        self.apply(ended)?;
+        self.send_applied()
     }
 
     fn run(&mut self, options: Options) -> Result<Ended> {

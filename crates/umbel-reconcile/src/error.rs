@@ -36,6 +36,9 @@ pub enum ReconcileError {
     Io(io::Error),
     /// The other end did not prove that it knows the secret.
     Secret(SecretRefusal),
+    /// The other side could not apply the change. This is its reason, bounded and without control characters:
+    /// what it says is to be corrected there.
+    Refused(String),
     /// Another error; the text names it, and what to do.
     Failed(String),
     /// The other side ended the connection before it said anything, as one does that asks for a secret. It is
@@ -75,7 +78,7 @@ impl ReconcileError {
             Self::Io(error) => error,
             Self::Secret(error) => error,
             Self::Unanswered(error) => error.original(),
-            Self::Failed(_) | Self::Context { .. } => self,
+            Self::Refused(_) | Self::Failed(_) | Self::Context { .. } => self,
         }
     }
 
@@ -107,6 +110,15 @@ impl ReconcileError {
         })
     }
 
+    /// Whether the other side has said why it could not apply the change.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Refused(_) => true,
+            Self::Context { cause, .. } => cause.is_refusal(),
+            _ => false,
+        }
+    }
+
     /// Whether the other side ended the connection before it said anything.
     pub fn is_unanswered(&self) -> bool {
         matches!(self, Self::Unanswered(_))
@@ -128,6 +140,7 @@ impl fmt::Display for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(text) => f.write_str(text)?,
+            Self::Refused(why) => write!(f, "the other side could not apply the change: {why}")?,
             Self::Context { what, .. } => f.write_str(what)?,
             other => write!(f, "{}", other.original())?,
         }
@@ -143,7 +156,7 @@ impl fmt::Display for ReconcileError {
 impl Error for ReconcileError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Failed(_) => None,
+            Self::Refused(_) | Self::Failed(_) => None,
             Self::Context { cause, .. } => Some(&**cause),
             other => other.original().source(),
         }

@@ -1,4 +1,7 @@
-//! The bytes that follow a session: contents, and the byte that confirms the application.
+//! The bytes that follow a session: contents, and the byte that confirms the application, or a refusal.
+//!
+//! A refusal is [`REFUSED`], the length of the reason in 2 bytes, and the reason. A responder sends it in the place of
+//! whatever the initiator waits for.
 
 use super::{APPLIED, Drive, Event};
 use crate::error::{Context, ReconcileError, Result, bail, ensure};
@@ -9,6 +12,13 @@ use umbel_reconcile_engine::SessionError;
 /// the contents, and what it asked for has been read.
 const UNREAD_BYTES_MAX: usize = 1 << 20;
 
+/// Begins a refusal. It is neither [`APPLIED`], nor a number of contents or a length of a piece that is allowed, so that
+/// older releases end with an error, too.
+pub(crate) const REFUSED: [u8; 4] = [0xff; 4];
+
+/// Longest reason of a refusal: a few paths and causes.
+const REASON_BYTES_MAX: usize = 1 << 10;
+
 impl Drive<'_> {
     /// Waits for the byte with which the other side confirms that it has applied what it received.
     pub(super) fn receive_applied(&mut self) -> Result<()> {
@@ -16,7 +26,74 @@ impl Drive<'_> {
         // The other side's set is changed: no limit may keep this one from the same.
         self.behind[1] += 1;
         self.fill(&mut byte)?;
-        if byte == [APPLIED] { Ok(()) } else { bail!("something else came") }
+        if byte == [APPLIED] {
+            return Ok(());
+        }
+        let mut rest = [0; REFUSED.len() - 1];
+        if byte == REFUSED[..1] {
+            self.fill(&mut rest)?;
+        }
+        if rest == REFUSED[1..] {
+            Err(self.receive_refusal())
+        } else {
+            bail!("something else came")
+        }
+    }
+
+    /// Tells the other side why this one does not apply what it received, unless the connection is what failed.
+    /// Not in a session with journals: it can go on at the place where it failed, and its bytes must stay the same.
+    pub(super) fn send_refusal(&self, error: &ReconcileError) {
+        if self.resumed.is_some() || self.is_cut || error.is_peer_gone() {
+            return;
+        }
+        let reason = format!("{error:#}");
+        let reason = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
+        let length = u16::try_from(reason.len()).expect("a short reason");
+        let mut message = REFUSED.to_vec();
+        message.extend(length.to_le_bytes());
+        message.extend(reason.bytes());
+        self.link.send(message);
+    }
+
+    /// The refusal whose first bytes, [`REFUSED`], were just read.
+    pub(crate) fn receive_refusal(&mut self) -> ReconcileError {
+        self.read_reason().map_or_else(|error| error, ReconcileError::Refused)
+    }
+
+    fn read_reason(&mut self) -> Result<String> {
+        let mut length = [0; 2];
+        self.fill(&mut length)?;
+        let length = usize::from(u16::from_le_bytes(length));
+        ensure!(
+            length <= REASON_BYTES_MAX,
+            "a reason of {length} bytes came, at most {REASON_BYTES_MAX} are allowed"
+        );
+        let mut reason = vec![0; length];
+        self.fill(&mut reason)?;
+        // The other side may be cleaning up: a program is killed once this side leaves.
+        while matches!(self.next_event(), Ok(Event::Written(_))) {}
+        Ok(for_terminal(&reason))
+    }
+
+    /// The refusal that has arrived where the other side has nothing else to send, if one has.
+    fn unread_refusal(&mut self) -> Option<ReconcileError> {
+        let is_refusal = self.pending.iter().take(REFUSED.len()).eq(&REFUSED);
+        is_refusal.then(|| {
+            self.pending.drain(..REFUSED.len());
+            self.receive_refusal()
+        })
+    }
+
+    /// The error of a failed write: what the other side said before it closed the connection, if that is a refusal.
+    fn write_failed(&mut self, error: io::Error) -> ReconcileError {
+        while self.resumed.is_none() && self.pending.len() <= UNREAD_BYTES_MAX {
+            if let Some(refusal) = self.unread_refusal() {
+                return refusal;
+            }
+            let Ok(Event::Bytes(bytes)) = self.next_event() else { break };
+            self.pending.extend(bytes);
+        }
+        ReconcileError::from(error).context("cannot write")
     }
 
     /// Confirms that this side has applied what it received, whatever the limit is.
@@ -45,7 +122,7 @@ impl Drive<'_> {
                     Event::Bytes(bytes) => self.pending.extend(bytes),
                     Event::Closed(Some(error)) => return Err(error).context("cannot read"),
                     Event::Closed(None) => return Err(ended_too_early()),
-                    Event::Written(outcome) => outcome.context("cannot write")?,
+                    Event::Written(Err(error)) => return Err(self.write_failed(error)),
                     _ => {}
                 }
             }
@@ -68,13 +145,17 @@ impl Drive<'_> {
             match self.next_event()? {
                 Event::Bytes(bytes) => {
                     self.pending.extend(bytes);
+                    if let Some(refusal) = self.unread_refusal() {
+                        return Err(refusal);
+                    }
                     ensure!(
                         self.pending.len() <= UNREAD_BYTES_MAX,
                         "{} bytes came while contents were sent, at most {UNREAD_BYTES_MAX} are allowed",
                         self.pending.len()
                     );
                 }
-                Event::Written(outcome) => return outcome.context("cannot write"),
+                Event::Written(Ok(())) => return Ok(()),
+                Event::Written(Err(error)) => return Err(self.write_failed(error)),
                 Event::Closed(Some(error)) => return Err(error).context("cannot read"),
                 Event::Closed(None) => return Err(ended_too_early()),
                 _ => {}
@@ -96,6 +177,22 @@ impl Drive<'_> {
 /// The other side closed the connection without a reason.
 fn ended_too_early() -> ReconcileError {
     io::Error::new(io::ErrorKind::BrokenPipe, "the connection ended too early").into()
+}
+
+/// A text of the other side, without characters that act on a terminal or hide others.
+fn for_terminal(text: &[u8]) -> String {
+    let is_hiding = |c: char| {
+        matches!(
+            c,
+            '\u{61c}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+        )
+    };
+    let plain = |c: char| if c.is_control() || is_hiding(c) { '?' } else { c };
+    String::from_utf8_lossy(text).chars().map(plain).collect()
 }
 
 impl Read for Drive<'_> {
@@ -139,6 +236,41 @@ mod tests {
         here.send(vec![0; 16 << 20]).unwrap();
         let error = here.wait_written().unwrap_err().to_string();
         assert!(error.contains("came while contents were sent"), "{error}");
+    }
+
+    #[test]
+    fn a_refusal_reaches_the_other_side_wherever_it_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let set = open_set(folder.path(), &Form::Tree).unwrap();
+        for is_sending in [false, true] {
+            let [here, there] = Connection::pair(["a", "b"].map(str::to_owned)).unwrap();
+            let (mut here, there) = (drive(&*set, here), drive(&*set, there));
+            here.bytes_max = u64::MAX;
+            // Nobody takes as much, so that it is never written.
+            here.send(vec![0; 16 << 20]).unwrap();
+            let why = format!("b: disk full\u{1b}[2J\u{202e}{}", "\u{e9}".repeat(REASON_BYTES_MAX));
+            there.send_refusal(&ReconcileError::Failed(why));
+            drop(there);
+            let waited = if is_sending { here.wait_written() } else { here.receive_applied() };
+            let error = waited.unwrap_err();
+            let text = error.to_string();
+            assert!(error.is_refusal() && !error.is_peer_gone(), "{text}");
+            let begins = "the other side could not apply the change: b: disk full?[2J?\u{e9}";
+            assert!(text.starts_with(begins) && text.ends_with('\u{e9}'), "{text}");
+            assert!(text.len() < begins.len() + REASON_BYTES_MAX, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_with_a_reason_that_is_too_long_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let set = open_set(folder.path(), &Form::Tree).unwrap();
+        let [here, there] = Connection::pair(["a", "b"].map(str::to_owned)).unwrap();
+        let (mut here, mut there) = (drive(&*set, here), drive(&*set, there));
+        there.bytes_max = u64::MAX;
+        there.send([&REFUSED[..], &[0xff; 2]].concat()).unwrap();
+        let error = here.receive_applied().unwrap_err().to_string();
+        assert!(error.contains("a reason of 65535 bytes came"), "{error}");
     }
 
     #[test]

@@ -311,11 +311,22 @@ fn what_cannot_be_changed_there_changes_nothing_here() {
     let ran = reconcile(&sandbox, "a exec:./there.sh --two-way");
     ran.refused(
         2,
-        &["exec:./there.sh", "did not say that it is done", "this side's set is unchanged"],
+        &[
+            "exec:./there.sh: this side's set is unchanged: the other side could not apply the change: ",
+            "File too large",
+        ],
     );
     assert_eq!((sandbox.text("a"), sandbox.text("b")), ("1\n".into(), "2\n".into()));
     sandbox.write("b.gz", gzip(b"2\n"));
     reconcile(&sandbox, "a b.gz --push").refused(2, &["b.gz: a packed file is not changed"]);
+    // A content that the other side cannot store.
+    for (name, text) in [("da/x", "1\n"), ("db/y", "2\n")] {
+        sandbox.write(name, text);
+    }
+    let limited = sandbox.text("there.sh").replace("--writable b", "--dir --writable db");
+    sandbox.write("there.sh", limited);
+    let ran = reconcile(&sandbox, "--dir da exec:./there.sh --push");
+    ran.refused(2, &["the other side could not apply the change: ", "File too large"]);
     let shown = reconcile(&sandbox, "a b.gz").ended_with(1);
     assert_eq!(shown, b"- 1\n+ 2\n");
 }
