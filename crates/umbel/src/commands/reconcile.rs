@@ -223,6 +223,11 @@ impl ReconcileArgs {
         self.check_delete()?;
         self.check_roles()?;
         if self.stdio || self.listen.is_some() {
+            if self.report.is_some() {
+                return Err(usage(
+                    "--report is for the side that begins the session: give it there, with --stdio and --listen leave it out",
+                ));
+            }
             self.answer(&form)?;
             return Ok(Exit::Done);
         }

@@ -431,6 +431,8 @@ fn arguments_that_make_no_sense_are_refused() {
         ("a a --max-time 3x", "expected a number of seconds, or a time like 90s"),
         ("a a --idle-timeout 0", "expected at least one second"),
         ("--stdio a a", "one file is answered for"),
+        ("--stdio a --report r.json", "--report is for the side that begins the session"),
+        ("--listen 127.0.0.1:0 a --report r.json", "--report is for the side that begins"),
         ("a .", ".: a directory, expected a file: a set that is a directory needs --dir"),
         ("--ids . a", ".: a directory, expected a file"),
         ("--listen 127.0.0.1:0 gone", "gone: No such file"),
