@@ -49,8 +49,11 @@ pub struct SecretTls {
 #[non_exhaustive]
 pub enum SecretRefusal {
     /// The other end speaks no TLS: start it with the secret, or this end without.
-    #[error("it speaks no TLS, so it was not given the secret")]
-    NoTls,
+    #[error("it speaks no TLS, so it was not given the secret ({why})")]
+    NoTls {
+        /// What came in the place of TLS.
+        why: String,
+    },
     /// The secrets differ: give both ends the same one.
     #[error("it has another secret")]
     OtherSecret,
@@ -86,7 +89,7 @@ impl SecretRefusal {
     pub const fn is_final(&self) -> bool {
         matches!(
             self,
-            Self::NoTls | Self::OtherSecret | Self::NotItsKey | Self::OtherProgram { .. }
+            Self::NoTls { .. } | Self::OtherSecret | Self::NotItsKey | Self::OtherProgram { .. }
         )
     }
 
@@ -99,7 +102,7 @@ impl SecretRefusal {
 
     pub(crate) fn of(refusal: &Refusal) -> Self {
         match refusal {
-            Refusal::InvalidMessage(_) => Self::NoTls,
+            Refusal::InvalidMessage(_) => Self::NoTls { why: refusal.to_string() },
             // The alert that the other end sends if it finds this.
             Refusal::InvalidCertificate(CertificateError::ApplicationVerificationFailure)
             | Refusal::AlertReceived(AlertDescription::AccessDenied) => Self::OtherSecret,
