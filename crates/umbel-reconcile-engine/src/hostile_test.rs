@@ -8,7 +8,9 @@ use std::rc::Rc;
 
 use super::error::SessionError;
 use super::item::Item;
+use super::message::Message;
 use super::options::{Direction, Kind, OnConflict, Optimize, Options, Role};
+use super::plan::{Plan, Stage};
 use super::session_test::sets;
 use super::shuttle::{Damage, Shuttle, Side, sketch_of};
 use super::wire::{FrameBuffer, put_frame};
@@ -300,6 +302,54 @@ fn nothing_of_small_sets_is_exchanged_with_a_stranger() {
                 assert!(shuttle.ours.only_there.is_empty() && shuttle.theirs.only_there.is_empty());
             }
         }
+    }
+}
+
+/// The initiator's plan, changed to coded symbols with this credit, and followed by a further one.
+fn asking_for(credit: u64, further: Option<u64>) -> Damage {
+    Box::new(move |to_ours, bytes| {
+        if to_ours {
+            return vec![bytes];
+        }
+        let (mut buffer, mut forged) = (FrameBuffer::default(), Vec::new());
+        buffer.push(&bytes);
+        while let Some(frame) = buffer.next_frame().expect("frames") {
+            let Message::Plan(plan) = Message::read(&frame).expect("a message") else {
+                put_frame(&mut forged, frame.frame_type, &frame.body);
+                continue;
+            };
+            let plan = Plan { stage: Stage::Riblt, filter_quarters: [0, 0], credit, ..plan };
+            put_frame(&mut forged, Message::PLAN, &Message::Plan(plan).body());
+            if let Some(count) = further {
+                put_frame(&mut forged, Message::CREDIT, &Message::Credit { count }.body());
+            }
+        }
+        vec![forged]
+    })
+}
+
+/// A responder does not compute coded symbols without end for who asks for them.
+#[test]
+fn credit_beyond_what_any_difference_needs_is_refused() {
+    let (ours, theirs) = sets(Kind::Hashed, true, 100, 60, 60);
+    let max = 8 * 320 + 64;
+    for (credit, further, refused) in [
+        (max, None, None),
+        (max + 1, None, Some(max + 1)),
+        (u64::MAX, None, Some(u64::MAX)),
+        (32, Some(max + 1), Some(max + 1)),
+        (32, Some(u64::MAX), Some(u64::MAX)),
+    ] {
+        let mut shuttle = Shuttle::of(Kind::Hashed, Direction::TwoWay, &ours, &theirs);
+        shuttle.damage = asking_for(credit, further);
+        shuttle.run();
+        let result = shuttle.theirs.result.expect("done");
+        let limit = "coded symbols are asked for";
+        let expected = refused.map(|got| SessionError::LimitExceeded { limit, got, max });
+        let found = result.err().filter(|error| {
+            matches!(error, SessionError::LimitExceeded { limit: found, .. } if *found == limit)
+        });
+        assert_eq!(found, expected, "{credit} {further:?}");
     }
 }
 

@@ -46,6 +46,13 @@ pub const RECONCILE_RESUME_PIECE_BYTES_MAX: usize = 8 << 10;
 /// it: more than its window.
 pub const RECONCILE_RESUME_TAIL_BYTES_MAX: usize = 64 << 10;
 
+/// Most coded symbols that an initiator may ask for, per item of both sets: an honest one asks for at most three, and
+/// counts the items that went over during earlier attempts once more.
+pub const RECONCILE_CREDIT_PER_ITEM_MAX: u64 = 8;
+
+/// Coded symbols that it may ask for in any case, however small the sets are.
+pub const RECONCILE_CREDIT_MIN: u64 = 64;
+
 /// Most coded symbols of a sketch file: they decode 48 million differences, and take 1.5 GiB of memory.
 pub const RECONCILE_SKETCH_SYMBOLS_MAX: usize = 1 << 26;
 

@@ -156,6 +156,7 @@ impl Responder {
             (State::Serving, Message::Credit { count }) => {
                 let frame = SessionError::OutOfOrder { frame: "Credit", phase: core.phase };
                 let mut coded = core.coded.take().ok_or(frame)?;
+                core.check_credit(count)?;
                 coded.extend(count)?;
                 core.queue.push_back(Job::Coded(coded));
                 Ok(())
@@ -338,6 +339,7 @@ impl Responder {
         let count = core.table.as_ref().map_or(0, |table| table.entries().len());
         match plan.stage {
             Stage::Riblt => {
+                core.check_credit(plan.credit)?;
                 let Some(table) = &core.table else { return Ok(()) };
                 let coded = CodedJob::new(table, &core.key, plan.symbol_bits, plan.credit);
                 core.queue.push_back(Job::Coded(Box::new(coded)));
