@@ -1,5 +1,6 @@
-//! Calls from other replicas of the group. A vote with a term that no election can have reached, and a
-//! snapshot that ends where none can, are refused before openraft learns of them.
+//! Calls from other replicas of the group. A vote with a term that no election can have reached, an entry
+//! with an index that no log reaches, and a snapshot that ends where none can, are refused before openraft
+//! learns of them.
 
 use std::io;
 use std::sync::PoisonError;
@@ -17,7 +18,7 @@ use umbel_storage::{FinalStateId, SnapshotFile};
 
 use super::Group;
 use crate::network::SnapshotReceiver;
-use crate::network::terms::{check_entries, check_snapshot, check_vote};
+use crate::network::terms::{check_entries, check_indices, check_snapshot, check_vote};
 
 impl Group {
     pub(crate) async fn append(
@@ -26,6 +27,9 @@ impl Group {
     ) -> Result<AppendEntriesResponse<Types>, String> {
         self.check_term(&request.vote)?;
         check_entries(&request.vote, &request.entries).map_err(|error| error.to_string())?;
+        let ids = request.entries.iter().map(|entry| entry.log_id);
+        let ids = ids.chain(request.prev_log_id).chain(request.leader_commit);
+        check_indices(ids).map_err(|error| error.to_string())?;
         self.check_absorbable(&request.entries)?;
         self.raft.append_entries(request).await.map_err(|error| error.to_string())
     }

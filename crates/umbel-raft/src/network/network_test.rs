@@ -29,6 +29,7 @@ use super::snapshot_receiver::{
     SNAPSHOT_CHUNK_BYTES, SNAPSHOT_IDLE, SNAPSHOT_TRANSFERS_MAX, SnapshotBegin, SnapshotEnd,
     SnapshotReceiver, chunk_body,
 };
+use super::terms::INDEX_MAX;
 use super::{Network, PeerReplica};
 use crate::beats::Beats;
 use crate::group::Group;
@@ -244,19 +245,48 @@ fn end(transfer: u64) -> Bytes {
     encode(&SnapshotEnd { transfer })
 }
 
-/// openraft would panic, and the node stop.
-#[tokio::test]
-async fn a_snapshot_of_a_later_leader_than_its_sender_stops_no_group() {
-    let folder = TempDir::new().unwrap();
-    let storage = storage(&folder).await;
+/// A group of this node alone.
+async fn lone_group(storage: &Storage) -> Arc<Group> {
     let net: Arc<dyn Net> = Arc::new(MemoryNet::default());
     let (links, beats) = (Arc::new(links(&net, 1)), Arc::new(Beats::new(NodeId(1), 1, TIMING)));
     let rounds = ReadRounds::start(NodeId(1), Arc::clone(&links), Arc::clone(&beats));
     let network = Network::new(links, Arc::default(), rounds, GROUP);
     let replica = Replica::shard(GROUP, HashRange::WHOLE);
     let seed = Arc::new(CountingSeed::default());
-    let group =
-        Group::start(GROUP, NodeId(1), replica, &storage, network, seed, beats).await.unwrap();
+    Group::start(GROUP, NodeId(1), replica, storage, network, seed, beats).await.unwrap()
+}
+
+/// openraft would add to the index, and the node stop.
+#[tokio::test]
+async fn an_index_that_no_log_reaches_stops_no_group() {
+    let folder = TempDir::new().unwrap();
+    let storage = storage(&folder).await;
+    let group = lone_group(&storage).await;
+    let absurd = log_id(5, u64::MAX);
+    for (prev_log_id, leader_commit, entries) in [
+        (Some(absurd), None, vec![]),
+        (None, Some(absurd), vec![]),
+        (None, None, vec![log_entry(5, INDEX_MAX + 1)]),
+    ] {
+        let vote = Vote::new_committed(5, NodeId(1));
+        let request = AppendEntriesRequest::<Types> { vote, prev_log_id, entries, leader_commit };
+        let refused = group.append(request).await.unwrap_err();
+        assert!(refused.contains("no log reaches that"), "{refused}");
+    }
+    let meta = SnapshotMeta { last_log_id: Some(absurd), ..SnapshotMeta::default() };
+    let begin = SnapshotBegin { transfer: 1, vote: vote(), meta, byte_count: 3 };
+    let begun = group.incoming_snapshots().begin(NodeId(1), encode(&begin)).await;
+    assert_eq!(begun.unwrap_err().reason, RefusalReason::BadBody);
+    assert_eq!(group.failure(), None);
+    group.shut_down().await;
+}
+
+/// openraft would panic, and the node stop.
+#[tokio::test]
+async fn a_snapshot_of_a_later_leader_than_its_sender_stops_no_group() {
+    let folder = TempDir::new().unwrap();
+    let storage = storage(&folder).await;
+    let group = lone_group(&storage).await;
     let meta = SnapshotMeta { last_log_id: Some(log_id(6, 3)), ..SnapshotMeta::default() };
     let writer = storage.snapshots(GROUP).writer(meta).await.unwrap();
     let file = writer.finish_aside().await.unwrap();

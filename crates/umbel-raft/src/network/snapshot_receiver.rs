@@ -13,6 +13,7 @@ use umbel_ports::encoding::{decode, encode};
 use umbel_storage::types::{SnapshotMeta, Vote};
 use umbel_storage::{SnapshotFile, SnapshotStore, SnapshotWriter};
 
+use super::terms::check_indices;
 use crate::peer::{Refusal, RefusalReason};
 
 /// Bytes of a snapshot in one call: few enough to let other calls pass in between.
@@ -97,6 +98,7 @@ impl SnapshotReceiver {
     /// A refusal if the body or the storage is at fault, or `Overloaded` if too many transfers run.
     pub(crate) async fn begin(&self, from: NodeId, body: Bytes) -> Result<Bytes, Refusal> {
         let begin: SnapshotBegin = decode(&body).map_err(Refusal::bad_body)?;
+        check_indices(begin.meta.last_log_id).map_err(Refusal::bad_body)?;
         self.retain(|&(sender, _), _| sender != from);
         let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
             let text = format!("{SNAPSHOT_TRANSFERS_MAX} snapshots of this group come in already");

@@ -1,6 +1,6 @@
 //! Rejects terms that no election can have reached. Terms only rise, so one near the end of its range
-//! would make elections impossible for ever. And rejects snapshots that end where none can: openraft
-//! panics at those.
+//! would make elections impossible for ever. And rejects snapshots that end where none can, and indices
+//! that no log reaches: openraft panics at those.
 
 use thiserror::Error;
 use umbel_storage::types::{Entry, LogId, Vote};
@@ -32,6 +32,27 @@ pub(crate) enum AbsurdTerm {
         /// The entry's term.
         entry: u64,
     },
+}
+
+/// Largest index that is taken: at a million entries a second, a log would reach it in 146,000 years. openraft adds to
+/// indices without a check.
+pub(crate) const INDEX_MAX: u64 = 1 << 62;
+
+/// A node sent the index of an entry that no log reaches; the message was rejected as a whole. Check that node: its disk
+/// or memory is damaged, or it is not the node that it claims to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error(
+    "index {got} of an entry is more than {INDEX_MAX}: no log reaches that; look at the node that says so"
+)]
+pub(crate) struct AbsurdIndex {
+    /// The index that was received.
+    got: u64,
+}
+
+/// Checks that a log may have these entries.
+pub(crate) fn check_indices(ids: impl IntoIterator<Item = LogId>) -> Result<(), AbsurdIndex> {
+    let absurd = ids.into_iter().map(|id| id.index).find(|&index| index > INDEX_MAX);
+    absurd.map_or(Ok(()), |got| Err(AbsurdIndex { got }))
 }
 
 /// A node sent a snapshot that ends where none of its group can; it was refused as a whole. Check that
@@ -116,6 +137,15 @@ mod tests {
             assert_eq!(refused, Err(AbsurdTerm::Leap { ours, got }));
         }
         assert_eq!(check_vote(u64::MAX, &Vote::new(u64::MAX, NodeId(2))), Ok(()));
+    }
+
+    #[test]
+    fn indices_that_a_log_reaches_pass() {
+        assert_eq!(check_indices(None::<LogId>), Ok(()));
+        assert_eq!(check_indices([id(5, 0), id(5, INDEX_MAX)]), Ok(()));
+        for got in [INDEX_MAX + 1, u64::MAX] {
+            assert_eq!(check_indices([id(5, 7), id(5, got)]), Err(AbsurdIndex { got }));
+        }
     }
 
     #[test]
