@@ -237,7 +237,11 @@ async fn sending_can_be_cancelled() {
 }
 
 fn begin(transfer: u64, byte_count: u64) -> Bytes {
-    let (vote, meta) = (vote(), SnapshotMeta::default());
+    begin_of(vote(), transfer, byte_count)
+}
+
+fn begin_of(vote: Vote, transfer: u64, byte_count: u64) -> Bytes {
+    let meta = SnapshotMeta::default();
     encode(&SnapshotBegin { transfer, vote, meta, byte_count })
 }
 
@@ -357,6 +361,22 @@ async fn transfers_are_few() {
     tokio::time::resume();
     receiver.begin(NodeId(0), begin(6, 3)).await.unwrap();
     assert!(receiver.chunk(late, chunk_body(1, 0, b"abc")).await.is_err());
+}
+
+#[tokio::test]
+async fn a_later_leader_does_not_wait_for_transfers_of_earlier_ones() {
+    let folder = TempDir::new().unwrap();
+    let receiver = SnapshotReceiver::new(storage(&folder).await.snapshots(GROUP));
+    let senders = SNAPSHOT_TRANSFERS_MAX as u64;
+    for sender in 0..senders {
+        receiver.begin(NodeId(sender), begin(1, 3)).await.unwrap();
+    }
+    let (earlier, later) = (Vote::new(4, NodeId(8)), Vote::new(6, NodeId(9)));
+    let refusal = receiver.begin(NodeId(8), begin_of(earlier, 1, 3)).await.unwrap_err();
+    assert_eq!(refusal.reason, RefusalReason::Overloaded);
+    receiver.begin(NodeId(9), begin_of(later, 1, 3)).await.unwrap();
+    assert!(receiver.chunk(NodeId(0), chunk_body(1, 0, b"abc")).await.is_err());
+    receiver.chunk(NodeId(9), chunk_body(1, 0, b"abc")).await.unwrap();
 }
 
 #[tokio::test]

@@ -92,14 +92,15 @@ impl SnapshotReceiver {
     }
 
     /// Begins a transfer. An earlier transfer of the same sender ends, because a sender sends one at a
-    /// time.
+    /// time; and so do those of earlier leaders, whose snapshots would be refused once this one is known.
     ///
     /// # Errors
     /// A refusal if the body or the storage is at fault, or `Overloaded` if too many transfers run.
     pub(crate) async fn begin(&self, from: NodeId, body: Bytes) -> Result<Bytes, Refusal> {
         let begin: SnapshotBegin = decode(&body).map_err(Refusal::bad_body)?;
         check_indices(begin.meta.last_log_id).map_err(Refusal::bad_body)?;
-        self.retain(|&(sender, _), _| sender != from);
+        let leader = begin.vote.leader_id;
+        self.retain(|&(sender, _), state| sender != from && state.vote.leader_id >= leader);
         let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
             let text = format!("{SNAPSHOT_TRANSFERS_MAX} snapshots of this group come in already");
             Refusal::new(RefusalReason::Overloaded, text)
