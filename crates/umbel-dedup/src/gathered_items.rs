@@ -16,6 +16,7 @@ use super::footers::read_footers;
 use super::format_rule::FormatRule;
 use super::headers::read_headers;
 use super::inputs::Source;
+use super::memory::threads_of_process;
 use super::name_filter::NameFilter;
 use super::observer::{Observer, Unit};
 use super::progress::Bar;
@@ -54,7 +55,7 @@ pub struct ItemSource {
     pub number_max: u64,
     /// Directory for scratch files.
     pub scratch: PathBuf,
-    /// Memory in bytes for hashes; further ones go to scratch files.
+    /// Memory in bytes for hashes and reading threads; further hashes go to scratch files.
     pub memory_bytes: u64,
 }
 
@@ -122,7 +123,8 @@ impl ItemSource {
                 extractor.map_err(|error| usage(error.to_string()))?;
             }
         }
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads_of_process(spec.memory_bytes, cores);
         let chunks = cut(&sources, 1, threads, false)?;
         Ok(OpenedItems { spec, number_max, sources, chunks, threads, observer })
     }
@@ -409,5 +411,34 @@ impl GatheredItems {
             let (pieces, _) = bytes.as_chunks::<HASH_BYTES>();
             pieces.iter().map(|piece| (hash_of(piece), 0)).collect()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MEMORY_BYTES_MIN;
+    use crate::observer::Unwatched;
+
+    /// On a machine with many cores, the buffers of all of them would take more than the memory that is allowed.
+    #[test]
+    fn little_memory_has_room_for_few_threads() {
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("keys");
+        std::fs::write(&input, "a\nb\n").unwrap();
+        let source = ItemSource {
+            inputs: vec![input.to_str().unwrap().to_owned()],
+            format: FormatRule::default(),
+            granularity: Granularity::Line,
+            normalise: Vec::new(),
+            number: None,
+            number_max: 0,
+            scratch: folder.path().to_owned(),
+            memory_bytes: MEMORY_BYTES_MIN,
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let opened = source.open(&Unwatched).unwrap();
+        assert_eq!(opened.threads, threads_of_process(MEMORY_BYTES_MIN, cores));
+        assert!(opened.threads <= 2, "{}", opened.threads);
     }
 }
