@@ -2,6 +2,7 @@
 //! and sets that do not exist yet.
 
 use crate::model::Draws;
+use crate::packed::gzip;
 use crate::reconcile::{over_ssh, reconcile, script};
 use crate::sandbox::Sandbox;
 use crate::serve::{run, umbel};
@@ -211,4 +212,34 @@ fn an_interrupt_leaves_no_staging_directory() {
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(sandbox.files(), ["a/x", "b/y", "there.sh"]);
+}
+
+#[test]
+fn what_cannot_be_changed_there_changes_nothing_here() {
+    let sandbox = Sandbox::with(&[("a", "1\n"), ("b", "2\n")]);
+    script(&sandbox, "--writable b");
+    // The other side cannot write files, as on a full disk, but can write to pipes.
+    let limited = sandbox.text("there.sh").replace("exec", "trap '' XFSZ; ulimit -f 0; exec");
+    sandbox.write("there.sh", limited);
+    let ran = reconcile(&sandbox, "a exec:./there.sh --two-way");
+    ran.refused(
+        2,
+        &[
+            "exec:./there.sh: this side's set is unchanged: the other side could not apply the change: ",
+            "File too large",
+        ],
+    );
+    assert_eq!((sandbox.text("a"), sandbox.text("b")), ("1\n".into(), "2\n".into()));
+    sandbox.write("b.gz", gzip(b"2\n"));
+    reconcile(&sandbox, "a b.gz --push").refused(2, &["b.gz: a packed file is not changed"]);
+    // A content that the other side cannot store.
+    for (name, text) in [("da/x", "1\n"), ("db/y", "2\n")] {
+        sandbox.write(name, text);
+    }
+    let limited = sandbox.text("there.sh").replace("--writable b", "--dir --writable db");
+    sandbox.write("there.sh", limited);
+    let ran = reconcile(&sandbox, "--dir da exec:./there.sh --push");
+    ran.refused(2, &["the other side could not apply the change: ", "File too large"]);
+    let shown = reconcile(&sandbox, "a b.gz").ended_with(1);
+    assert_eq!(shown, b"- 1\n+ 2\n");
 }
