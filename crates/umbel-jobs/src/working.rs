@@ -225,7 +225,7 @@ impl Working {
         match output {
             WorkerOutput::Journal(record) if record.is_end() => self.journal_end(&record),
             WorkerOutput::Journal(record) => {
-                workshop.append_record(&encode_worker_record(&record))?
+                workshop.append_record(&encode_worker_record(&record))?;
             }
             WorkerOutput::Send(word) => self.send_word(&word)?,
             WorkerOutput::Read(order) => {
@@ -241,7 +241,7 @@ impl Working {
                 self.exchanger.exchange(attempt, plan, decided).await?;
             }
             WorkerOutput::CountGroups { attempt, order } => {
-                self.exchanger.count_groups(attempt, order)?
+                self.exchanger.count_groups(attempt, order)?;
             }
             WorkerOutput::Write(order) => {
                 self.exchanger.end().await?;
