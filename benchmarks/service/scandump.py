@@ -2,7 +2,7 @@
 """Measures how much memory a node takes while a client copies a large filter by `BF.SCANDUMP` and another one inserts.
 
     cargo build --release -p umbel
-    benchmarks/service/scandump.py                # a filter of 1 GiB, which needs 3 GiB of memory and of disk
+    benchmarks/service/scandump.py                # a filter of 256 MiB, the largest that a shard takes
     benchmarks/service/scandump.py --mib 64       # tries the benchmark itself
 
 Starts `umbel serve --dev --no-fsync`, creates a filter of RedisBloom's kind, and inserts so many items that each page
@@ -264,7 +264,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--umbel", type=pathlib.Path, default=ROOT / "target/release/umbel",
                         help="the server [default: what `cargo build --release` makes]")
-    parser.add_argument("--mib", type=int, default=1024, help="size of the filter, MiB [default: 1024]")
+    parser.add_argument("--mib", type=int, default=256, help="size of the filter, MiB, at most 256 [default: 256]")
     parser.add_argument("--items", type=int, default=1_000_000,
                         help="items that are inserted first, which touch every page of 1 GiB [default: 1000000]")
     parser.add_argument("--alone-seconds", type=float, default=10.0,
