@@ -298,29 +298,34 @@ fn wrong_count(report: &Report) -> u64 {
 
 const CALLERS: [&str; 2] = ["insert", "contains"];
 
+/// The columns of a step, a line for each caller.
+fn cells(row: &Row) -> impl Iterator<Item = [String; 11]> {
+    CALLERS.iter().zip(row.during.iter().zip(&row.quiet)).map(|(call, (during, quiet))| {
+        let gap_ms = |seen: &Seen| seen.gap.as_millis().to_string();
+        let quantile_ms = |seen: &Seen, share| format!("{:.2}", seen.quantile_ms(share));
+        [
+            row.step.clone(),
+            format!("{:.1}", row.elapsed.as_secs_f64()),
+            (*call).to_owned(),
+            gap_ms(during),
+            quantile_ms(during, 0.5),
+            quantile_ms(during, 0.99),
+            gap_ms(quiet),
+            quantile_ms(quiet, 0.5),
+            quantile_ms(quiet, 0.99),
+            (during.failure_count + quiet.failure_count).to_string(),
+            (during.wrong_count + quiet.wrong_count).to_string(),
+        ]
+    })
+}
+
 fn csv(rows: &[Row]) -> String {
     let mut text =
         "step,seconds,call,gap_ms,p50_ms,p99_ms,quiet_gap_ms,quiet_p50_ms,quiet_p99_ms,failures,\
          wrong_answers\n"
             .to_owned();
-    for row in rows {
-        for (call, (during, quiet)) in CALLERS.iter().zip(row.during.iter().zip(&row.quiet)) {
-            writeln!(
-                text,
-                "{},{:.1},{call},{},{:.2},{:.2},{},{:.2},{:.2},{},{}",
-                row.step,
-                row.elapsed.as_secs_f64(),
-                during.gap.as_millis(),
-                during.quantile_ms(0.5),
-                during.quantile_ms(0.99),
-                quiet.gap.as_millis(),
-                quiet.quantile_ms(0.5),
-                quiet.quantile_ms(0.99),
-                during.failure_count + quiet.failure_count,
-                during.wrong_count + quiet.wrong_count,
-            )
-            .expect("a string takes everything");
-        }
+    for cells in rows.iter().flat_map(cells) {
+        writeln!(text, "{}", cells.join(",")).expect("a string takes everything");
     }
     text
 }
@@ -333,24 +338,8 @@ fn markdown(args: &GrowArgs, report: &Report) -> String {
          |---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
         args.grow_shards, args.grow_items, args.quiet_seconds
     );
-    for row in &report.rows {
-        for (call, (during, quiet)) in CALLERS.iter().zip(row.during.iter().zip(&row.quiet)) {
-            writeln!(
-                text,
-                "| {} | {:.1} | {call} | {} | {:.1} | {:.1} | {} | {:.1} | {:.1} | {} | {} |",
-                row.step,
-                row.elapsed.as_secs_f64(),
-                during.gap.as_millis(),
-                during.quantile_ms(0.5),
-                during.quantile_ms(0.99),
-                quiet.gap.as_millis(),
-                quiet.quantile_ms(0.5),
-                quiet.quantile_ms(0.99),
-                during.failure_count + quiet.failure_count,
-                during.wrong_count + quiet.wrong_count,
-            )
-            .expect("a string takes everything");
-        }
+    for cells in report.rows.iter().flat_map(cells) {
+        writeln!(text, "| {} |", cells.join(" | ")).expect("a string takes everything");
     }
     text.push_str("\n| node | replicas | leaders | bytes of filters |\n|--:|--:|--:|--:|\n");
     for share in &report.shares {
