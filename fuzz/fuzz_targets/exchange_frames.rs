@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use umbel_dedup_engine::{Frame, Input, Output, WorkerId};
+use umbel_dedup_engine::{ExchangeInput, ExchangeOutput, Frame, WorkerId};
 use umbel_fuzz::exchange::{items, link, next_frame, plan, worker};
 use umbel_step::Outbox;
 
@@ -20,13 +20,15 @@ fuzz_target!(|input: &[u8]| {
             assert_eq!(decoded, frame);
         }
         let refused =
-            worker.step(Input::Frame { from: WorkerId(from), bytes }, &mut outbox).is_err();
+            worker.step(ExchangeInput::Frame { from: WorkerId(from), bytes }, &mut outbox).is_err();
         let orders = outbox.take();
         assert!(orders.is_empty() || !refused);
         for order in orders {
-            if let Output::Compare { cell, suspects } = order {
+            if let ExchangeOutput::Compare { cell, suspects } = order {
                 let items = items(&suspects);
-                worker.step(Input::Items { cell, items }, &mut outbox).expect("asked for, once");
+                worker
+                    .step(ExchangeInput::Items { cell, items }, &mut outbox)
+                    .expect("asked for, once");
                 let _ = outbox.take();
             }
         }

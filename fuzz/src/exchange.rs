@@ -8,8 +8,9 @@
 //! Numbers are small on purpose, so that most inputs get past the checks of the header; checksums are put right.
 
 use umbel_dedup_engine::{
-    Coordinator, Entry, FilterChoice, Frame, FrameKind, FrameLink, Input, Item, JobShape, Keep,
-    Level, Mailbox, Mode, Output, Plan, Rank, RecordId, RecordIdBits, Suspect, Worker, WorkerId,
+    Entry, Exactness, ExchangeCoordinator, ExchangeInput, ExchangeOutput, FilterChoice, Frame,
+    FrameKind, FrameLink, JobShape, Keep, Mailbox, Mode, Plan, Rank, RecordId, RecordIdBits,
+    Suspect, SuspectItem, Worker, WorkerId,
 };
 use umbel_filter::ItemHash;
 use umbel_step::Outbox;
@@ -26,10 +27,10 @@ const ITEMS: u64 = 40;
 /// The plan that a byte chooses: every level and mode, with and without record ids.
 #[must_use]
 pub fn plan(choice: u8) -> Plan {
-    let level = match choice % 3 {
-        0 => Level::Fingerprint,
-        1 => Level::Bytes,
-        _ => Level::Approximate { false_positive_rate: 1e-3 },
+    let exactness = match choice % 3 {
+        0 => Exactness::Fingerprint,
+        1 => Exactness::Bytes,
+        _ => Exactness::Approximate { false_positive_rate: 1e-3 },
     };
     let report_kept = choice & 8 != 0;
     let keep = match (choice & 4 != 0, choice & 32 != 0) {
@@ -37,11 +38,21 @@ pub fn plan(choice: u8) -> Plan {
         (true, false) => Keep::Last,
         (_, true) => Keep::Best,
     };
-    let shape =
-        JobShape { workers: 2, cells_per_owner: 1, level, keep, report_kept, item_bytes_mean: 0.0 };
+    let shape = JobShape {
+        workers: 2,
+        cells_per_owner: 1,
+        exactness,
+        keep,
+        report_kept,
+        item_bytes_mean: 0.0,
+    };
     let record_id_bits = report_kept.then_some(RecordIdBits { chunk: 1, item: 8 });
-    let plan =
-        Coordinator::plan_without_sample(shape, 2 * ITEMS, record_id_bits, FilterChoice::Auto);
+    let plan = ExchangeCoordinator::plan_without_sample(
+        shape,
+        2 * ITEMS,
+        record_id_bits,
+        FilterChoice::Auto,
+    );
     if choice & 16 != 0 && plan.truncation.is_none() {
         let refine_bits = u32::from(choice >> 5);
         return Plan { mode: Mode::Filter, position_count: 100, refine_bits, ..plan };
@@ -63,7 +74,7 @@ fn rank(record_id: RecordId) -> Rank {
 
 /// A worker that has its plan and its cells, and what it sent.
 #[must_use]
-pub fn worker(id: u16, plan: Plan) -> (Worker, Vec<Output>) {
+pub fn worker(id: u16, plan: Plan) -> (Worker, Vec<ExchangeOutput>) {
     let (mut worker, mut outbox) = (empty_worker(id, plan), Outbox::new());
     for input in inputs(id, plan) {
         worker.step(input, &mut outbox).expect("the plan, and each cell once");
@@ -76,8 +87,8 @@ fn empty_worker(id: u16, plan: Plan) -> Worker {
 }
 
 /// A worker's plan and its cells.
-fn inputs(id: u16, plan: Plan) -> Vec<Input> {
-    let mut inputs = vec![Input::Plan(plan)];
+fn inputs(id: u16, plan: Plan) -> Vec<ExchangeInput> {
+    let mut inputs = vec![ExchangeInput::Plan(plan)];
     let first = u64::from(id) * ITEMS / 2;
     for cell in 0..2 {
         let own =
@@ -87,18 +98,18 @@ fn inputs(id: u16, plan: Plan) -> Vec<Input> {
         let entries: Vec<Entry> = own.map(entry).collect();
         let mut ranks: Vec<Rank> = entries.iter().map(|entry| rank(entry.record_id)).collect();
         ranks.truncate(if plan.shape.ranks_entries() { entries.len() } else { 0 });
-        inputs.push(Input::Cell { cell, entries, ranks });
+        inputs.push(ExchangeInput::Cell { cell, entries, ranks });
     }
     inputs
 }
 
 /// The items that a worker asks for.
 #[must_use]
-pub fn items(suspects: &[Suspect]) -> Vec<Item> {
+pub fn items(suspects: &[Suspect]) -> Vec<SuspectItem> {
     let item = |&Suspect { record_id, shared }: &Suspect| {
         let number = u64::from(record_id.chunk()) * ITEMS / 2 + record_id.item();
         let bytes = number.to_le_bytes().to_vec();
-        Item { hash: hash(number), record_id, shared, rank: rank(record_id), bytes }
+        SuspectItem { hash: hash(number), record_id, shared, rank: rank(record_id), bytes }
     };
     suspects.iter().map(item).collect()
 }
@@ -148,15 +159,15 @@ pub fn recorded(choice: u8) -> Vec<u8> {
     }
     while let Some((from, output)) = mailbox.pop() {
         let (to, next) = match output {
-            Output::Send { to, frame } => {
+            ExchangeOutput::Send { to, frame } => {
                 if to == WorkerId(0) {
                     let decoded = Frame::decode(&frame, link(from.0)).expect("our own frame");
                     record(&decoded, from.0, &mut input);
                 }
-                (to, Input::Frame { from, bytes: frame })
+                (to, ExchangeInput::Frame { from, bytes: frame })
             }
-            Output::Compare { cell, suspects } => {
-                (from, Input::Items { cell, items: items(&suspects) })
+            ExchangeOutput::Compare { cell, suspects } => {
+                (from, ExchangeInput::Items { cell, items: items(&suspects) })
             }
             _ => continue,
         };

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use umbel_dedup_engine::job::JobRules;
 
-use umbel_dedup_engine::{FilterChoice, GroupSize, Keep, Level, Rank, RecordId, RecordPart};
+use umbel_dedup_engine::{Exactness, FilterChoice, GroupSize, Keep, Rank, RecordId, RecordPart};
 use umbel_filter::{ItemHash, ItemHasher};
 
 use crate::plan::{JobFilter, JobKeep, JobLevel, JobPlan};
@@ -102,10 +102,10 @@ impl JobPlan {
     /// What the job decides by.
     pub(crate) fn rules(&self) -> JobRules {
         JobRules {
-            level: match self.level {
-                JobLevel::Approximate => Level::Approximate { false_positive_rate: 1e-6 },
-                JobLevel::Fingerprint => Level::Fingerprint,
-                JobLevel::Bytes => Level::Bytes,
+            exactness: match self.level {
+                JobLevel::Approximate => Exactness::Approximate { false_positive_rate: 1e-6 },
+                JobLevel::Fingerprint => Exactness::Fingerprint,
+                JobLevel::Bytes => Exactness::Bytes,
             },
             keep: match self.keep {
                 JobKeep::First => Keep::First,
@@ -147,7 +147,7 @@ pub(crate) fn rank_of(record_id: RecordId) -> Rank {
     Rank(ItemHasher::Xxh3 { seed: 1 }.hash(&record_id.to_bits().to_le_bytes()).hi() % RANKS)
 }
 
-/// Hash of an item. Level `bytes` has collisions to find: every item shares its hash with another one.
+/// Hash of an item. Exactness `bytes` has collisions to find: every item shares its hash with another one.
 pub(crate) fn hash_of(job: &JobPlan, seed: u64, item: u32) -> ItemHash {
     let shown = if job.level == JobLevel::Bytes { item / 2 } else { item };
     ItemHasher::Xxh3 { seed }.hash(&shown.to_le_bytes())

@@ -11,7 +11,9 @@ mod drawn_job;
 use drawn_job::Job;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use umbel_dedup_engine::{ExchangeReport, Grid, Input, Output, Passage, Route, Worker, WorkerId};
+use umbel_dedup_engine::{
+    ExchangeInput, ExchangeOutput, ExchangeReport, Grid, Passage, Route, Worker, WorkerId,
+};
 use umbel_step::Outbox;
 
 /// Share of records that two workers each have.
@@ -68,15 +70,15 @@ impl Rounds {
     }
 
     /// Gives a worker an input, and sends its outputs.
-    fn step(&mut self, me: WorkerId, input: Input) {
+    fn step(&mut self, me: WorkerId, input: ExchangeInput) {
         let mut orders = Outbox::new();
         self.workers[me.index()].step(input, &mut orders).expect("our own input");
         for order in orders.take() {
             match order {
-                Output::Send { to, frame } if to == me => {
-                    self.step(me, Input::Frame { from: me, bytes: frame });
+                ExchangeOutput::Send { to, frame } if to == me => {
+                    self.step(me, ExchangeInput::Frame { from: me, bytes: frame });
                 }
-                Output::Send { to, frame } => {
+                ExchangeOutput::Send { to, frame } => {
                     let passage = Passage { from: me, to, frame: &frame };
                     self.enqueue(me, to, passage.to_bytes());
                 }
@@ -109,7 +111,7 @@ impl Rounds {
             let passage = Passage::read(&bytes, self.grid, me, neighbour).expect("our message");
             let Passage { from, to, frame } = passage;
             if to == me {
-                self.step(me, Input::Frame { from, bytes: frame.to_vec() });
+                self.step(me, ExchangeInput::Frame { from, bytes: frame.to_vec() });
             } else {
                 self.relayed_bytes += frame.len() as u64;
                 self.enqueue(me, to, bytes);
@@ -134,7 +136,7 @@ impl Rounds {
             .collect();
         for cell in 0..job.shape.cells().get() {
             for (&me, entries) in ids.iter().zip(job.cell(cell)) {
-                self.step(me, Input::Cell { cell, entries, ranks: Vec::new() });
+                self.step(me, ExchangeInput::Cell { cell, entries, ranks: Vec::new() });
             }
         }
         ids.iter().for_each(|&me| self.flush(me));

@@ -1,6 +1,6 @@
 //! The coordinator of the exchange, as a state machine: chooses the [`Plan`].
 //!
-//! It waits for every worker's counts. Then it either plans at once (one worker, few items, level
+//! It waits for every worker's counts. Then it either plans at once (one worker, few items, exactness
 //! `approximate`, or full hashes by choice), or orders a sample, waits for every owner's result, estimates
 //! the share of entries that several workers have, and chooses the cheapest plan for it (see
 //! [`super::cost`]).
@@ -9,7 +9,7 @@ use super::cost::{Cost, CostQuestion, cheapest};
 use super::entry::{Keep, RANK_BITS, WorkerId};
 use super::error::ExchangeError;
 use super::plan::{
-    JobShape, Level, Mode, Plan, RecordIdBits, ReferenceShape, SampleOrder, Truncation,
+    Exactness, JobShape, Mode, Plan, RecordIdBits, ReferenceShape, SampleOrder, Truncation,
 };
 use serde::{Deserialize, Serialize};
 use umbel_step::Outbox;
@@ -71,9 +71,9 @@ pub enum CoordinatorOutput {
 /// ```
 /// use umbel_step::Outbox;
 /// use umbel_dedup_engine::*;
-/// let shape = JobShape { workers: 1, cells_per_owner: 4, level: Level::Fingerprint, keep: Keep::First,
+/// let shape = JobShape { workers: 1, cells_per_owner: 4, exactness: Exactness::Fingerprint, keep: Keep::First,
 ///                        report_kept: false, item_bytes_mean: 0.0 };
-/// let mut coordinator = Coordinator::new(shape, FilterChoice::Auto).unwrap();
+/// let mut coordinator = ExchangeCoordinator::new(shape, FilterChoice::Auto).unwrap();
 /// let mut outbox = Outbox::new();
 /// let counted = CoordinatorInput::Counted { worker: WorkerId(0), items: 9, chunks_end: 1, chunk_items_max: 9 };
 /// coordinator.step(counted, &mut outbox).unwrap();
@@ -81,7 +81,7 @@ pub enum CoordinatorOutput {
 /// assert_eq!(plan.mode, Mode::Local); // one worker exchanges nothing
 /// ```
 #[derive(Debug)]
-pub struct Coordinator {
+pub struct ExchangeCoordinator {
     shape: JobShape,
     choice: FilterChoice,
     references: Option<ReferenceShape>,
@@ -94,7 +94,7 @@ pub struct Coordinator {
     sample_candidates: u64,
 }
 
-impl Coordinator {
+impl ExchangeCoordinator {
     /// A coordinator that waits for its workers' counts.
     ///
     /// # Errors
@@ -121,10 +121,10 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// [`ExchangeError::Driver`] at level `bytes`: an index has no items to compare with.
+    /// [`ExchangeError::Driver`] at exactness `bytes`: an index has no items to compare with.
     pub fn with_references(mut self, references: ReferenceShape) -> Result<Self, ExchangeError> {
-        if self.shape.level == Level::Bytes {
-            return Err(ExchangeError::Driver { what: "no references at level bytes" });
+        if self.shape.exactness == Exactness::Bytes {
+            return Err(ExchangeError::Driver { what: "no references at exactness bytes" });
         }
         self.references = Some(references);
         Ok(self)
@@ -176,7 +176,7 @@ impl Coordinator {
             FilterChoice::SingleShot => true,
             FilterChoice::FullHash => false,
         };
-        let is_approximate = matches!(shape.level, Level::Approximate { .. });
+        let is_approximate = matches!(shape.exactness, Exactness::Approximate { .. });
         shape.workers > 1 && wants_filter && !is_approximate
     }
 
@@ -235,7 +235,7 @@ impl Coordinator {
         self.shape.report_kept.then_some(RecordIdBits { chunk, item })
     }
 
-    /// The plan of a job that needs no sample: one worker, few items, level `approximate`, or full hashes by choice.
+    /// The plan of a job that needs no sample: one worker, few items, exactness `approximate`, or full hashes by choice.
     ///
     /// # Panics
     ///
@@ -292,7 +292,7 @@ fn plan_at_once(
         Cost { mode: Mode::FullHash, position_count: 0, refine_bits: 0, bits_per_entry }
     };
     let mut truncation = None;
-    if let Level::Approximate { false_positive_rate } = shape.level {
+    if let Exactness::Approximate { false_positive_rate } = shape.exactness {
         let compared = items.saturating_add(references.map_or(0, |references| references.entries));
         let t = Truncation::for_rate(compared, false_positive_rate);
         let (position_count, refine_bits) = (1 << t.position_bits, t.refine_bits);
@@ -326,7 +326,8 @@ fn question(
 ) -> CostQuestion {
     let record_id_width = f64::from(record_id_bits.map_or(0, RecordIdBits::total));
     let rank_bits = if shape.keep == Keep::Best { f64::from(RANK_BITS) } else { 0.0 };
-    let item_bits = if shape.level == Level::Bytes { 8.0 * shape.item_bytes_mean } else { 0.0 };
+    let item_bits =
+        if shape.exactness == Exactness::Bytes { 8.0 * shape.item_bytes_mean } else { 0.0 };
     CostQuestion {
         workers: shape.workers,
         entries: entries.max(1.0),

@@ -14,9 +14,9 @@
 use super::entry::{Entry, Keep, RecordId, WorkerId};
 use super::frame::{Frame, FrameKind, FrameLink};
 use super::payload::VerdictList;
-use super::plan::{JobShape, Level, Mode, Plan};
-use super::worker::{Input, Output, Worker};
-use super::{Coordinator, FilterChoice, Mailbox};
+use super::plan::{Exactness, JobShape, Mode, Plan};
+use super::worker::{ExchangeInput, ExchangeOutput, Worker};
+use super::{ExchangeCoordinator, FilterChoice, Mailbox};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use umbel_filter::ItemHash;
@@ -47,12 +47,12 @@ impl Drawing {
         let shape = JobShape {
             workers,
             cells_per_owner: 1,
-            level: Level::Fingerprint,
+            exactness: Exactness::Fingerprint,
             keep,
             report_kept: false,
             item_bytes_mean: 0.0,
         };
-        let plan = Coordinator::plan_without_sample(shape, 1, None, FilterChoice::FullHash);
+        let plan = ExchangeCoordinator::plan_without_sample(shape, 1, None, FilterChoice::FullHash);
         let plan = Plan { mode: Mode::Filter, position_count: 16, refine_bits: 2, ..plan };
         let items = |line: &str| {
             let (_, items) = line.split_once(": ").unwrap_or((line, ""));
@@ -81,8 +81,8 @@ impl Drawing {
         let mut mailbox = self.start();
         while let Some((from, output)) = mailbox.pop() {
             let (receiver, frame) = match output {
-                Output::Send { to, frame } => (to, frame),
-                Output::Decided { drops, .. } => {
+                ExchangeOutput::Send { to, frame } => (to, frame),
+                ExchangeOutput::Decided { drops, .. } => {
                     dropped[from.index()]
                         .extend(drops.record_ids.iter().map(|record_id| record_id.item() as usize));
                     continue;
@@ -103,7 +103,7 @@ impl Drawing {
                 answers.entry((decoded.kind as u8, to)).or_default().extend(&listed);
                 undecided.insert((to, decoded.cell), listed);
             }
-            mailbox.step(receiver, Input::Frame { from, bytes: frame }).unwrap();
+            mailbox.step(receiver, ExchangeInput::Frame { from, bytes: frame }).unwrap();
         }
         self.draw(&answers, dropped)
     }
@@ -115,7 +115,7 @@ impl Drawing {
         let workers = ids.clone().map(|id| Worker::new(id, shape, 1).unwrap());
         let mut mailbox = Mailbox::new(workers.collect());
         for worker in ids {
-            mailbox.step(worker, Input::Plan(self.plan)).unwrap();
+            mailbox.step(worker, ExchangeInput::Plan(self.plan)).unwrap();
             for cell in 0..shape.cells().get() {
                 let entry = |(item, label): (usize, &String)| Entry {
                     hash: hash(label),
@@ -124,7 +124,9 @@ impl Drawing {
                 let entries = self.read[worker.index()].iter().enumerate().map(entry);
                 let own = entries.filter(|entry| shape.cells().cell_of(entry.hash.hi()) == cell);
                 let entries = own.collect();
-                mailbox.step(worker, Input::Cell { cell, entries, ranks: Vec::new() }).unwrap();
+                mailbox
+                    .step(worker, ExchangeInput::Cell { cell, entries, ranks: Vec::new() })
+                    .unwrap();
             }
         }
         mailbox

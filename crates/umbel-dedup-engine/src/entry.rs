@@ -133,7 +133,7 @@ pub struct Entry {
     pub record_id: RecordId,
 }
 
-/// At level `bytes`: a record whose hash equals that of another one. Its item must be read again and compared.
+/// At exactness `bytes`: a record whose hash equals that of another one. Its item must be read again and compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Suspect {
     /// The record.
@@ -144,7 +144,7 @@ pub struct Suspect {
 
 /// The item of a [`Suspect`], read again.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Item {
+pub struct SuspectItem {
     /// The item's hash.
     pub hash: ItemHash,
     /// The record that it was read from.

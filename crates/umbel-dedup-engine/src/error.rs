@@ -8,7 +8,7 @@ use umbel_bits::CodeError;
 /// Why a frame was rejected. The worker's state is unchanged: fix or replace the sender, or send the frame
 /// again.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum FrameError {
+pub enum ExchangeFrameError {
     /// The bytes end before the frame ends. Wait for more, or treat the stream as broken.
     #[error("frame ends after {got} bytes, {needed} are needed")]
     Truncated {
@@ -128,7 +128,7 @@ pub enum ExchangeError {
         cell: Option<u32>,
         /// What is wrong with it.
         #[source]
-        source: FrameError,
+        source: ExchangeFrameError,
     },
     /// A frame that is not possible in this state: the sender is out of step. The state is unchanged.
     #[error("worker {from}, cell {cell}: {kind:?} frame in the wrong phase", from = from.0)]
@@ -200,7 +200,7 @@ pub enum RelayError {
         neighbour: WorkerId,
         /// What is wrong with it.
         #[source]
-        source: FrameError,
+        source: ExchangeFrameError,
     },
     /// The frame's path does not lead from the neighbour to this worker. Run the same release everywhere.
     #[error(

@@ -15,7 +15,7 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
-use super::error::FrameError;
+use super::error::ExchangeFrameError;
 use crate::limits::{DEDUP_CELLS_MAX, FRAME_PAYLOAD_BYTES_MAX};
 use umbel_bits::Leb128;
 use umbel_codec::crc32c;
@@ -43,7 +43,7 @@ pub enum FrameKind {
     Refine = 2,
     /// The rest of the survivors' hashes.
     Residues = 3,
-    /// Items, at level `bytes`.
+    /// Items, at exactness `bytes`.
     Items = 4,
     /// Positions of the sample.
     Sample = 5,
@@ -230,22 +230,22 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     ///
-    /// [`FrameError`] if the bytes are not exactly one frame of this version, meant for this link and undamaged.
-    pub fn decode(bytes: &'a [u8], link: FrameLink) -> Result<Self, FrameError> {
+    /// [`ExchangeFrameError`] if the bytes are not exactly one frame of this version, meant for this link and undamaged.
+    pub fn decode(bytes: &'a [u8], link: FrameLink) -> Result<Self, ExchangeFrameError> {
         let mut header = HeaderReader { bytes, at: 0 };
         let magic = header.byte()?;
         if magic != MAGIC {
-            return Err(FrameError::Magic { expected: MAGIC, got: magic });
+            return Err(ExchangeFrameError::Magic { expected: MAGIC, got: magic });
         }
         let version = header.byte()?;
         if version != VERSION {
-            return Err(FrameError::Version { expected: VERSION, got: version });
+            return Err(ExchangeFrameError::Version { expected: VERSION, got: version });
         }
         let kind = header.byte()?;
-        let kind = FrameKind::from_byte(kind).ok_or(FrameError::Kind { got: kind })?;
+        let kind = FrameKind::from_byte(kind).ok_or(ExchangeFrameError::Kind { got: kind })?;
         let flags = header.byte()?;
         if flags & !flag::allowed(kind) != 0 {
-            return Err(FrameError::Flags { kind, got: flags });
+            return Err(ExchangeFrameError::Flags { kind, got: flags });
         }
         let param = header.byte()?;
         let cell = header.varint("cell", DEDUP_CELLS_MAX - 1)?;
@@ -255,19 +255,19 @@ impl<'a> Frame<'a> {
         let payload_bytes = header.varint("bytes", PAYLOAD_BYTES_MAX)? as usize;
         let (head, rest) = bytes.split_at(header.at);
         let needed = head.len() + CHECKSUM_BYTES + payload_bytes;
-        let truncated = FrameError::Truncated { needed, got: bytes.len() };
+        let truncated = ExchangeFrameError::Truncated { needed, got: bytes.len() };
         let (checksum, payload) =
             rest.split_first_chunk::<CHECKSUM_BYTES>().ok_or(truncated.clone())?;
         if payload.len() < payload_bytes {
             return Err(truncated);
         }
         if payload.len() > payload_bytes {
-            return Err(FrameError::TrailingBytes { extra: payload.len() - payload_bytes });
+            return Err(ExchangeFrameError::TrailingBytes { extra: payload.len() - payload_bytes });
         }
         let got = u32::from_le_bytes(*checksum);
         let computed = crc32c(&[&link.prefix(), head, payload]);
         if got != computed {
-            return Err(FrameError::Checksum { got, computed });
+            return Err(ExchangeFrameError::Checksum { got, computed });
         }
         Ok(Self { kind, flags, param, cell, sequence, count, covered, payload })
     }
@@ -277,11 +277,11 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     ///
-    /// [`FrameError`] if the bytes do not begin like a frame.
-    pub fn peek(bytes: &[u8]) -> Result<(FrameKind, u32), FrameError> {
+    /// [`ExchangeFrameError`] if the bytes do not begin like a frame.
+    pub fn peek(bytes: &[u8]) -> Result<(FrameKind, u32), ExchangeFrameError> {
         let mut header = HeaderReader { bytes, at: 2 };
         let kind = header.byte()?;
-        let kind = FrameKind::from_byte(kind).ok_or(FrameError::Kind { got: kind })?;
+        let kind = FrameKind::from_byte(kind).ok_or(ExchangeFrameError::Kind { got: kind })?;
         header.at = 5;
         Ok((kind, header.varint("cell", DEDUP_CELLS_MAX - 1)?))
     }
@@ -316,23 +316,29 @@ pub(super) struct HeaderReader<'a> {
 }
 
 impl HeaderReader<'_> {
-    fn byte(&mut self) -> Result<u8, FrameError> {
+    fn byte(&mut self) -> Result<u8, ExchangeFrameError> {
         let got = self.bytes.len();
-        let byte =
-            *self.bytes.get(self.at).ok_or(FrameError::Truncated { needed: got + 1, got })?;
+        let byte = *self
+            .bytes
+            .get(self.at)
+            .ok_or(ExchangeFrameError::Truncated { needed: got + 1, got })?;
         self.at += 1;
         Ok(byte)
     }
 
-    pub(super) fn varint(&mut self, field: &'static str, max: u32) -> Result<u32, FrameError> {
+    pub(super) fn varint(
+        &mut self,
+        field: &'static str,
+        max: u32,
+    ) -> Result<u32, ExchangeFrameError> {
         let mut rest = self.bytes.get(self.at..).unwrap_or_default();
         let got = self.bytes.len();
         let value = Leb128::shortest(VARINT_BYTES_MAX)
             .take(&mut rest)
-            .map_err(|_| FrameError::Header { field })?
-            .ok_or(FrameError::Truncated { needed: got + 1, got })?;
+            .map_err(|_| ExchangeFrameError::Header { field })?
+            .ok_or(ExchangeFrameError::Truncated { needed: got + 1, got })?;
         self.at = got - rest.len();
-        let too_large = FrameError::TooLarge { field, got: value, max: max.into() };
+        let too_large = ExchangeFrameError::TooLarge { field, got: value, max: max.into() };
         u32::try_from(value).ok().filter(|value| *value <= max).ok_or(too_large)
     }
 }
@@ -386,7 +392,10 @@ mod tests {
             FrameLink { receiver: 0, ..LINK },
             FrameLink { attempt: 1, ..LINK },
         ] {
-            assert!(matches!(Frame::decode(&bytes, link), Err(FrameError::Checksum { .. })));
+            assert!(matches!(
+                Frame::decode(&bytes, link),
+                Err(ExchangeFrameError::Checksum { .. })
+            ));
         }
     }
 

@@ -28,7 +28,7 @@ mod group_count_test;
 mod owner;
 
 use super::entry::{RecordId, WorkerId};
-use super::error::{ExchangeError, FrameError};
+use super::error::{ExchangeError, ExchangeFrameError};
 use super::frame::{Frame, FrameKind, FrameLink, flag};
 use super::report::ExchangeReport;
 use super::sender::Draft;
@@ -54,7 +54,7 @@ pub struct Claim {
 
 /// A kept record and how many records it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Group {
+pub struct KeptGroup {
     /// The kept record.
     pub kept: RecordId,
     /// Records of the group, the kept one included; at least 2.
@@ -195,7 +195,7 @@ pub enum GroupCountOutput {
         range: RecordRange,
     },
     /// Groups of this worker's own records, ascending over all outputs.
-    Groups(Vec<Group>),
+    Groups(Vec<KeptGroup>),
     /// Look up the record and part of these record ids of this worker, and answer with
     /// [`GroupCountInput::Parts`] in the same order.
     Name(Vec<RecordId>),
@@ -262,7 +262,7 @@ struct PendingSizes {
 ///         orders.extend(outbox.take());
 ///     }
 /// }
-/// assert_eq!(groups, [Group { kept: RecordId::new(0, 3), size: 3, part: None }]);
+/// assert_eq!(groups, [KeptGroup { kept: RecordId::new(0, 3), size: 3, part: None }]);
 /// ```
 pub struct GroupCounter {
     me: WorkerId,
@@ -389,11 +389,11 @@ impl GroupCounter {
         let workers = self.owners.len();
         if from.index() >= workers {
             let (got, max) = (from.0.into(), workers as u64 - 1);
-            return Err(refuse(FrameError::TooLarge { field: "sender", got, max }));
+            return Err(refuse(ExchangeFrameError::TooLarge { field: "sender", got, max }));
         }
         if frame.payload.len() > PAYLOAD_BYTES_MAX {
             let (got, max) = (frame.payload.len() as u64, PAYLOAD_BYTES_MAX as u64);
-            return Err(refuse(FrameError::TooLarge { field: "bytes", got, max }));
+            return Err(refuse(ExchangeFrameError::TooLarge { field: "bytes", got, max }));
         }
         let is_due = match kind {
             FrameKind::Ask => self.receive_ask(from, &frame, out).map_err(refuse)?,
@@ -410,7 +410,7 @@ impl GroupCounter {
         from: WorkerId,
         frame: &Frame<'_>,
         out: &mut Outbox<GroupCountOutput>,
-    ) -> Result<bool, FrameError> {
+    ) -> Result<bool, ExchangeFrameError> {
         let base = self.shape.chunk_bases[from.index()];
         let chunks = base..self.shape.chunks_end(from.index());
         let progress = &mut self.owners[from.index()];
@@ -429,7 +429,7 @@ impl GroupCounter {
             range.end.to_bits().checked_sub(1).map_or(0, |bits| RecordId::from_bits(bits).chunk());
         let is_its_own = chunks.contains(&range.start.chunk()) && chunks.contains(&last);
         if !is_its_own || range.start < progress.after || range.end <= range.start {
-            return Err(FrameError::Header { field: "range" });
+            return Err(ExchangeFrameError::Header { field: "range" });
         }
         (progress.reading, progress.after) = (Some(range), range.end);
         progress.next_range += 1;
@@ -443,7 +443,7 @@ impl GroupCounter {
         from: WorkerId,
         frame: &Frame<'_>,
         out: &mut Outbox<GroupCountOutput>,
-    ) -> Result<bool, FrameError> {
+    ) -> Result<bool, ExchangeFrameError> {
         let Some(owner) = &mut self.owner else { return Ok(false) };
         let Some(is_whole) = owner.receive_claims(from, frame)? else { return Ok(false) };
         if is_whole {
@@ -493,7 +493,7 @@ impl GroupCounter {
         from: WorkerId,
         frame: &Frame<'_>,
         out: &mut Outbox<GroupCountOutput>,
-    ) -> Result<bool, FrameError> {
+    ) -> Result<bool, ExchangeFrameError> {
         let progress = &mut self.owners[from.index()];
         let Some(pending) = progress.pending.as_mut().filter(|_| progress.reading.is_none()) else {
             return Ok(false);
@@ -506,7 +506,7 @@ impl GroupCounter {
         let is_last = frame.has(flag::LAST);
         if got > max || is_last != (got == max) || sizes.is_empty() {
             let (field, expected, got) = ("count", max as u64, got as u64);
-            return Err(FrameError::Unexpected { field, expected, got });
+            return Err(ExchangeFrameError::Unexpected { field, expected, got });
         }
         pending.sizes.extend(sizes);
         pending.sequence += 1;
@@ -528,6 +528,10 @@ impl GroupCounter {
 }
 
 /// Rejects a field that has another value.
-fn expect(field: &'static str, expected: u64, got: u64) -> Result<(), FrameError> {
-    if expected == got { Ok(()) } else { Err(FrameError::Unexpected { field, expected, got }) }
+fn expect(field: &'static str, expected: u64, got: u64) -> Result<(), ExchangeFrameError> {
+    if expected == got {
+        Ok(())
+    } else {
+        Err(ExchangeFrameError::Unexpected { field, expected, got })
+    }
 }

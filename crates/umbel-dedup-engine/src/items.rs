@@ -1,12 +1,12 @@
-//! Level `bytes`: items with equal hashes are compared byte by byte.
+//! Exactness `bytes`: items with equal hashes are compared byte by byte.
 //!
 //! The sender groups its items with equal hashes into *variants* of equal bytes, and keeps one item per
 //! variant. If another worker has the hash, too, that item is sent to the owner. The owner compares only the
 //! bytes, since equal bytes have equal hashes, and its verdict lists the sent items to drop.
 
 use super::drops::Drops;
-use super::entry::{Item, Keep, Priority, Rank, RecordId};
-use super::error::FrameError;
+use super::entry::{Keep, Priority, Rank, RecordId, SuspectItem};
+use super::error::ExchangeFrameError;
 use super::frame::{Frame, FrameKind, VARINT_BYTES_MAX, push_varint};
 use super::payload::{VerdictList, expect_at_most};
 use super::plan::Plan;
@@ -33,8 +33,8 @@ pub(super) struct SenderItems {
 
 impl SenderItems {
     /// Groups items into variants, ordered by (hash, bytes).
-    pub(super) fn split(mut items: Vec<Item>, keep: Keep) -> Self {
-        let order = |item: &Item| {
+    pub(super) fn split(mut items: Vec<SuspectItem>, keep: Keep) -> Self {
+        let order = |item: &SuspectItem| {
             let rank = if keep == Keep::Best { item.rank } else { Rank::default() };
             Priority { rank, record_id: item.record_id }
         };
@@ -44,7 +44,7 @@ impl SenderItems {
         let mut local_collisions = 0;
         for item in items {
             let priority = order(&item);
-            let Item { hash: item_hash, shared, bytes, .. } = item;
+            let SuspectItem { hash: item_hash, shared, bytes, .. } = item;
             let same_hash = hash.replace(item_hash) == Some(item_hash);
             match variants.last_mut().filter(|variant| same_hash && variant.bytes == bytes) {
                 Some(variant) if keep.prefers(priority, variant.best) => {
@@ -139,7 +139,10 @@ pub(super) struct ReceivedItem {
 }
 
 /// Reads all items of a frame.
-pub(super) fn read_items(frame: &Frame<'_>, plan: &Plan) -> Result<Vec<ReceivedItem>, FrameError> {
+pub(super) fn read_items(
+    frame: &Frame<'_>,
+    plan: &Plan,
+) -> Result<Vec<ReceivedItem>, ExchangeFrameError> {
     let bits = plan.item_priority_bits();
     let word_bytes = |travels: bool| if travels { 8 } else { 0 };
     let head_bytes = 1 + word_bytes(bits.rank > 0) + word_bytes(bits.record_id.is_some());
@@ -159,21 +162,25 @@ pub(super) fn read_items(frame: &Frame<'_>, plan: &Plan) -> Result<Vec<ReceivedI
         items.push(ReceivedItem { priority, bytes: bytes.to_vec() });
         rest = tail;
     }
-    if rest.is_empty() { Ok(items) } else { Err(FrameError::TrailingBytes { extra: rest.len() }) }
+    if rest.is_empty() {
+        Ok(items)
+    } else {
+        Err(ExchangeFrameError::TrailingBytes { extra: rest.len() })
+    }
 }
 
-fn past_end(needed_bytes: usize, left_bytes: usize) -> FrameError {
-    FrameError::Truncated { needed: needed_bytes, got: left_bytes }
+fn past_end(needed_bytes: usize, left_bytes: usize) -> ExchangeFrameError {
+    ExchangeFrameError::Truncated { needed: needed_bytes, got: left_bytes }
 }
 
-fn read_word(rest: &mut &[u8]) -> Result<u64, FrameError> {
+fn read_word(rest: &mut &[u8]) -> Result<u64, ExchangeFrameError> {
     let (head, tail) = rest.split_first_chunk::<8>().ok_or(past_end(8, rest.len()))?;
     *rest = tail;
     Ok(u64::from_le_bytes(*head))
 }
 
-fn read_length(rest: &mut &[u8]) -> Result<usize, FrameError> {
-    let malformed = FrameError::Header { field: "item length" };
+fn read_length(rest: &mut &[u8]) -> Result<usize, ExchangeFrameError> {
+    let malformed = ExchangeFrameError::Header { field: "item length" };
     match Leb128::padded(VARINT_BYTES_MAX).take(rest) {
         Ok(Some(length)) => usize::try_from(length).map_err(|_| malformed),
         Ok(None) => Err(past_end(1, 0)),

@@ -56,7 +56,7 @@ pub(super) fn take_known(
     senders: usize,
 ) -> Vec<Vec<u32>> {
     let mut taken = vec![Vec::new(); senders];
-    // At level `approximate`, keys can be (group, refinement bits) instead of hashes: these are compared as
+    // At exactness `approximate`, keys can be (group, refinement bits) instead of hashes: these are compared as
     // they are.
     let key = |hash| if plan.truncation.is_some() { hash } else { counted(plan, hash) };
     if !known.is_empty() {

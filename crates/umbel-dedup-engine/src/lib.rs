@@ -20,11 +20,11 @@
 //!     │  ◄── Verdict 2: survivors
 //!     │  Residues   (rest of the hash)   ──►   equal hashes: keep the best, drop the others
 //!     │  ◄── Verdict 3: drops
-//!     │  Items      (level bytes only)   ──►   equal bytes: keep the best, drop the others
+//!     │  Items      (exactness bytes only)   ──►   equal bytes: keep the best, drop the others
 //!     │  ◄── Verdict 4: drops
 //! ```
 //!
-//! [`Coordinator`] adds up the workers' counts, orders a sample and chooses the [`Plan`]; [`Worker`] is
+//! [`ExchangeCoordinator`] adds up the workers' counts, orders a sample and chooses the [`Plan`]; [`Worker`] is
 //! sender and owner. A missing verdict never causes an entry to be kept: a worker keeps an entry only after a
 //! verdict that covers its index. With hundreds of workers, frames are routed over a [`Grid`], in which a
 //! worker has about 2·√p neighbours, which forward the frames of others. [`job`] runs the exchange as one
@@ -63,15 +63,15 @@ mod worker;
 #[cfg(test)]
 mod worker_test;
 
-pub use coordinator::{Coordinator, CoordinatorInput, CoordinatorOutput, FilterChoice};
+pub use coordinator::{CoordinatorInput, CoordinatorOutput, ExchangeCoordinator, FilterChoice};
 pub use cost::{Cost, CostQuestion, cheapest};
 pub use drops::Drops;
-pub use entry::{Entry, Item, Keep, Rank, RecordId, Suspect, WorkerId};
-pub use error::{ExchangeError, FrameError, RelayError};
+pub use entry::{Entry, Keep, Rank, RecordId, Suspect, SuspectItem, WorkerId};
+pub use error::{ExchangeError, ExchangeFrameError, RelayError};
 pub use frame::{Frame, FrameKind, FrameLink};
 pub use grid::{Grid, Route};
 pub use group_count::{
-    Claim, Group, GroupCountInput, GroupCountOutput, GroupCountShape, GroupCounter, GroupSize,
+    Claim, GroupCountInput, GroupCountOutput, GroupCountShape, GroupCounter, GroupSize, KeptGroup,
     RecordPart, RecordRange, group_count_bits_per_entry,
 };
 pub use index::{
@@ -81,8 +81,8 @@ pub use index::{
 pub use list::LocalList;
 pub use mailbox::Mailbox;
 pub use plan::{
-    JobShape, Level, Mode, Plan, RecordIdBits, ReferenceShape, SampleOrder, Truncation,
+    Exactness, JobShape, Mode, Plan, RecordIdBits, ReferenceShape, SampleOrder, Truncation,
 };
 pub use relay::Passage;
 pub use report::ExchangeReport;
-pub use worker::{Input, Output, Worker};
+pub use worker::{ExchangeInput, ExchangeOutput, Worker};

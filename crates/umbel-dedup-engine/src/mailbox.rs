@@ -2,7 +2,7 @@
 
 use super::entry::WorkerId;
 use super::error::ExchangeError;
-use super::worker::{Input, Output, Worker};
+use super::worker::{ExchangeInput, ExchangeOutput, Worker};
 use std::collections::VecDeque;
 use umbel_step::Outbox;
 
@@ -13,22 +13,22 @@ use umbel_step::Outbox;
 /// ```
 /// use umbel_dedup_engine::*;
 /// use umbel_filter::ItemHash;
-/// let shape = JobShape { workers: 2, cells_per_owner: 1, level: Level::Fingerprint, keep: Keep::First,
+/// let shape = JobShape { workers: 2, cells_per_owner: 1, exactness: Exactness::Fingerprint, keep: Keep::First,
 ///                        report_kept: false, item_bytes_mean: 0.0 };
-/// let plan = Coordinator::plan_without_sample(shape, 2, None, FilterChoice::Auto);
+/// let plan = ExchangeCoordinator::plan_without_sample(shape, 2, None, FilterChoice::Auto);
 /// let workers = [0, 1].map(|id| Worker::new(WorkerId(id), shape, 7).unwrap());
 /// let mut mailbox = Mailbox::new(workers.into());
 /// for id in [0, 1] {
-///     mailbox.step(WorkerId(id), Input::Plan(plan))?;
+///     mailbox.step(WorkerId(id), ExchangeInput::Plan(plan))?;
 ///     let entry = Entry { hash: ItemHash::new(5, 5), record_id: RecordId::new(id.into(), 0) };
 ///     for cell in 0..2 {
 ///         let entries = if cell == 0 { vec![entry] } else { vec![] };
-///         mailbox.step(WorkerId(id), Input::Cell { cell, entries, ranks: vec![] })?;
+///         mailbox.step(WorkerId(id), ExchangeInput::Cell { cell, entries, ranks: vec![] })?;
 ///     }
 /// }
 /// let mut dropped = Vec::new();
 /// while let Some((_, output)) = mailbox.carry()? {
-///     let Output::Decided { drops, .. } = output else { unreachable!() };
+///     let ExchangeOutput::Decided { drops, .. } = output else { unreachable!() };
 ///     dropped.extend(drops.record_ids);
 /// }
 /// assert_eq!(dropped, [RecordId::new(1, 0)]);
@@ -36,9 +36,9 @@ use umbel_step::Outbox;
 /// ```
 pub struct Mailbox {
     workers: Vec<Worker>,
-    outbox: Outbox<Output>,
+    outbox: Outbox<ExchangeOutput>,
     /// Oldest first: frames of a stream must not overtake each other.
-    mail: VecDeque<(WorkerId, Output)>,
+    mail: VecDeque<(WorkerId, ExchangeOutput)>,
 }
 
 impl Mailbox {
@@ -63,14 +63,14 @@ impl Mailbox {
     /// # Panics
     ///
     /// If there is no such worker.
-    pub fn step(&mut self, worker: WorkerId, input: Input) -> Result<(), ExchangeError> {
+    pub fn step(&mut self, worker: WorkerId, input: ExchangeInput) -> Result<(), ExchangeError> {
         self.workers[worker.index()].step(input, &mut self.outbox)?;
         self.mail.extend(self.outbox.take().into_iter().map(|output| (worker, output)));
         Ok(())
     }
 
     /// The oldest output, a frame or another one, and its worker.
-    pub fn pop(&mut self) -> Option<(WorkerId, Output)> {
+    pub fn pop(&mut self) -> Option<(WorkerId, ExchangeOutput)> {
         self.mail.pop_front()
     }
 
@@ -79,10 +79,12 @@ impl Mailbox {
     /// # Errors
     ///
     /// As [`Worker::step`], for a frame.
-    pub fn carry(&mut self) -> Result<Option<(WorkerId, Output)>, ExchangeError> {
+    pub fn carry(&mut self) -> Result<Option<(WorkerId, ExchangeOutput)>, ExchangeError> {
         while let Some((from, output)) = self.pop() {
             match output {
-                Output::Send { to, frame } => self.step(to, Input::Frame { from, bytes: frame })?,
+                ExchangeOutput::Send { to, frame } => {
+                    self.step(to, ExchangeInput::Frame { from, bytes: frame })?
+                }
                 other => return Ok(Some((from, other))),
             }
         }

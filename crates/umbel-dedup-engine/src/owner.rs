@@ -1,6 +1,6 @@
 //! The owning half of a worker, for one cell: receives the streams of all senders and answers them with verdicts.
 //!
-//! Passes follow each other as positions, refinement bits (if the plan has any), residues, and at level
+//! Passes follow each other as positions, refinement bits (if the plan has any), residues, and at exactness
 //! `bytes` items. The owner answers a pass when the streams of all senders have ended: in the first pass
 //! every worker sends one; in later passes, the workers with entries in the previous verdict. In a filter
 //! pass, a verdict lists the entries whose key another sender has, too; once whole hashes (or items) are
@@ -9,7 +9,7 @@
 
 use super::collide::Collided;
 use super::entry::{Priority, RecordId, WorkerId};
-use super::error::FrameError;
+use super::error::ExchangeFrameError;
 use super::frame::{Frame, FrameKind, flag};
 use super::items::{ReceivedItem, read_items};
 use super::known::take_known;
@@ -57,7 +57,7 @@ pub(super) struct OwnerCell {
     /// The references' hashes in the cell, ascending, without those that an earlier pass has ruled out. Their
     /// positions and refinement bits are in the last stream.
     pub(super) references: Vec<ItemHash>,
-    /// At level `bytes`: how many different items had equal hashes.
+    /// At exactness `bytes`: how many different items had equal hashes.
     pub(super) collisions: u64,
     /// Entries whose whole hash another worker has, too.
     pub(super) shared: u64,
@@ -96,15 +96,16 @@ impl OwnerCell {
         cell: u32,
         from: WorkerId,
         frame: &Frame<'_>,
-    ) -> Result<Option<Decision>, FrameError> {
+    ) -> Result<Option<Decision>, ExchangeFrameError> {
         let stream = &mut self.streams[from.index()];
         if frame.kind < self.pass
             || (frame.kind == self.pass && frame.sequence < stream.next_sequence)
         {
             return Ok(None);
         }
-        let unexpected =
-            |field, expected: u64, got: u64| Err(FrameError::Unexpected { field, expected, got });
+        let unexpected = |field, expected: u64, got: u64| {
+            Err(ExchangeFrameError::Unexpected { field, expected, got })
+        };
         if frame.kind != self.pass {
             return unexpected("kind", self.pass as u64, frame.kind as u64);
         }
@@ -333,7 +334,7 @@ impl Stream {
         cell: u32,
         frame: &Frame<'_>,
         left: usize,
-    ) -> Result<(), FrameError> {
+    ) -> Result<(), ExchangeFrameError> {
         match frame.kind {
             FrameKind::Positions if plan.mode == Mode::FullHash => {
                 let range = HashRange::cell(cell, plan.shape.cells());
@@ -359,7 +360,7 @@ impl Stream {
         cell: u32,
         frame: &Frame<'_>,
         left: usize,
-    ) -> Result<(), FrameError> {
+    ) -> Result<(), ExchangeFrameError> {
         let shape = plan.cell_shape(cell);
         let (hi, lo) = (plan.residue_bits(shape), plan.residue_low_bits());
         let bits = ResidueBits { hi, lo, priority: plan.entry_priority_bits() };
@@ -370,7 +371,7 @@ impl Stream {
             let Some(hi) = shape.restore(position, residue.hi) else {
                 self.full_entries.truncate(before);
                 let residue = residue.hi;
-                return Err(FrameError::Residue { index, position, residue });
+                return Err(ExchangeFrameError::Residue { index, position, residue });
             };
             let refined =
                 if plan.refine_bits == 0 { 0 } else { self.bits[index] << (64 - plan.refine_bits) };

@@ -16,7 +16,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use super::entry::{Entry, Priority, Rank, RecordId};
-use super::error::FrameError;
+use super::error::ExchangeFrameError;
 use super::frame::{Frame, flag};
 use super::plan::{PriorityBits, RecordIdBits};
 use crate::limits::FRAME_PAYLOAD_BYTES_CUT;
@@ -71,17 +71,17 @@ pub(super) fn cut_positions(
 }
 
 /// Rejects a count of entries that do not fit into the payload, before memory is allocated for them.
-fn check_count(frame: &Frame<'_>, bits_each_min: u64) -> Result<usize, FrameError> {
+fn check_count(frame: &Frame<'_>, bits_each_min: u64) -> Result<usize, ExchangeFrameError> {
     let max = 8 * frame.payload.len() as u64 / bits_each_min.max(1);
     if bits_each_min > 0 && u64::from(frame.count) > max {
-        return Err(FrameError::TooLarge { field: "count", got: frame.count.into(), max });
+        return Err(ExchangeFrameError::TooLarge { field: "count", got: frame.count.into(), max });
     }
     Ok(frame.count as usize)
 }
 
 /// The frame's Rice code.
-fn rice(frame: &Frame<'_>) -> Result<RiceCode, FrameError> {
-    RiceCode::new(frame.param.into()).map_err(|_| FrameError::TooLarge {
+fn rice(frame: &Frame<'_>) -> Result<RiceCode, ExchangeFrameError> {
+    RiceCode::new(frame.param.into()).map_err(|_| ExchangeFrameError::TooLarge {
         field: "param",
         got: frame.param.into(),
         max: 63,
@@ -120,7 +120,7 @@ pub(super) fn read_positions(
     frame: &Frame<'_>,
     width: u64,
     positions: &mut Vec<u64>,
-) -> Result<(), FrameError> {
+) -> Result<(), ExchangeFrameError> {
     let mut reader = BitReader::new(frame.payload);
     let before = positions.len();
     let read = decode_positions(&mut reader, rice(frame)?, frame.count.into(), width, positions);
@@ -157,7 +157,7 @@ pub(super) fn read_full_hashes(
     (start, last): (u64, u64),
     priority_bits: PriorityBits,
     full_entries: &mut Vec<FullEntry>,
-) -> Result<(), FrameError> {
+) -> Result<(), ExchangeFrameError> {
     let code = rice(frame)?;
     let count = check_count(frame, u64::from(code.low_bits() + 65 + priority_bits.total()))?;
     let mut reader = BitReader::new(frame.payload);
@@ -166,7 +166,8 @@ pub(super) fn read_full_hashes(
     for _ in 0..count {
         let hi = previous.checked_add(code.read(&mut reader)?).filter(|&hi| hi <= last);
         let max = last - start;
-        previous = hi.ok_or(FrameError::TooLarge { field: "position", got: u64::MAX, max })?;
+        previous =
+            hi.ok_or(ExchangeFrameError::TooLarge { field: "position", got: u64::MAX, max })?;
         let hash = ItemHash::new(previous, reader.read_bits(64)?);
         let priority = read_priority(&mut reader, priority_bits)?;
         added.push(FullEntry { hash, priority });
@@ -181,7 +182,7 @@ pub(super) fn read_refine(
     frame: &Frame<'_>,
     width: u32,
     bits: &mut Vec<u64>,
-) -> Result<(), FrameError> {
+) -> Result<(), ExchangeFrameError> {
     let count = check_count(frame, width.into())?;
     let mut reader = BitReader::new(frame.payload);
     let mut added = Vec::with_capacity(count);
@@ -224,7 +225,11 @@ impl ResidueBits {
     }
 
     /// Reads all survivors of a frame, `left` at most.
-    pub(super) fn read(self, frame: &Frame<'_>, left: usize) -> Result<Vec<Residue>, FrameError> {
+    pub(super) fn read(
+        self,
+        frame: &Frame<'_>,
+        left: usize,
+    ) -> Result<Vec<Residue>, ExchangeFrameError> {
         let count = check_count(frame, u64::from(self.hi + self.lo + self.priority.total()))?;
         expect_at_most("count", count, left)?;
         let mut reader = BitReader::new(frame.payload);
@@ -245,9 +250,9 @@ pub(super) fn expect_at_most(
     field: &'static str,
     got: usize,
     max: usize,
-) -> Result<(), FrameError> {
+) -> Result<(), ExchangeFrameError> {
     if got > max {
-        return Err(FrameError::TooLarge { field, got: got as u64, max: max as u64 });
+        return Err(ExchangeFrameError::TooLarge { field, got: got as u64, max: max as u64 });
     }
     Ok(())
 }
@@ -327,7 +332,7 @@ impl VerdictList {
     pub(super) fn decode(
         frame: &Frame<'_>,
         record_id_bits: Option<RecordIdBits>,
-    ) -> Result<Self, FrameError> {
+    ) -> Result<Self, ExchangeFrameError> {
         let covered = frame.covered;
         expect_at_most("count", frame.count as usize, covered as usize)?;
         let mut reader = BitReader::new(frame.payload);
@@ -342,7 +347,7 @@ impl VerdictList {
             }
             if indexes.len() != frame.count as usize {
                 let (expected, got) = (indexes.len() as u64, frame.count.into());
-                return Err(FrameError::Unexpected { field: "count", expected, got });
+                return Err(ExchangeFrameError::Unexpected { field: "count", expected, got });
             }
         } else {
             indexes = read_indexes(frame, &mut reader)?;
@@ -367,7 +372,10 @@ impl VerdictList {
     }
 }
 
-fn read_indexes(frame: &Frame<'_>, reader: &mut BitReader<'_>) -> Result<Vec<u32>, FrameError> {
+fn read_indexes(
+    frame: &Frame<'_>,
+    reader: &mut BitReader<'_>,
+) -> Result<Vec<u32>, ExchangeFrameError> {
     let mut indexes = Vec::new();
     decode_indexes(reader, rice(frame)?, frame.count.into(), frame.covered.into(), &mut indexes)?;
     let narrow = |index| u32::try_from(index).expect("below `covered`, which has 32 bits");

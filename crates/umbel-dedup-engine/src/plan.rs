@@ -15,7 +15,7 @@ use umbel_filter::{CellCount, HashRange, ItemHash, SingleShotShape};
 
 /// When two items are equal.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Level {
+pub enum Exactness {
     /// Same position and same refinement bits; some items are dropped wrongly.
     Approximate {
         /// Bound on the probability that an item is dropped wrongly, in (0, 1).
@@ -48,12 +48,12 @@ pub struct JobShape {
     /// Number of cells (hash ranges exchanged one at a time) of each owner.
     pub cells_per_owner: u32,
     /// When items are equal.
-    pub level: Level,
+    pub exactness: Exactness,
     /// Which of several equal items is kept.
     pub keep: Keep,
     /// Whether the worker that drops a record must know which one was kept for it: then record ids are sent.
     pub report_kept: bool,
-    /// Mean item length in bytes, for the cost model at level `bytes`; 0 if unknown.
+    /// Mean item length in bytes, for the cost model at exactness `bytes`; 0 if unknown.
     pub item_bytes_mean: f64,
 }
 
@@ -75,10 +75,10 @@ impl JobShape {
         Ok(())
     }
 
-    /// Whether entries have ranks: under [`Keep::Best`], except at level `bytes`, where items have them.
+    /// Whether entries have ranks: under [`Keep::Best`], except at exactness `bytes`, where items have them.
     #[must_use]
     pub fn ranks_entries(&self) -> bool {
-        self.keep == Keep::Best && self.level != Level::Bytes
+        self.keep == Keep::Best && self.exactness != Exactness::Bytes
     }
 
     /// Number of cells of all owners together.
@@ -170,7 +170,7 @@ impl PriorityBits {
     }
 }
 
-/// The bits of a hash that are compared at level `approximate`: those of a position and the refinement bits. All others
+/// The bits of a hash that are compared at exactness `approximate`: those of a position and the refinement bits. All others
 /// are cleared.
 ///
 /// The exact protocol on truncated hashes is the approximate protocol, so its result does not depend on the number of
@@ -250,7 +250,7 @@ pub struct Plan {
     pub position_count: u64,
     /// Refinement bits, r; 0 for one pass.
     pub refine_bits: u32,
-    /// The bits of a hash that are compared, at level `approximate`.
+    /// The bits of a hash that are compared, at exactness `approximate`.
     pub truncation: Option<Truncation>,
     /// Widths of record ids, if they are sent.
     pub record_id_bits: Option<RecordIdBits>,
@@ -315,7 +315,7 @@ impl Plan {
     /// Whether items are compared byte by byte after their hashes.
     #[must_use]
     pub fn compares_bytes(&self) -> bool {
-        self.shape.level == Level::Bytes
+        self.shape.exactness == Exactness::Bytes
     }
 
     /// Bits of a record id on the wire; 0 if record ids are not sent.

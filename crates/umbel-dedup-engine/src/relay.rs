@@ -8,7 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use super::entry::WorkerId;
-use super::error::{FrameError, RelayError};
+use super::error::{ExchangeFrameError, RelayError};
 use super::frame::{HeaderReader, push_varint};
 use super::grid::Grid;
 
@@ -85,8 +85,8 @@ impl<'a> Passage<'a> {
 fn read_pair(
     reader: &mut HeaderReader<'_>,
     grid: Grid,
-) -> Result<(WorkerId, WorkerId), FrameError> {
-    let mut worker = |field| -> Result<WorkerId, FrameError> {
+) -> Result<(WorkerId, WorkerId), ExchangeFrameError> {
+    let mut worker = |field| -> Result<WorkerId, ExchangeFrameError> {
         let id = reader.varint(field, grid.workers() - 1)?;
         Ok(WorkerId(u16::try_from(id).expect("below the number of workers")))
     };

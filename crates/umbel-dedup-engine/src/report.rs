@@ -26,7 +26,7 @@ pub struct ExchangeReport {
     pub survivors: u64,
     /// Entries whose whole hash another worker has too; δ is this divided by `entries`.
     pub shared: u64,
-    /// At level `bytes`: different items with the same hash, beyond the first of each hash.
+    /// At exactness `bytes`: different items with the same hash, beyond the first of each hash.
     pub collisions: u64,
     /// Frames sent to other workers.
     pub network_frames: u64,

@@ -6,7 +6,7 @@
 
 use super::collide::Collided;
 use super::entry::WorkerId;
-use super::error::FrameError;
+use super::error::ExchangeFrameError;
 use super::frame::{Frame, FrameKind, flag};
 use super::list::LocalList;
 use super::payload::{cut_positions, read_positions};
@@ -61,7 +61,7 @@ impl SampleOwner {
         &mut self,
         from: WorkerId,
         frame: &Frame<'_>,
-    ) -> Result<Option<(u64, u64)>, FrameError> {
+    ) -> Result<Option<(u64, u64)>, ExchangeFrameError> {
         let sender = from.index();
         let expected = self.next_sequence[sender];
         if frame.sequence < expected {
@@ -69,7 +69,7 @@ impl SampleOwner {
         }
         if frame.sequence > expected || self.ended[sender] {
             let (expected, got) = (expected.into(), frame.sequence.into());
-            return Err(FrameError::Unexpected { field: "sequence", expected, got });
+            return Err(ExchangeFrameError::Unexpected { field: "sequence", expected, got });
         }
         read_positions(frame, self.width, &mut self.senders[sender])?;
         self.next_sequence[sender] += 1;

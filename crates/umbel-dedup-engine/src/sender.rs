@@ -6,7 +6,7 @@
 
 use super::drops::Drops;
 use super::entry::{Priority, Suspect};
-use super::error::FrameError;
+use super::error::ExchangeFrameError;
 use super::frame::{Frame, FrameKind, flag};
 use super::items::SenderItems;
 use super::list::LocalList;
@@ -66,7 +66,7 @@ pub(super) enum SenderStep {
     Send(Vec<Draft>),
     /// The worker has no entry in the cell: send the owner this empty stream, which gets no verdict.
     SendNothing(Vec<Draft>),
-    /// Level `bytes`: read the items of these records.
+    /// Exactness `bytes`: read the items of these records.
     Compare(Vec<Suspect>),
     /// The cell is decided: these records are dropped.
     Decided(Drops),
@@ -128,7 +128,7 @@ impl SenderCell {
         plan: &Plan,
         cell: u32,
         frame: &Frame<'_>,
-    ) -> Result<Option<SenderStep>, FrameError> {
+    ) -> Result<Option<SenderStep>, ExchangeFrameError> {
         let (kind, covered) = match self.awaits {
             Awaits::Positions => (FrameKind::PositionsVerdict, self.list.entries().len()),
             Awaits::Refine => (FrameKind::RefineVerdict, self.undecided.len()),
@@ -139,8 +139,9 @@ impl SenderCell {
         if frame.kind < kind {
             return Ok(None);
         }
-        let unexpected =
-            |field, expected: u64, got: u64| Err(FrameError::Unexpected { field, expected, got });
+        let unexpected = |field, expected: u64, got: u64| {
+            Err(ExchangeFrameError::Unexpected { field, expected, got })
+        };
         if frame.kind != kind || self.awaits == Awaits::Items {
             return unexpected("kind", kind as u64, frame.kind as u64);
         }
@@ -228,7 +229,7 @@ impl SenderCell {
     }
 
     /// The next step once all hashes are compared. `listed` are the verdict's entries: those to drop, or at
-    /// level `bytes` those whose hash another worker has, too.
+    /// exactness `bytes` those whose hash another worker has, too.
     fn decided(&mut self, plan: &Plan, verdict: &VerdictList, listed: &[u32]) -> SenderStep {
         if plan.compares_bytes() {
             let suspects = self.suspects(listed);
@@ -312,7 +313,7 @@ impl SenderCell {
     pub(super) fn items(
         &mut self,
         plan: &Plan,
-        items: Vec<super::entry::Item>,
+        items: Vec<super::entry::SuspectItem>,
     ) -> Option<SenderStep> {
         if self.awaits != Awaits::Items {
             return None;

@@ -6,8 +6,8 @@
 //! after it. Outputs: frames to send, the sample's counts, requests for items, and the drops of each cell.
 
 use super::drops::Drops;
-use super::entry::{Entry, Item, Rank, Suspect, WorkerId};
-use super::error::{ExchangeError, FrameError};
+use super::entry::{Entry, Rank, Suspect, SuspectItem, WorkerId};
+use super::error::{ExchangeError, ExchangeFrameError};
 use super::frame::{Frame, FrameKind, FrameLink};
 use super::list::LocalList;
 use super::owner::{Decision, OwnerCell};
@@ -23,7 +23,7 @@ use umbel_step::Outbox;
 
 /// An input of a worker.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Input {
+pub enum ExchangeInput {
     /// The coordinator has ordered the sample: for each owner the worker's entries in its [`JobShape::sample_range`], in
     /// any order.
     Sample {
@@ -32,7 +32,7 @@ pub enum Input {
         /// The entries, one list per owner.
         lists: Vec<Vec<Entry>>,
     },
-    /// If the job has references, before [`Input::Sample`]: their hashes in this worker's [`JobShape::sample_range`], in
+    /// If the job has references, before [`ExchangeInput::Sample`]: their hashes in this worker's [`JobShape::sample_range`], in
     /// any order.
     SampleReferences {
         /// The hashes.
@@ -57,12 +57,12 @@ pub enum Input {
         /// Their ranks, one per entry; empty unless [`JobShape::ranks_entries`].
         ranks: Vec<Rank>,
     },
-    /// The items of the records that [`Output::Compare`] listed, in any order.
+    /// The items of the records that [`ExchangeOutput::Compare`] listed, in any order.
     Items {
         /// The cell.
         cell: u32,
         /// The items.
-        items: Vec<Item>,
+        items: Vec<SuspectItem>,
     },
     /// A frame was received from a worker (possibly this one).
     Frame {
@@ -75,7 +75,7 @@ pub enum Input {
 
 /// An output of a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
+pub enum ExchangeOutput {
     /// Send a frame to a worker (possibly this one).
     Send {
         /// The receiver.
@@ -90,7 +90,7 @@ pub enum Output {
         /// How many of them collided.
         candidates: u64,
     },
-    /// At level `bytes`: read the items of these records again and answer with [`Input::Items`].
+    /// At exactness `bytes`: read the items of these records again and answer with [`ExchangeInput::Items`].
     Compare {
         /// The cell.
         cell: u32,
@@ -167,7 +167,7 @@ impl Worker {
     }
 
     /// Bytes of memory that the lists and streams of open cells and the stored early frames take; this grows
-    /// with the input. Items at level `bytes` are not counted.
+    /// with the input. Items at exactness `bytes` are not counted.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         let senders: usize = self.senders.values().map(SenderCell::held_bytes).sum();
@@ -188,7 +188,7 @@ impl Worker {
         self.owners.contains_key(&cell)
     }
 
-    /// As [`Worker::owes`], for verdicts on hashes alone: at level `bytes` those on items may still be missing.
+    /// As [`Worker::owes`], for verdicts on hashes alone: at exactness `bytes` those on items may still be missing.
     #[must_use]
     pub fn owes_hashes(&self, cell: u32) -> bool {
         self.owners.get(&cell).is_some_and(|owner| !owner.awaits_items())
@@ -202,18 +202,22 @@ impl Worker {
     /// [`ExchangeError::TooFarAhead`] for a peer's frame that was rejected: the state is unchanged.
     /// [`ExchangeError::Driver`] and [`ExchangeError::CellTooLarge`] for other inputs that are not possible
     /// in this state: fail the job.
-    pub fn step(&mut self, input: Input, out: &mut Outbox<Output>) -> Result<(), ExchangeError> {
+    pub fn step(
+        &mut self,
+        input: ExchangeInput,
+        out: &mut Outbox<ExchangeOutput>,
+    ) -> Result<(), ExchangeError> {
         match input {
-            Input::Sample { order, lists } => self.sample(order, lists, out),
-            Input::SampleReferences { hashes } => {
+            ExchangeInput::Sample { order, lists } => self.sample(order, lists, out),
+            ExchangeInput::SampleReferences { hashes } => {
                 self.sample_references = hashes;
                 Ok(())
             }
-            Input::References { cell, hashes } => self.references(cell, hashes, out),
-            Input::Plan(plan) => self.take_plan(plan, out),
-            Input::Cell { cell, entries, ranks } => self.cell(cell, entries, &ranks, out),
-            Input::Items { cell, items } => self.items(cell, items, out),
-            Input::Frame { from, bytes } => self.frame(from, bytes, out),
+            ExchangeInput::References { cell, hashes } => self.references(cell, hashes, out),
+            ExchangeInput::Plan(plan) => self.take_plan(plan, out),
+            ExchangeInput::Cell { cell, entries, ranks } => self.cell(cell, entries, &ranks, out),
+            ExchangeInput::Items { cell, items } => self.items(cell, items, out),
+            ExchangeInput::Frame { from, bytes } => self.frame(from, bytes, out),
         }
     }
 
@@ -221,7 +225,7 @@ impl Worker {
         &mut self,
         order: SampleOrder,
         lists: Vec<Vec<Entry>>,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<ExchangeOutput>,
     ) -> Result<(), ExchangeError> {
         if self.sample.is_some() || lists.len() != self.shape.workers as usize {
             return Err(ExchangeError::Driver { what: "one sample list an owner, once" });
@@ -248,7 +252,7 @@ impl Worker {
         &mut self,
         cell: u32,
         hashes: Vec<ItemHash>,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<ExchangeOutput>,
     ) -> Result<(), ExchangeError> {
         let wrong = ExchangeError::Driver { what: "references of each cell to its owner, once" };
         let plan = self.plan.filter(|plan| plan.references.is_some()).ok_or(wrong.clone())?;
@@ -265,7 +269,11 @@ impl Worker {
         Ok(())
     }
 
-    fn take_plan(&mut self, plan: Plan, out: &mut Outbox<Output>) -> Result<(), ExchangeError> {
+    fn take_plan(
+        &mut self,
+        plan: Plan,
+        out: &mut Outbox<ExchangeOutput>,
+    ) -> Result<(), ExchangeError> {
         if self.plan.is_some() || plan.shape != self.shape {
             return Err(ExchangeError::Driver { what: "one plan, of this job" });
         }
@@ -278,7 +286,7 @@ impl Worker {
         cell: u32,
         mut entries: Vec<Entry>,
         ranks: &[Rank],
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<ExchangeOutput>,
     ) -> Result<(), ExchangeError> {
         let plan = self.plan.ok_or(ExchangeError::Driver { what: "a cell before the plan" })?;
         if cell >= self.shape.cells().get() || !self.sent.insert(cell) {
@@ -320,8 +328,8 @@ impl Worker {
     fn items(
         &mut self,
         cell: u32,
-        items: Vec<Item>,
-        out: &mut Outbox<Output>,
+        items: Vec<SuspectItem>,
+        out: &mut Outbox<ExchangeOutput>,
     ) -> Result<(), ExchangeError> {
         let wrong = ExchangeError::Driver { what: "items that were asked for, once" };
         let plan = self.plan.ok_or(wrong.clone())?;
@@ -332,37 +340,37 @@ impl Worker {
         Ok(())
     }
 
-    fn send_all(&mut self, cell: u32, drafts: &[Draft], out: &mut Outbox<Output>) {
+    fn send_all(&mut self, cell: u32, drafts: &[Draft], out: &mut Outbox<ExchangeOutput>) {
         let owner = u16::try_from(self.shape.owner(cell)).expect("at most 1,024 workers");
         drafts.iter().for_each(|draft| self.send(WorkerId(owner), cell, draft, out));
     }
 
     /// Carries out a step of the sending half.
-    fn follow(&mut self, cell: u32, step: SenderStep, out: &mut Outbox<Output>) {
+    fn follow(&mut self, cell: u32, step: SenderStep, out: &mut Outbox<ExchangeOutput>) {
         match step {
             SenderStep::Send(drafts) => self.send_all(cell, &drafts, out),
             SenderStep::SendNothing(drafts) => {
                 self.send_all(cell, &drafts, out);
                 self.finish_cell(cell, Drops::default(), out);
             }
-            SenderStep::Compare(suspects) => out.push(Output::Compare { cell, suspects }),
+            SenderStep::Compare(suspects) => out.push(ExchangeOutput::Compare { cell, suspects }),
             SenderStep::Decided(drops) => self.finish_cell(cell, drops, out),
         }
     }
 
-    fn finish_cell(&mut self, cell: u32, drops: Drops, out: &mut Outbox<Output>) {
+    fn finish_cell(&mut self, cell: u32, drops: Drops, out: &mut Outbox<ExchangeOutput>) {
         self.senders.remove(&cell);
         self.report.cross_drops += drops.cross;
         self.report.reference_drops += drops.reference;
         self.report.local_drops += drops.record_ids.len() as u64 - drops.cross - drops.reference;
-        out.push(Output::Decided { cell, drops });
+        out.push(ExchangeOutput::Decided { cell, drops });
     }
 
     fn frame(
         &mut self,
         from: WorkerId,
         bytes: Vec<u8>,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<ExchangeOutput>,
     ) -> Result<(), ExchangeError> {
         let refuse = |cell, source| ExchangeError::Frame { from, cell, source };
         let link =
@@ -373,12 +381,12 @@ impl Worker {
         let out_of_phase = ExchangeError::OutOfPhase { from, cell, kind: frame.kind };
         if u32::from(from.0) >= self.shape.workers {
             let (got, max) = (from.0.into(), u64::from(self.shape.workers) - 1);
-            return Err(refuse(FrameError::TooLarge { field: "sender", got, max }));
+            return Err(refuse(ExchangeFrameError::TooLarge { field: "sender", got, max }));
         }
         let cells = self.shape.cells().get();
         if cell >= cells {
             let (got, max) = (cell.into(), u64::from(cells) - 1);
-            return Err(refuse(FrameError::TooLarge { field: "cell", got, max }));
+            return Err(refuse(ExchangeFrameError::TooLarge { field: "cell", got, max }));
         }
         if frame.kind.is_group_count() {
             return Err(out_of_phase);
@@ -387,12 +395,12 @@ impl Worker {
         let expected_owner = if frame.kind.is_verdict() { from.0 } else { self.me.0 };
         if owner != u32::from(expected_owner) {
             let (expected, got) = (owner.into(), expected_owner.into());
-            return Err(refuse(FrameError::Unexpected { field: "owner", expected, got }));
+            return Err(refuse(ExchangeFrameError::Unexpected { field: "owner", expected, got }));
         }
         if frame.kind == FrameKind::Sample {
             let Some(sample) = &mut self.sample else { return self.stash(from, bytes) };
             if let Some((entries, candidates)) = sample.receive(from, &frame).map_err(refuse)? {
-                out.push(Output::Sampled { entries, candidates });
+                out.push(ExchangeOutput::Sampled { entries, candidates });
             }
             return Ok(());
         }
@@ -425,7 +433,7 @@ impl Worker {
         plan: &Plan,
         from: WorkerId,
         frame: &Frame<'_>,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<ExchangeOutput>,
     ) -> Result<(), ExchangeError> {
         let cell = frame.cell;
         let Some(sender) = self.senders.get_mut(&cell) else {
@@ -448,7 +456,7 @@ impl Worker {
     }
 
     /// Sends the verdicts of a completed pass, and closes the cell if it is done.
-    fn decide(&mut self, cell: u32, decision: Decision, out: &mut Outbox<Output>) {
+    fn decide(&mut self, cell: u32, decision: Decision, out: &mut Outbox<ExchangeOutput>) {
         for (to, draft) in decision.verdicts {
             if matches!(draft.kind, FrameKind::PositionsVerdict | FrameKind::RefineVerdict) {
                 let covered = f64::from(draft.covered);
@@ -465,14 +473,14 @@ impl Worker {
         }
     }
 
-    fn send(&mut self, to: WorkerId, cell: u32, draft: &Draft, out: &mut Outbox<Output>) {
+    fn send(&mut self, to: WorkerId, cell: u32, draft: &Draft, out: &mut Outbox<ExchangeOutput>) {
         let Draft { kind, flags, param, sequence, count, covered, ref payload } = *draft;
         let frame = Frame { kind, flags, param, cell, sequence, count, covered, payload };
         let link =
             FrameLink { job: self.job, sender: self.me.0, receiver: to.0, attempt: self.attempt };
         let bytes = frame.encode(link);
         self.report.sent(&frame, bytes.len(), to == self.me);
-        out.push(Output::Send { to, frame: bytes });
+        out.push(ExchangeOutput::Send { to, frame: bytes });
     }
 
     /// Stores a frame that arrived before the sample order or the plan.
@@ -485,7 +493,7 @@ impl Worker {
         Ok(())
     }
 
-    fn replay_early(&mut self, out: &mut Outbox<Output>) -> Result<(), ExchangeError> {
+    fn replay_early(&mut self, out: &mut Outbox<ExchangeOutput>) -> Result<(), ExchangeError> {
         let early = std::mem::take(&mut self.early);
         early.into_iter().try_for_each(|(from, bytes)| self.frame(from, bytes, out))
     }

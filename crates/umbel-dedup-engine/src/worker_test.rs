@@ -3,9 +3,9 @@
 use super::entry::{Keep, WorkerId};
 use super::error::ExchangeError;
 use super::frame::{Frame, FrameKind, FrameLink, flag};
-use super::plan::{JobShape, Level};
-use super::worker::{Input, Output, Worker};
-use super::{Coordinator, FilterChoice};
+use super::plan::{Exactness, JobShape};
+use super::worker::{ExchangeInput, ExchangeOutput, Worker};
+use super::{ExchangeCoordinator, FilterChoice};
 use crate::limits::DEDUP_CELLS_AHEAD_MAX;
 use umbel_step::Outbox;
 
@@ -14,21 +14,21 @@ fn a_peer_that_opens_every_cell_is_refused_before_it_fills_the_memory() {
     let shape = JobShape {
         workers: 2,
         cells_per_owner: 200,
-        level: Level::Fingerprint,
+        exactness: Exactness::Fingerprint,
         keep: Keep::First,
         report_kept: false,
         item_bytes_mean: 0.0,
     };
-    let plan = Coordinator::plan_without_sample(shape, 2, None, FilterChoice::FullHash);
+    let plan = ExchangeCoordinator::plan_without_sample(shape, 2, None, FilterChoice::FullHash);
     let mut out = Outbox::new();
     let mut worker = Worker::new(WorkerId(0), shape, 7).unwrap();
-    worker.step(Input::Plan(plan), &mut out).unwrap();
+    worker.step(ExchangeInput::Plan(plan), &mut out).unwrap();
     let open = |cell| {
         let link = FrameLink { job: 7, sender: 1, receiver: 0, attempt: 0 };
         let (kind, flags) = (FrameKind::Positions, flag::LAST | flag::FULL_HASH);
         let frame =
             Frame { kind, flags, param: 0, cell, sequence: 0, count: 0, covered: 0, payload: &[] };
-        Input::Frame { from: WorkerId(1), bytes: frame.encode(link) }
+        ExchangeInput::Frame { from: WorkerId(1), bytes: frame.encode(link) }
     };
     let max = DEDUP_CELLS_AHEAD_MAX;
     for cell in 0..max as u32 {
@@ -38,13 +38,13 @@ fn a_peer_that_opens_every_cell_is_refused_before_it_fills_the_memory() {
     assert_eq!(refused, Err(ExchangeError::TooFarAhead { from: WorkerId(1), cell: 100, max }));
     assert!(worker.owes(0) && worker.owes_hashes(0) && !worker.owes(100));
     // The worker begins a cell itself: one more may be opened.
-    worker.step(Input::Cell { cell: 0, entries: vec![], ranks: vec![] }, &mut out).unwrap();
+    worker.step(ExchangeInput::Cell { cell: 0, entries: vec![], ranks: vec![] }, &mut out).unwrap();
     let orders = out.take();
     let own = orders.into_iter().find_map(|order| match order {
-        Output::Send { to: WorkerId(0), frame } => Some(frame),
+        ExchangeOutput::Send { to: WorkerId(0), frame } => Some(frame),
         _ => None,
     });
-    let own = Input::Frame { from: WorkerId(0), bytes: own.expect("it owns the cell") };
+    let own = ExchangeInput::Frame { from: WorkerId(0), bytes: own.expect("it owns the cell") };
     worker.step(own, &mut out).unwrap();
     assert!(!worker.owes(0) && !worker.owes_hashes(0));
     worker.step(open(100), &mut out).unwrap();
@@ -56,12 +56,12 @@ fn plans_from_elsewhere_are_checked() {
     let shape = JobShape {
         workers: 2,
         cells_per_owner: 4,
-        level: Level::Approximate { false_positive_rate: 1e-3 },
+        exactness: Exactness::Approximate { false_positive_rate: 1e-3 },
         keep: Keep::First,
         report_kept: true,
         item_bytes_mean: 0.0,
     };
-    let plan = Coordinator::plan_without_sample(shape, 1000, None, FilterChoice::Auto);
+    let plan = ExchangeCoordinator::plan_without_sample(shape, 1000, None, FilterChoice::Auto);
     assert_eq!(plan.validate(), Ok(()));
     let mut hostile = plan;
     hostile.position_count = 0;

@@ -8,7 +8,7 @@ use super::scope::Scope;
 use super::spec::JobSpec;
 use crate::error::{Result, refuse};
 use umbel_dedup_engine::job::JobRules;
-use umbel_dedup_engine::{FilterChoice, Level};
+use umbel_dedup_engine::{Exactness, FilterChoice};
 use umbel_files::UsageError;
 use umbel_filter::ItemHasher;
 use umbel_records::Granularity;
@@ -16,7 +16,7 @@ use umbel_records::Granularity;
 /// The options for the job's coordinator.
 pub fn rules(spec: &JobSpec) -> JobRules {
     JobRules {
-        level: spec.level,
+        exactness: spec.exactness,
         keep: spec.keep,
         report_kept: spec.reports_kept(),
         report_sizes: spec.annotates,
@@ -46,12 +46,12 @@ pub(crate) fn digest_of(text: &str) -> [u8; 16] {
 
 /// The options that all workers of a job must agree on: the name of each, and its value as text.
 pub fn agreed(spec: &JobSpec) -> Vec<(&'static str, String)> {
-    let exactness = match spec.level {
-        Level::Approximate { false_positive_rate } => {
+    let exactness = match spec.exactness {
+        Exactness::Approximate { false_positive_rate } => {
             format!("approximate {false_positive_rate:e}")
         }
-        Level::Fingerprint => "fingerprint".to_owned(),
-        Level::Bytes => "bytes".to_owned(),
+        Exactness::Fingerprint => "fingerprint".to_owned(),
+        Exactness::Bytes => "bytes".to_owned(),
     };
     // Without the nodes' addresses: different machines may reach the same cluster at different addresses.
     let asked: Vec<&str> = spec.online.iter().map(FilterAddress::filter).collect();

@@ -1,4 +1,4 @@
-//! Phase 8, level `bytes`: records whose hash occurs more than once are read again, and their items are compared.
+//! Phase 8, exactness `bytes`: records whose hash occurs more than once are read again, and their items are compared.
 
 use super::chunk_facts::ChunkFacts;
 use super::content::{Found, Position, open_content};
@@ -11,7 +11,7 @@ use super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::turns::run_tasks;
 use crate::error::{Context, Result};
 use std::sync::Arc;
-use umbel_dedup_engine::{Item, Rank, RecordId, Suspect, WorkerId};
+use umbel_dedup_engine::{Rank, RecordId, Suspect, SuspectItem, WorkerId};
 use umbel_filter::ItemHash;
 
 /// The records to compare.
@@ -138,7 +138,7 @@ impl Head {
 }
 
 /// Decodes a group. It is this process's own scratch, so malformed bytes are an error of the disk.
-pub(crate) fn decode(mut bytes: &[u8]) -> Result<Vec<(WorkerId, Item)>> {
+pub(crate) fn decode(mut bytes: &[u8]) -> Result<Vec<(WorkerId, SuspectItem)>> {
     let mut items = Vec::new();
     while !bytes.is_empty() {
         let item = decode_one(&mut bytes).context("scratch file is damaged")?;
@@ -147,7 +147,7 @@ pub(crate) fn decode(mut bytes: &[u8]) -> Result<Vec<(WorkerId, Item)>> {
     Ok(items)
 }
 
-fn decode_one(bytes: &mut &[u8]) -> Option<(WorkerId, Item)> {
+fn decode_one(bytes: &mut &[u8]) -> Option<(WorkerId, SuspectItem)> {
     let worker = u16::from_le_bytes(*bytes.split_off(..2)?.first_chunk()?);
     let shared = *bytes.split_off_first()? == 1;
     let mut word = || Some(u64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?));
@@ -156,5 +156,5 @@ fn decode_one(bytes: &mut &[u8]) -> Option<(WorkerId, Item)> {
     let rank = Rank(word()?);
     let length = usize::try_from(word()?).ok()?;
     let bytes = bytes.split_off(..length)?.to_vec();
-    Some((WorkerId(worker), Item { hash, record_id, shared, rank, bytes }))
+    Some((WorkerId(worker), SuspectItem { hash, record_id, shared, rank, bytes }))
 }

@@ -31,7 +31,7 @@ use umbel_records::{
 pub(crate) enum Found<'a> {
     /// An item to compare, and its record's rank, which is used if the job keeps the best.
     Item(&'a [u8], Rank),
-    /// An item of which only the hash is known; never at level `bytes`.
+    /// An item of which only the hash is known; never at exactness `bytes`.
     Hashed {
         /// Its hash.
         hash: ItemHash,

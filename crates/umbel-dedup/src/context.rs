@@ -9,7 +9,7 @@ use super::references::References;
 use super::scope::ScopedHasher;
 use super::spec::JobSpec;
 use crate::error::{Context, Result};
-use umbel_dedup_engine::{JobShape, Level, WorkerId};
+use umbel_dedup_engine::{Exactness, JobShape, WorkerId};
 use umbel_filter::CellCount;
 
 /// A running job.
@@ -54,12 +54,12 @@ impl Job<'_> {
         self.chunks.iter().map(|chunk| chunk.bytes).sum()
     }
 
-    /// Bytes that the entries of the job may take in memory. At level `bytes` the items to compare may later take as much,
+    /// Bytes that the entries of the job may take in memory. At exactness `bytes` the items to compare may later take as much,
     /// which is counted in addition, because freed memory is not always returned to the system.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let beside_pairs = self.spec.memory_bytes.saturating_sub(self.spec.pairs_bytes());
         let bytes = resident_bytes(beside_pairs, self.threads);
-        if self.shape.level == Level::Bytes { bytes / 2 } else { bytes }
+        if self.shape.exactness == Exactness::Bytes { bytes / 2 } else { bytes }
     }
 
     /// The ranker for the records of a source, if the job keeps the best.
@@ -71,6 +71,6 @@ impl Job<'_> {
     /// Whether a repeat may be dropped while it is read: not if its bytes must be compared, or if it matters whether it
     /// repeats the input or a reference.
     pub(crate) fn drops_early(&self) -> bool {
-        self.shape.level != Level::Bytes && self.references.shape().is_none()
+        self.shape.exactness != Exactness::Bytes && self.references.shape().is_none()
     }
 }

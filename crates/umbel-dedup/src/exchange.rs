@@ -1,7 +1,7 @@
 //! Phases 2 to 7: count, sample, plan, and then the exchange of every cell between all workers of the job.
 //!
 //! Input: the entries of all workers by cell. Output: the dropped records, marked in the facts of their chunks and added to
-//! the report; at level `bytes` first the suspects, which [`compare`] decides once their items were read.
+//! the report; at exactness `bytes` first the suspects, which [`compare`] decides once their items were read.
 //!
 //! The state machines and frames are those of a job over many machines. A thread has one [`Worker`] per worker of the job.
 //! It takes the next cell, gives every worker its entries, and passes frames between them until there are none: a single
@@ -19,8 +19,9 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 use umbel_dedup_engine::{
-    Coordinator, CoordinatorInput, CoordinatorOutput, Drops, Entry, ExchangeReport, Input, Item,
-    JobShape, Mailbox, Output, Plan, SampleOrder, Suspect, Worker, WorkerId,
+    CoordinatorInput, CoordinatorOutput, Drops, Entry, ExchangeCoordinator, ExchangeInput,
+    ExchangeOutput, ExchangeReport, JobShape, Mailbox, Plan, SampleOrder, Suspect, SuspectItem,
+    Worker, WorkerId,
 };
 use umbel_filter::HashRange;
 use umbel_step::Outbox;
@@ -41,11 +42,11 @@ pub(crate) struct Exchange<'a> {
     /// The result so far.
     pub(crate) outcome: Outcome,
     sample_report: ExchangeReport,
-    /// Level `bytes`: the state of each thread, whose workers wait for items.
+    /// Exactness `bytes`: the state of each thread, whose workers wait for items.
     states: Vec<ThreadState<'a>>,
 }
 
-/// Takes a record whose item must be compared, at level `bytes`.
+/// Takes a record whose item must be compared, at exactness `bytes`.
 pub(crate) type SuspectSink<'a> = dyn Fn(Suspect) + Sync + 'a;
 
 /// Where decisions about records go.
@@ -62,7 +63,7 @@ pub(crate) struct Decisions<'a> {
 struct ThreadState<'a> {
     mailbox: Mailbox,
     drops: Option<DropWriter<'a>>,
-    /// Level `bytes`: the cells and workers that wait for items.
+    /// Exactness `bytes`: the cells and workers that wait for items.
     compares: Vec<(u32, WorkerId)>,
     exchange_time: Duration,
 }
@@ -73,7 +74,7 @@ impl<'a> ThreadState<'a> {
         let mut mailbox = Mailbox::new(workers.collect::<Result<_, _>>()?);
         if let Some(plan) = plan {
             for id in job.worker_ids() {
-                mailbox.step(id, Input::Plan(plan))?;
+                mailbox.step(id, ExchangeInput::Plan(plan))?;
             }
         }
         Ok(Self {
@@ -102,8 +103,8 @@ impl<'a> ThreadState<'a> {
     fn decide(&mut self, decisions: &Decisions<'_>) -> Result<()> {
         while let Some((worker, output)) = self.mailbox.carry()? {
             match output {
-                Output::Decided { drops, .. } => self.record_drops(decisions, &drops)?,
-                Output::Compare { cell, suspects } => {
+                ExchangeOutput::Decided { drops, .. } => self.record_drops(decisions, &drops)?,
+                ExchangeOutput::Compare { cell, suspects } => {
                     self.compares.push((cell, worker));
                     suspects.into_iter().for_each(decisions.suspect);
                 }
@@ -131,12 +132,12 @@ pub(crate) fn run<'a>(
         let cell = u32::try_from(cell).expect("at most 2^20 cells");
         for id in job.worker_ids() {
             let CellEntries { entries, ranks } = runs.cell(id.0, cell)?;
-            state.mailbox.step(id, Input::Cell { cell, entries, ranks })?;
+            state.mailbox.step(id, ExchangeInput::Cell { cell, entries, ranks })?;
         }
         if plan.references.is_some() {
             let owner = u16::try_from(job.shape.owner(cell)).expect("at most 1,024 workers");
             let hashes = job.references.hashes(HashRange::cell(cell, job.cells()))?;
-            state.mailbox.step(WorkerId(owner), Input::References { cell, hashes })?;
+            state.mailbox.step(WorkerId(owner), ExchangeInput::References { cell, hashes })?;
         }
         state.decide(decisions)?;
         if !plan.compares_bytes() && !state.mailbox.workers().iter().all(Worker::is_idle) {
@@ -178,7 +179,7 @@ fn plan(
     facts: &[ChunkFacts],
     state: &mut ThreadState<'_>,
 ) -> Result<Plan> {
-    let mut coordinator = Coordinator::new(job.shape, job.spec.filter)?;
+    let mut coordinator = ExchangeCoordinator::new(job.shape, job.spec.filter)?;
     if let Some(references) = job.references.shape() {
         coordinator = coordinator.with_references(references)?;
     }
@@ -202,7 +203,7 @@ fn plan(
             }
         }
         while let Some((owner, output)) = state.mailbox.carry()? {
-            let Output::Sampled { entries, candidates } = output else {
+            let ExchangeOutput::Sampled { entries, candidates } = output else {
                 bail!("unexpected order in the sample: {output:?}");
             };
             let sampled = CoordinatorInput::Sampled { owner, entries, candidates };
@@ -223,9 +224,9 @@ fn sample(
         if job.references.shape().is_some() {
             let range = job.shape.sample_range(worker.0.into());
             let hashes = job.references.hashes(range)?;
-            state.mailbox.step(worker, Input::SampleReferences { hashes })?;
+            state.mailbox.step(worker, ExchangeInput::SampleReferences { hashes })?;
         }
-        state.mailbox.step(worker, Input::Sample { order, lists })?;
+        state.mailbox.step(worker, ExchangeInput::Sample { order, lists })?;
     }
     Ok(())
 }
@@ -244,12 +245,12 @@ pub(crate) fn sample_lists(
     (0..shape.workers).map(list).collect()
 }
 
-/// Level `bytes`: gives the workers the items that they requested, cell by cell, and exchanges these to the end.
+/// Exactness `bytes`: gives the workers the items that they requested, cell by cell, and exchanges these to the end.
 ///
 /// `items` returns the items of a cell, each with its worker.
 pub(crate) fn compare(
     exchange: &mut Exchange<'_>,
-    items: impl Fn(u32) -> Result<Vec<(WorkerId, Item)>> + Sync,
+    items: impl Fn(u32) -> Result<Vec<(WorkerId, SuspectItem)>> + Sync,
     decisions: &Decisions<'_>,
 ) -> Result<()> {
     let states: Vec<_> = exchange.states.drain(..).map(|state| Mutex::new(Some(state))).collect();
@@ -260,13 +261,13 @@ pub(crate) fn compare(
         compares.sort_unstable();
         for asked in compares.chunk_by(|a, b| a.0 == b.0) {
             let cell = asked[0].0;
-            let mut of_worker: BTreeMap<WorkerId, Vec<Item>> =
+            let mut of_worker: BTreeMap<WorkerId, Vec<SuspectItem>> =
                 asked.iter().map(|&(_, worker)| (worker, Vec::new())).collect();
             for (worker, item) in items(cell)? {
                 of_worker.entry(worker).or_default().push(item);
             }
             for (worker, items) in of_worker {
-                state.mailbox.step(worker, Input::Items { cell, items })?;
+                state.mailbox.step(worker, ExchangeInput::Items { cell, items })?;
             }
             state.decide(decisions)?;
         }

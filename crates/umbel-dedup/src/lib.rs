@@ -5,7 +5,7 @@
 //! sources   paths, globs, objects, `-`                -> inputs, cut into chunks, which workers get in input order
 //! local     chunk -> records -> hashes -> runs        (partitioned by hash range, in memory or on scratch disk)
 //! exchange  cell by cell: all workers' entries go through the state machines of umbel-dedup-engine
-//! compare   level bytes only: items with equal hashes are read again and compared
+//! compare   exactness bytes only: items with equal hashes are read again and compared
 //! output    second reading: kept records in input order, or annotations; reports of dropped records; the summary
 //! worker_data   the same for one worker among many machines: each step is durable; umbel-jobs drives it
 //! gathered_items  hashes of items for other programs, read like the input of a job

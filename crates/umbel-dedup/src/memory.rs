@@ -2,7 +2,7 @@
 
 use crate::error::{Result, bail, refuse};
 use std::path::Path;
-use umbel_dedup_engine::Level;
+use umbel_dedup_engine::Exactness;
 
 /// Default share of the machine's (or the control group's) memory.
 const DEFAULT_SHARE: u64 = 4;
@@ -28,12 +28,12 @@ const COMPARED_PAIR_BYTES: u64 = 400;
 const WORKERS_BASE_BYTES: u64 = 56 << 20;
 
 /// Bytes that the pairs of this many workers in one process take.
-pub(crate) fn pairs_bytes(workers: u32, level: Level) -> u64 {
+pub(crate) fn pairs_bytes(workers: u32, exactness: Exactness) -> u64 {
     let workers = u64::from(workers);
-    let each = match level {
-        Level::Approximate { .. } => 0,
-        Level::Fingerprint => PAIR_BYTES,
-        Level::Bytes => PAIR_BYTES + COMPARED_PAIR_BYTES,
+    let each = match exactness {
+        Exactness::Approximate { .. } => 0,
+        Exactness::Fingerprint => PAIR_BYTES,
+        Exactness::Bytes => PAIR_BYTES + COMPARED_PAIR_BYTES,
     };
     workers * workers * each
 }
@@ -43,8 +43,8 @@ pub(crate) fn pairs_bytes(workers: u32, level: Level) -> u64 {
 /// # Errors
 ///
 /// A usage error with the least possible limit.
-pub(crate) fn check_workers(memory_bytes: u64, workers: u32, level: Level) -> Result<()> {
-    let least = WORKERS_BASE_BYTES + pairs_bytes(workers, level);
+pub(crate) fn check_workers(memory_bytes: u64, workers: u32, exactness: Exactness) -> Result<()> {
+    let least = WORKERS_BASE_BYTES + pairs_bytes(workers, exactness);
     if memory_bytes >= least || workers == 1 {
         return Ok(());
     }
@@ -120,23 +120,23 @@ mod tests {
     #[test]
     fn workers_in_one_process_are_refused_with_the_least_that_holds() {
         let cases = [
-            (Level::Fingerprint, 1, 64),
-            (Level::Fingerprint, 200, 64),
-            (Level::Fingerprint, 512, 104),
-            (Level::Fingerprint, 1_024, 248),
-            (Level::Bytes, 64, 64),
-            (Level::Bytes, 512, 204),
-            (Level::Bytes, 1_024, 648),
+            (Exactness::Fingerprint, 1, 64),
+            (Exactness::Fingerprint, 200, 64),
+            (Exactness::Fingerprint, 512, 104),
+            (Exactness::Fingerprint, 1_024, 248),
+            (Exactness::Bytes, 64, 64),
+            (Exactness::Bytes, 512, 204),
+            (Exactness::Bytes, 1_024, 648),
         ];
-        for (level, workers, least) in cases {
-            check_workers(least << 20, workers, level).unwrap();
-            let refused = check_workers((least - 1) << 20, workers, level);
+        for (exactness, workers, least) in cases {
+            check_workers(least << 20, workers, exactness).unwrap();
+            let refused = check_workers((least - 1) << 20, workers, exactness);
             if least > 64 {
                 let text = refused.unwrap_err().to_string();
                 assert!(text.ends_with(&format!("at least {least}M")), "{text}");
             }
             // The memory for entries is what remains after the sample.
-            assert!(pairs_bytes(workers, level) < least << 20);
+            assert!(pairs_bytes(workers, exactness) < least << 20);
         }
     }
 

@@ -22,7 +22,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
 use umbel_client::{Filter, PackedBatch, ReadLevel};
-use umbel_dedup_engine::{Level, Rank, RecordId};
+use umbel_dedup_engine::{Exactness, Rank, RecordId};
 use umbel_files::UsageError;
 use umbel_records::Granularity;
 
@@ -92,12 +92,12 @@ impl Online {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] at level `bytes`, and if items of the job are not items of a filter.
+    /// A [`UsageError`] at exactness `bytes`, and if items of the job are not items of a filter.
     pub(crate) fn check(spec: &JobSpec) -> Result<()> {
         if spec.online.is_empty() && spec.add_to.is_none() {
             return Ok(());
         }
-        if spec.level == Level::Bytes && !spec.online.is_empty() {
+        if spec.exactness == Exactness::Bytes && !spec.online.is_empty() {
             refuse!(
                 "--exactness bytes compares items, and a filter holds none: leave one of the two out"
             );

@@ -11,7 +11,7 @@ use super::spec::JobSpec;
 use crate::error::Result;
 use umbel_dedup_engine::job::CellLoad;
 use umbel_dedup_engine::{
-    Coordinator, Cost, JobShape, Level, ReferenceShape, group_count_bits_per_entry,
+    Cost, Exactness, ExchangeCoordinator, JobShape, ReferenceShape, group_count_bits_per_entry,
 };
 use umbel_files::UsageError;
 use umbel_records::{ByteSpan, Compression, Granularity, ReadLimits, RowGroupItems};
@@ -135,7 +135,7 @@ fn pieces_a_row(row_groups: &RowGroups, source: &Source) -> Result<f64> {
     Ok(if rows > 0 { pieces as f64 / rows as f64 } else { 1.0 })
 }
 
-/// The shape of a job in one process: cells are small enough for the cache and the memory; at level `bytes`,
+/// The shape of a job in one process: cells are small enough for the cache and the memory; at exactness `bytes`,
 /// together with the items to compare.
 pub(crate) fn shape(
     spec: &JobSpec,
@@ -147,14 +147,14 @@ pub(crate) fn shape(
     let load = CellLoad {
         records: forecast.records,
         compared: forecast.records.saturating_add(known),
-        items_bytes: if spec.level == Level::Bytes { forecast.content_bytes } else { 0 },
+        items_bytes: if spec.exactness == Exactness::Bytes { forecast.content_bytes } else { 0 },
         memory_bytes: spec.memory_bytes,
         keep: spec.keep,
     };
     JobShape {
         workers,
         cells_per_owner: load.cells_per_owner(workers),
-        level: spec.level,
+        exactness: spec.exactness,
         keep: spec.keep,
         report_kept: spec.reports_kept(),
         item_bytes_mean: forecast.content_bytes as f64 / forecast.records.max(1) as f64,
@@ -202,7 +202,8 @@ pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> JobPlan {
     let entries_bytes = records * entry_bytes(shape.ranks_entries()) as u64;
     let resident_bytes = job.resident_bytes().min(entries_bytes);
     let (workers, references) = (shape.workers, job.references.shape());
-    let cost = |delta| Coordinator::expected_cost(shape, records, delta, spec.filter, references);
+    let cost =
+        |delta| ExchangeCoordinator::expected_cost(shape, records, delta, spec.filter, references);
     let group_bits =
         |delta| group_count_bits_per_entry(delta, workers, spec.annotates, spec.has_parts());
     let deltas = || DELTAS.into_iter().filter(|_| workers > 1);
@@ -217,7 +218,7 @@ pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> JobPlan {
         resident_bytes,
         scratch_bytes: entries_bytes - resident_bytes,
         references,
-        compares_bytes: shape.level == Level::Bytes,
+        compares_bytes: shape.exactness == Exactness::Bytes,
         exchange: deltas().map(|delta| (delta, cost(delta))).collect(),
         group_bits: deltas()
             .filter(|_| shape.report_kept)

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use umbel_dedup_engine::job::KnownReferences;
 use umbel_dedup_engine::{
-    INDEX_HEADER_BYTES, IndexBits, IndexDirectory, IndexHeader, Level, ReferenceShape, SpecDigest,
+    Exactness, INDEX_HEADER_BYTES, IndexBits, IndexDirectory, IndexHeader, ReferenceShape,
+    SpecDigest,
 };
 use umbel_files::UsageError;
 use umbel_files::{Inode, OpenBelowError, Roots, inode_of, open_regular};
@@ -95,7 +96,7 @@ impl References {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if an index has another seed or digest, or fewer bits of each hash than the level needs; any other
+    /// A [`UsageError`] if an index has another seed or digest, or fewer bits of each hash than the exactness needs; any other
     /// error names the file that cannot be read.
     pub(crate) fn open(spec: &JobSpec) -> Result<Self> {
         if spec.references.is_empty() {
@@ -366,7 +367,7 @@ fn check(spec: &JobSpec, digest: SpecDigest, name: &str, header: &IndexHeader) -
              together if the later one was made with --seed or --reference of the earlier"
         ));
     }
-    let is_approximate = matches!(spec.level, Level::Approximate { .. });
+    let is_approximate = matches!(spec.exactness, Exactness::Approximate { .. });
     if is_approximate && theirs.bits == IndexBits::Bits64 {
         return refuse(
             "has 64 bits of each hash, --exactness approximate needs more: save it with --index-bits 96".into(),

@@ -35,7 +35,7 @@ use super::summary::{DroppedItems, Facts, Summary};
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::error::{Result, bail};
 use std::sync::Arc;
-use umbel_dedup_engine::{JobShape, Level};
+use umbel_dedup_engine::{Exactness, JobShape};
 use umbel_files::UsageError;
 use umbel_filter::ItemHasher;
 
@@ -73,7 +73,7 @@ impl Prepared {
         let shape = plan::shape(spec, workers, &forecast, references.shape());
         shape.validate().map_err(|error| UsageError(error.to_string()))?;
         if spec.pairs_bytes() > 0 {
-            check_workers(spec.memory_bytes, workers, spec.level)?;
+            check_workers(spec.memory_bytes, workers, spec.exactness)?;
         }
         let chunks = cut(&sources, workers, threads, spec.compares_files())?;
         Ok(Self { sources, chunks, references, forecast, shape, threads })
@@ -234,7 +234,7 @@ fn save_index(
     save_index::write(job, (facts, 0), &entries, save.bits, scratch, named.sink()?).map(Some)
 }
 
-/// Exchanges all entries, and compares suspects at level `bytes`; calls `done` at the end of each phase. Also returns all
+/// Exchanges all entries, and compares suspects at exactness `bytes`; calls `done` at the end of each phase. Also returns all
 /// entries, if an index is to be made from the kept ones.
 fn decide(
     job: &Job<'_>,
@@ -245,7 +245,7 @@ fn decide(
     done: &mut impl FnMut(&'static str),
 ) -> Result<(Outcome, Option<HashRuns>)> {
     let runs = store.finish(job.shape.workers, job.cells(), job.shape.ranks_entries());
-    let suspects = (job.shape.level == Level::Bytes).then(|| Suspects::new(&local.facts));
+    let suspects = (job.shape.exactness == Exactness::Bytes).then(|| Suspects::new(&local.facts));
     let suspect = |suspect| {
         if let Some(suspects) = &suspects {
             suspects.add(suspect);

@@ -11,7 +11,7 @@ use super::reach::Reach;
 use super::scope::Scope;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use umbel_dedup_engine::{FilterChoice, IndexBits, Keep, Level};
+use umbel_dedup_engine::{Exactness, FilterChoice, IndexBits, Keep};
 use umbel_files::{Inode, Roots, UsageError, inode_of};
 use umbel_records::{Granularity, Normaliser};
 
@@ -156,7 +156,7 @@ pub struct JobSpec {
     /// Whether repeats are counted by file, which that page needs.
     pub reports_files: bool,
     /// When two items are equal.
-    pub level: Level,
+    pub exactness: Exactness,
     /// Which of several equal records is kept.
     pub keep: Keep,
     /// The field that determines the best one, if the best is kept.
@@ -218,7 +218,7 @@ impl JobSpec {
             summary: None,
             page: None,
             reports_files: false,
-            level: Level::Fingerprint,
+            exactness: Exactness::Fingerprint,
             keep: Keep::First,
             best: None,
             filter: FilterChoice::Auto,
@@ -239,7 +239,7 @@ impl JobSpec {
 
     /// Memory in bytes that pairs of workers in one process take.
     pub(crate) fn pairs_bytes(&self) -> u64 {
-        self.workers.map_or(0, |workers| pairs_bytes(workers, self.level))
+        self.workers.map_or(0, |workers| pairs_bytes(workers, self.exactness))
     }
 
     /// Whether records have parts, which are compared one by one.

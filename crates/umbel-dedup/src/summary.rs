@@ -15,7 +15,7 @@ use crate::clock::rss_bytes_max;
 use crate::error::{Context, Result};
 use serde_json::{Value, json};
 use std::time::Duration;
-use umbel_dedup_engine::{ExchangeReport, FrameKind, IndexBits, Level, Mode, ReferenceShape};
+use umbel_dedup_engine::{Exactness, ExchangeReport, FrameKind, IndexBits, Mode, ReferenceShape};
 use umbel_records::Granularity;
 
 /// Numbers of dropped items.
@@ -136,9 +136,9 @@ fn level_name(facts: &Facts<'_>) -> &'static str {
         return "approximate";
     }
     match facts.job.shape.level {
-        Level::Approximate { .. } => "approximate",
-        Level::Fingerprint => "fingerprint",
-        Level::Bytes => "bytes",
+        Exactness::Approximate { .. } => "approximate",
+        Exactness::Fingerprint => "fingerprint",
+        Exactness::Bytes => "bytes",
     }
 }
 
@@ -171,8 +171,8 @@ fn spec(job: &Job<'_>) -> Value {
         Granularity::File => ("file", Vec::new()),
         Granularity::Key(paths) => ("key", paths.clone()),
     };
-    let rate = match job.spec.level {
-        Level::Approximate { false_positive_rate } => Some(false_positive_rate),
+    let rate = match job.spec.exactness {
+        Exactness::Approximate { false_positive_rate } => Some(false_positive_rate),
         _ => None,
     };
     let output = match &job.spec.output {

@@ -8,7 +8,7 @@ use super::inputs::Source;
 use super::scope::ScopedHasher;
 use super::spec::{EmptyItems, JobSpec};
 use crate::error::{Context, Result};
-use umbel_dedup_engine::{Level, Rank};
+use umbel_dedup_engine::{Exactness, Rank};
 use umbel_filter::ItemHash;
 use umbel_records::{ContentDigest, ContentReader, Normalisers, RECORD_BYTES_MAX, ReadError};
 
@@ -27,7 +27,7 @@ impl WholeFile {
     /// Opens a file.
     pub(crate) fn open(source: &Source, spec: &JobSpec, hasher: ScopedHasher) -> Result<Self> {
         let normalisers = Normalisers::new(spec.normalise.clone());
-        let is_held = !normalisers.is_empty() || spec.level == Level::Bytes;
+        let is_held = !normalisers.is_empty() || spec.exactness == Exactness::Bytes;
         Ok(Self {
             reader: open_whole(source)?,
             hasher,

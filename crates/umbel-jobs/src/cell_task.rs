@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 use umbel_dedup_engine::job::{CellSet, CellWindow, GroupCountResult};
 use umbel_dedup_engine::{
-    Entry, ExchangeError, ExchangeReport, Input, Output, Plan, SampleOrder, Worker, WorkerId,
+    Entry, ExchangeError, ExchangeInput, ExchangeOutput, ExchangeReport, Plan, SampleOrder, Worker,
+    WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 use umbel_step::Outbox;
@@ -53,7 +54,7 @@ enum Pass {
     /// Nothing was ordered yet, or everything is done.
     Rest,
     Hashes,
-    /// Level `bytes`: the cells whose items are compared.
+    /// Exactness `bytes`: the cells whose items are compared.
     Items(CellItems),
 }
 
@@ -117,12 +118,12 @@ impl CellTask {
             match &self.progress.pass {
                 Pass::Items(items) if self.progress.compared.remove(&cell) => {
                     let items = items(cell)?;
-                    self.step(Input::Items { cell, items })?;
+                    self.step(ExchangeInput::Items { cell, items })?;
                 }
                 Pass::Hashes => {
                     self.know(cell)?;
                     let (entries, ranks) = self.attempt.entries(cell)?;
-                    self.step(Input::Cell { cell, entries, ranks })?;
+                    self.step(ExchangeInput::Cell { cell, entries, ranks })?;
                 }
                 Pass::Items(_) | Pass::Rest => self.sent(cell),
             }
@@ -146,7 +147,7 @@ impl CellTask {
             return Ok(());
         }
         let hashes = self.attempt.references(HashRange::cell(cell, plan.shape.cells()))?;
-        self.step(Input::References { cell, hashes })
+        self.step(ExchangeInput::References { cell, hashes })
     }
 
     fn end_pass(&mut self) {
@@ -165,13 +166,13 @@ impl CellTask {
         match input {
             CellTaskInput::Frame(from, bytes) => self.on_frame(from, bytes),
             CellTaskInput::Sample { order, lists, references } => {
-                self.step(Input::SampleReferences { hashes: references })?;
-                self.step(Input::Sample { order, lists })
+                self.step(ExchangeInput::SampleReferences { hashes: references })?;
+                self.step(ExchangeInput::Sample { order, lists })
             }
             CellTaskInput::Begin(plan, decided) => {
                 self.begin(&plan, &decided, Pass::Hashes);
                 self.progress.begun = Some((*plan, decided));
-                self.step(Input::Plan(*plan))
+                self.step(ExchangeInput::Plan(*plan))
             }
             CellTaskInput::Fetched(items) => {
                 if let Some((plan, decided)) = self.progress.begun.take() {
@@ -191,7 +192,7 @@ impl CellTask {
     /// Processes a peer's frame; a frame that is refused is reported as trouble with the peer.
     fn on_frame(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), WorkshopError> {
         let mut out = Outbox::new();
-        match self.machine.step(Input::Frame { from, bytes }, &mut out) {
+        match self.machine.step(ExchangeInput::Frame { from, bytes }, &mut out) {
             Ok(()) => self.carry_out(out),
             Err(
                 error @ (ExchangeError::Frame { .. }
@@ -207,31 +208,31 @@ impl CellTask {
         }
     }
 
-    fn step(&mut self, input: Input) -> Result<(), WorkshopError> {
+    fn step(&mut self, input: ExchangeInput) -> Result<(), WorkshopError> {
         let mut out = Outbox::new();
         self.machine.step(input, &mut out).map_err(|error| broken(&error))?;
         self.carry_out(out)
     }
 
-    fn carry_out(&mut self, mut out: Outbox<Output>) -> Result<(), WorkshopError> {
-        let mut orders: VecDeque<Output> = out.take().into();
+    fn carry_out(&mut self, mut out: Outbox<ExchangeOutput>) -> Result<(), WorkshopError> {
+        let mut orders: VecDeque<ExchangeOutput> = out.take().into();
         while let Some(order) = orders.pop_front() {
             match order {
-                Output::Send { to, frame } if to == self.me => {
-                    let input = Input::Frame { from: to, bytes: frame };
+                ExchangeOutput::Send { to, frame } if to == self.me => {
+                    let input = ExchangeInput::Frame { from: to, bytes: frame };
                     self.machine.step(input, &mut out).map_err(|error| broken(&error))?;
                     orders.extend(out.take());
                 }
-                Output::Send { to, frame } => self.queues.send(to, frame),
-                Output::Sampled { entries, candidates } => {
+                ExchangeOutput::Send { to, frame } => self.queues.send(to, frame),
+                ExchangeOutput::Sampled { entries, candidates } => {
                     self.send_event(CellTaskEvent::Sampled { entries, candidates });
                 }
-                Output::Compare { cell, suspects } => {
+                ExchangeOutput::Compare { cell, suspects } => {
                     self.attempt.suspect(cell, &suspects)?;
                     self.progress.compared.insert(cell);
                     self.sent(cell);
                 }
-                Output::Decided { cell, drops } => {
+                ExchangeOutput::Decided { cell, drops } => {
                     self.attempt.decide(cell, drops)?;
                     self.send_event(CellTaskEvent::Decided);
                     self.sent(cell);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use umbel_dedup_engine::Level;
+use umbel_dedup_engine::Exactness;
 use umbel_dedup_engine::job::JobFailure;
 
 use super::MemberError;
@@ -14,7 +14,7 @@ use super::memory_workshop::{Effect, Point, Trap};
 async fn a_worker_that_dies_behind_the_end_ends_at_once_when_it_is_started_again() {
     // Three workers, with records and without: without any, the job fails for good.
     for (records, nth) in [(60, 4), (0, 2)] {
-        let world = World::new(3, records, Level::Fingerprint);
+        let world = World::new(3, records, Exactness::Fingerprint);
         let trap = Trap { point: Point::Record, nth, effect: Effect::Crash { after: true } };
         let mut processes: Vec<Process> =
             (0..3).map(|other| world.start(other, (other == 2).then_some(trap))).collect();
@@ -37,7 +37,7 @@ async fn a_worker_that_dies_behind_the_end_ends_at_once_when_it_is_started_again
 
 #[tokio::test(start_paused = true)]
 async fn a_coordinator_that_dies_after_a_failure_reports_it_again() {
-    let world = World::new(3, 0, Level::Fingerprint);
+    let world = World::new(3, 0, Exactness::Fingerprint);
     // Two records of its worker and two of the coordinator, of which the last one is that of the end.
     let trap = Trap { point: Point::Record, nth: 3, effect: Effect::Crash { after: true } };
     let mut others: Vec<Process> = (1..3).map(|other| world.start(other, None)).collect();
@@ -57,7 +57,7 @@ async fn a_coordinator_that_dies_after_a_failure_reports_it_again() {
 #[tokio::test(start_paused = true)]
 async fn what_fails_for_good_after_the_commit_began_is_done_when_all_are_started_again() {
     for (point, failing) in [(Point::Commit, 0), (Point::Commit, 1), (Point::Conclude, 0)] {
-        let world = World::new(2, 30, Level::Fingerprint);
+        let world = World::new(2, 30, Exactness::Fingerprint);
         let trap = Trap { point, nth: 0, effect: Effect::Refuse };
         let start = |worker| world.start(worker, (worker == failing).then_some(trap));
         for process in [0, 1].map(start) {

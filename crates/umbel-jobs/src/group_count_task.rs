@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use umbel_dedup_engine::job::{GroupCountOrder, GroupCountResult};
 use umbel_dedup_engine::{
-    ExchangeError, Group, GroupCountInput, GroupCountOutput, GroupCounter, GroupSize, RecordRange,
-    WorkerId,
+    ExchangeError, GroupCountInput, GroupCountOutput, GroupCounter, GroupSize, KeptGroup,
+    RecordRange, WorkerId,
 };
 use umbel_step::Outbox;
 
@@ -135,6 +135,6 @@ fn learn_sizes(
 ) -> Result<(), WorkshopError> {
     let claims = groups.claims(range)?;
     let sized = claims.iter().map(|claim| claim.kept).zip(sizes);
-    let group = |(kept, GroupSize { size, part })| Group { kept, size, part };
+    let group = |(kept, GroupSize { size, part })| KeptGroup { kept, size, part };
     groups.learn(owner, sized.map(group).collect())
 }

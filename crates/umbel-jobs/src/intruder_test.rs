@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use umbel_dedup_engine::{Frame, FrameKind, FrameLink, Level, WorkerId};
+use umbel_dedup_engine::{Exactness, Frame, FrameKind, FrameLink, WorkerId};
 use umbel_proto::v1::JobFrames;
 use umbel_proto::v1::job_exchange_client::JobExchangeClient;
 
@@ -80,7 +80,7 @@ async fn hostile_frames_begin_the_exchange_again_and_no_more() {
         (vec![verdict.encode(FrameLink { attempt: 2, ..link }).into()], ""),
         (large, "decoded message length too large"),
     ] {
-        let world = World::new(2, 40, Level::Fingerprint);
+        let world = World::new(2, 40, Exactness::Fingerprint);
         let trap = Trap { point: Point::Read, nth: 0, effect: Effect::Isolate };
         let processes = vec![world.start(0, None), world.start(1, Some(trap))];
         let cause = bring(&world, JobFrames { frames, is_cut: false }).await;
@@ -94,8 +94,8 @@ async fn hostile_frames_begin_the_exchange_again_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn streams_that_the_job_does_not_have_are_refused() {
-    let direct = World::new(2, 30, Level::Fingerprint);
-    let grid = World::new(5, 30, Level::Fingerprint).on_grid();
+    let direct = World::new(2, 30, Exactness::Fingerprint);
+    let grid = World::new(5, 30, Exactness::Fingerprint).on_grid();
     for (world, worker, carries, expected) in [
         (direct, 1, Carries::PassedOn, "passes frames on to worker 0 in a job without a grid"),
         // 0 and 4 have no stream to each other; 1 relays between them.
@@ -124,7 +124,7 @@ async fn streams_that_the_job_does_not_have_are_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_of_another_job_is_refused() {
-    let world = World::new(2, 30, Level::Fingerprint);
+    let world = World::new(2, 30, Exactness::Fingerprint);
     let first = world.start(0, None);
     let wrong = [
         (
@@ -154,7 +154,7 @@ async fn a_worker_of_another_job_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn who_does_not_know_the_secret_is_not_let_in_and_the_others_go_on() {
     let (secret, other) = ("8f14e45fceea167a5a36dedd4bea2543", "9f14e45fceea167a5a36dedd4bea2543");
-    let mut world = World::new(3, 60, Level::Fingerprint).knowing_secret(secret);
+    let mut world = World::new(3, 60, Exactness::Fingerprint).knowing_secret(secret);
     let first = world.start(0, None);
     // First without TLS, then with another secret.
     world.tls = None;
@@ -183,7 +183,7 @@ async fn who_does_not_know_the_secret_is_not_let_in_and_the_others_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn two_processes_of_one_worker_are_one_too_many() {
-    let world = World::new(2, 30, Level::Fingerprint);
+    let world = World::new(2, 30, Exactness::Fingerprint);
     let trap = Trap { point: Point::Read, nth: 0, effect: Effect::Hang };
     let first = world.start(0, None);
     let mut second = world.start(1, Some(trap));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use umbel_dedup_engine::job::{JobEvent, JobResult, JobRules};
-use umbel_dedup_engine::{FilterChoice, Keep, Level, Rank, RecordId, Route, reference};
+use umbel_dedup_engine::{Exactness, FilterChoice, Keep, Rank, RecordId, Route, reference};
 use umbel_ports::memory_net::{CountingSeed, MemoryNet};
 use umbel_ports::{Net, SecretNet, SecretTls, Seed};
 use umbel_tls::{Secret, SecretUse};
@@ -75,12 +75,12 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(workers: u32, records_each: u32, level: Level) -> Self {
+    pub(super) fn new(workers: u32, records_each: u32, exactness: Exactness) -> Self {
         let records = |worker: u32| (0..records_each).map(move |index| record(worker, index));
         let disks = (0..workers).map(|worker| MemoryDisk::new(records(worker).collect())).collect();
         let choice = FilterChoice::SingleShot;
         let rules = JobRules {
-            level,
+            exactness,
             keep: Keep::First,
             report_kept: false,
             report_sizes: false,
@@ -210,7 +210,7 @@ impl World {
         }
         let keep = self.rules.keep;
         let rank = |record_id| if keep == Keep::Best { rank(record_id) } else { Rank::default() };
-        let dropped = if self.rules.level == Level::Bytes {
+        let dropped = if self.rules.exactness == Exactness::Bytes {
             let ranked: Vec<_> =
                 all.iter().map(|(record_id, item)| (rank(*record_id), *record_id, item)).collect();
             reference::ranked_drops(&ranked, keep)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use umbel_dedup_engine::job::JobFailure;
-use umbel_dedup_engine::{FrameKind, Keep, Level, Route, WorkerId};
+use umbel_dedup_engine::{Exactness, FrameKind, Keep, Route, WorkerId};
 use umbel_ports::channel::{incoming, server};
 
 use super::job_world::{Process, World, finish};
@@ -15,14 +15,16 @@ use super::{JobHost, Member, MemberConfig, MemberError};
 #[tokio::test(start_paused = true)]
 async fn any_number_of_workers_keeps_what_one_machine_keeps() {
     for workers in 1..=5 {
-        for level in
-            [Level::Fingerprint, Level::Bytes, Level::Approximate { false_positive_rate: 1e-3 }]
-        {
-            let mut world = World::new(workers, 120, level);
+        for exactness in [
+            Exactness::Fingerprint,
+            Exactness::Bytes,
+            Exactness::Approximate { false_positive_rate: 1e-3 },
+        ] {
+            let mut world = World::new(workers, 120, exactness);
             world.rules.keep = [Keep::Best, Keep::First, Keep::Last][workers as usize % 3];
             let result = finish(world.start_all()).await;
             world.check_outputs();
-            assert_eq!((result.attempts, world.attempts()), (1, 1), "{workers} {level:?}");
+            assert_eq!((result.attempts, world.attempts()), (1, 1), "{workers} {exactness:?}");
             assert_eq!(result.report.items, u64::from(workers) * 120);
             assert!(world.disks.iter().all(|disk| disk.ended() == Some(false)));
             let progress = world.observer.progress.lock().unwrap();
@@ -36,8 +38,10 @@ async fn any_number_of_workers_keeps_what_one_machine_keeps() {
 #[tokio::test(start_paused = true)]
 async fn what_earlier_jobs_have_kept_is_dropped_by_all_workers() {
     for workers in 1..=4 {
-        for level in [Level::Fingerprint, Level::Approximate { false_positive_rate: 1e-3 }] {
-            let world = World::new(workers, 120, level).knowing();
+        for exactness in
+            [Exactness::Fingerprint, Exactness::Approximate { false_positive_rate: 1e-3 }]
+        {
+            let world = World::new(workers, 120, exactness).knowing();
             let result = finish(world.start_all()).await;
             world.check_outputs();
             assert!(result.report.reference_drops > 20 * u64::from(workers));
@@ -47,7 +51,7 @@ async fn what_earlier_jobs_have_kept_is_dropped_by_all_workers() {
 
 #[tokio::test(start_paused = true)]
 async fn workers_that_know_of_other_jobs_are_named() {
-    let mut world = World::new(3, 20, Level::Fingerprint).knowing();
+    let mut world = World::new(3, 20, Exactness::Fingerprint).knowing();
     let other = MemoryDisk::knowing(world.disks[2].records.clone(), Vec::new());
     world.disks[2] = other;
     let mut errors = Vec::new();
@@ -60,7 +64,7 @@ async fn workers_that_know_of_other_jobs_are_named() {
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_comes_back_with_its_references() {
     for nth in [0, 3] {
-        let world = World::new(3, 60, Level::Fingerprint).knowing();
+        let world = World::new(3, 60, Exactness::Fingerprint).knowing();
         let trap = Trap { point: Point::Entries, nth, effect: Effect::Crash { after: false } };
         let mut processes: Vec<Process> =
             (0..3).map(|other| world.start(other, (other == 1).then_some(trap))).collect();
@@ -74,17 +78,19 @@ async fn a_worker_that_dies_comes_back_with_its_references() {
 #[tokio::test(start_paused = true)]
 async fn groups_are_counted_over_all_workers() {
     for workers in 1..=4 {
-        for level in
-            [Level::Fingerprint, Level::Bytes, Level::Approximate { false_positive_rate: 1e-9 }]
-        {
+        for exactness in [
+            Exactness::Fingerprint,
+            Exactness::Bytes,
+            Exactness::Approximate { false_positive_rate: 1e-9 },
+        ] {
             for sizes in [false, true] {
-                let mut world = World::new(workers, 120, level).reporting(sizes);
+                let mut world = World::new(workers, 120, exactness).reporting(sizes);
                 world.rules.keep = [Keep::Last, Keep::Best, Keep::First][workers as usize % 3];
                 let result = finish(world.start_all()).await;
                 world.check_outputs();
                 assert_eq!(result.attempts, 1);
                 let sends_sizes = result.report.payload_bits(FrameKind::Sizes) > 0;
-                assert_eq!(sends_sizes, sizes && workers > 1, "{workers} {level:?}");
+                assert_eq!(sends_sizes, sizes && workers > 1, "{workers} {exactness:?}");
                 let claimed = result.report.payload_bits(FrameKind::Claims);
                 assert!(claimed > 0);
             }
@@ -96,11 +102,11 @@ async fn groups_are_counted_over_all_workers() {
 #[tokio::test(start_paused = true)]
 async fn workers_on_a_grid_keep_what_one_machine_keeps() {
     for workers in [3, 5, 7, 11] {
-        for level in [Level::Fingerprint, Level::Bytes] {
-            let world = World::new(workers, 60, level).reporting(true).on_grid();
+        for exactness in [Exactness::Fingerprint, Exactness::Bytes] {
+            let world = World::new(workers, 60, exactness).reporting(true).on_grid();
             let result = finish(world.start_all()).await;
             world.check_outputs();
-            assert_eq!((result.attempts, world.attempts()), (1, 1), "{workers} {level:?}");
+            assert_eq!((result.attempts, world.attempts()), (1, 1), "{workers} {exactness:?}");
         }
     }
 }
@@ -109,7 +115,7 @@ async fn workers_on_a_grid_keep_what_one_machine_keeps() {
 #[tokio::test(start_paused = true)]
 #[ignore = "a minute, and three hundred workers in one process"]
 async fn three_hundred_workers_go_over_the_grid() {
-    let mut world = World::new(300, 20, Level::Fingerprint);
+    let mut world = World::new(300, 20, Exactness::Fingerprint);
     world.route = Route::for_workers(300);
     assert_eq!(world.route, Route::Grid);
     finish(world.start_all()).await;
@@ -119,7 +125,7 @@ async fn three_hundred_workers_go_over_the_grid() {
 #[tokio::test(start_paused = true)]
 async fn a_relay_that_dies_comes_back() {
     for (point, nth) in [(Point::Entries, 3), (Point::Decide, 5), (Point::Gather, 0)] {
-        let world = World::new(5, 60, Level::Fingerprint).reporting(true).on_grid();
+        let world = World::new(5, 60, Exactness::Fingerprint).reporting(true).on_grid();
         // 0 and 4 have no stream to each other; 1 relays between them.
         let trap = Trap { point, nth, effect: Effect::Crash { after: false } };
         let mut processes: Vec<Process> =
@@ -134,7 +140,8 @@ async fn a_relay_that_dies_comes_back() {
 #[tokio::test(start_paused = true)]
 async fn parts_of_kept_records_are_sent_to_workers_that_dropped_some() {
     for (workers, sizes) in [(1, false), (2, false), (4, true)] {
-        let world = World::new(workers, 120, Level::Fingerprint).reporting(sizes).naming_parts();
+        let world =
+            World::new(workers, 120, Exactness::Fingerprint).reporting(sizes).naming_parts();
         finish(world.start_all()).await;
         world.check_outputs();
         let named: usize = world.disks.iter().map(|disk| disk.parts().len()).sum();
@@ -144,14 +151,14 @@ async fn parts_of_kept_records_are_sent_to_workers_that_dropped_some() {
 
 #[tokio::test(start_paused = true)]
 async fn what_references_hold_is_in_no_group() {
-    let world = World::new(3, 120, Level::Fingerprint).knowing().reporting(true);
+    let world = World::new(3, 120, Exactness::Fingerprint).knowing().reporting(true);
     finish(world.start_all()).await;
     world.check_outputs();
 }
 
 /// Crashes a worker at a point and restarts it.
 async fn crash_at(worker: u16, trap: Trap) {
-    let mut world = World::new(3, 60, Level::Bytes).reporting(true).naming_parts().adding();
+    let mut world = World::new(3, 60, Exactness::Bytes).reporting(true).naming_parts().adding();
     world.rules.keep = if trap.nth == 0 { Keep::Best } else { Keep::Last };
     let mut processes: Vec<Process> =
         (0..3).map(|other| world.start(other, (other == worker).then_some(trap))).collect();
@@ -239,7 +246,7 @@ async fn a_coordinator_that_dies_late_comes_back() {
 #[tokio::test(start_paused = true)]
 async fn cut_connections_begin_the_exchange_again() {
     for cut in [0, 1] {
-        let world = World::new(3, 60, Level::Fingerprint);
+        let world = World::new(3, 60, Exactness::Fingerprint);
         let trap = Trap { point: Point::Decide, nth: 3, effect: Effect::Signal };
         let mut processes: Vec<Process> = (0..3).map(|w| world.start(w, Some(trap))).collect();
         processes[1].sprung.recv().await.unwrap();
@@ -252,7 +259,7 @@ async fn cut_connections_begin_the_exchange_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_never_comes_is_named() {
-    let world = World::new(3, 30, Level::Fingerprint);
+    let world = World::new(3, 30, Exactness::Fingerprint);
     let patient =
         |worker| MemberConfig { worker_timeout: Duration::from_secs(60), ..world.config(worker) };
     let [first, second] = [0, 1].map(|worker| world.start_with(patient(worker), None));
@@ -276,7 +283,7 @@ async fn a_worker_that_never_comes_is_named() {
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_without_a_coordinator_gives_up() {
-    let world = World::new(2, 30, Level::Fingerprint);
+    let world = World::new(2, 30, Exactness::Fingerprint);
     let config = MemberConfig { worker_timeout: Duration::from_secs(30), ..world.config(1) };
     let outcome = world.start_with(config, None).outcome.await.unwrap();
     let error = outcome.unwrap_err();
@@ -288,7 +295,7 @@ async fn a_worker_without_a_coordinator_gives_up() {
 async fn a_worker_that_cannot_continue_fails_the_job_everywhere() {
     for (point, effect) in [(Point::Read, Effect::Fail), (Point::Decide, Effect::Fail)] {
         for failing in [0, 1] {
-            let world = World::new(2, 30, Level::Fingerprint);
+            let world = World::new(2, 30, Exactness::Fingerprint);
             let trap = Trap { point, nth: 0, effect };
             let start = |worker| world.start(worker, (worker == failing).then_some(trap));
             let processes = [0, 1].map(start);
@@ -307,7 +314,7 @@ async fn a_worker_that_cannot_continue_fails_the_job_everywhere() {
 #[tokio::test(start_paused = true)]
 async fn what_stays_is_added_once_by_all_workers() {
     for workers in 1..=3 {
-        let world = World::new(workers, 40, Level::Fingerprint).adding();
+        let world = World::new(workers, 40, Exactness::Fingerprint).adding();
         finish(world.start_all()).await;
         world.check_outputs();
         let times = |disk: &Arc<MemoryDisk>| disk.added().map(|(_, times)| times);
@@ -317,7 +324,7 @@ async fn what_stays_is_added_once_by_all_workers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_filter_is_away_goes_on_when_it_is_started_again() {
-    let world = World::new(3, 40, Level::Fingerprint).adding();
+    let world = World::new(3, 40, Exactness::Fingerprint).adding();
     let trap = Trap { point: Point::Add, nth: 0, effect: Effect::Fail };
     let start = |worker: u16| world.start(worker, (worker == 1).then_some(trap));
     for process in [0, 1, 2].map(start) {
@@ -332,7 +339,7 @@ async fn a_job_whose_filter_is_away_goes_on_when_it_is_started_again() {
 
 #[tokio::test(start_paused = true)]
 async fn who_has_not_added_yet_does_not_end_well_without_a_coordinator() {
-    let world = World::new(2, 30, Level::Fingerprint).adding();
+    let world = World::new(2, 30, Exactness::Fingerprint).adding();
     let trap = Trap { point: Point::Add, nth: 0, effect: Effect::Crash { after: false } };
     let hang = Trap { effect: Effect::Hang, ..trap };
     let patient = MemberConfig { worker_timeout: Duration::from_secs(30), ..world.config(1) };
@@ -348,7 +355,7 @@ async fn who_has_not_added_yet_does_not_end_well_without_a_coordinator() {
 #[tokio::test(start_paused = true)]
 async fn a_worker_without_input_fails_the_job_everywhere() {
     for missing in [0, 1] {
-        let mut world = World::new(2, 30, Level::Fingerprint);
+        let mut world = World::new(2, 30, Exactness::Fingerprint);
         world.disks[missing] = MemoryDisk::new(vec![b"missing".to_vec()]);
         for process in world.start_all() {
             let error = process.outcome.await.unwrap().unwrap_err();
@@ -360,7 +367,7 @@ async fn a_worker_without_input_fails_the_job_everywhere() {
 
 #[tokio::test(start_paused = true)]
 async fn hosted_members_can_be_cancelled() {
-    let world = World::new(2, 30, Level::Fingerprint);
+    let world = World::new(2, 30, Exactness::Fingerprint);
     let (host, other) = (JobHost::new(), JobHost::new());
     let mut members = Vec::new();
     let mut springs = Vec::new();

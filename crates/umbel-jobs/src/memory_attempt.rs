@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use umbel_dedup_engine::job::GroupCountOrder;
 use umbel_dedup_engine::{
-    Claim, Drops, Entry, ExchangeReport, Group, Rank, RecordId, RecordPart, RecordRange, Suspect,
-    WorkerId,
+    Claim, Drops, Entry, ExchangeReport, KeptGroup, Rank, RecordId, RecordPart, RecordRange,
+    Suspect, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 use umbel_ports::PortFuture;
@@ -101,7 +101,7 @@ impl Attempt for MemoryAttempt {
 /// The groups that one process learns.
 struct MemoryGroups {
     process: Arc<Process>,
-    groups: Vec<Group>,
+    groups: Vec<KeptGroup>,
 }
 
 impl GatheredGroups for MemoryGroups {
@@ -125,7 +125,7 @@ impl GatheredGroups for MemoryGroups {
         Ok(record_ids.iter().map(|record_id| part(*record_id)).collect())
     }
 
-    fn learn(&mut self, _: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError> {
+    fn learn(&mut self, _: WorkerId, groups: Vec<KeptGroup>) -> Result<(), WorkshopError> {
         self.process.now(Point::Learn, |_| self.groups.extend(groups))
     }
 

@@ -9,7 +9,8 @@ use umbel_dedup_engine::job::{
     CellSet, Counts, Forecast, JobResult, KnownReferences, ReadOrder, WriteOrder, Written,
 };
 use umbel_dedup_engine::{
-    Drops, Entry, ExchangeReport, IndexBits, Item, RecordId, RecordPart, ReferenceShape, Suspect,
+    Drops, Entry, ExchangeReport, IndexBits, RecordId, RecordPart, ReferenceShape, Suspect,
+    SuspectItem,
 };
 use umbel_filter::ItemHash;
 use umbel_ports::PortFuture;
@@ -277,14 +278,14 @@ impl Process {
         &self,
         suspects: &BTreeMap<u32, Vec<Suspect>>,
         cell: u32,
-    ) -> Result<Vec<Item>, WorkshopError> {
+    ) -> Result<Vec<SuspectItem>, WorkshopError> {
         self.now(Point::Items, |kept| {
             let all = self.entries_where(kept, |_| true);
             let item = |suspect: &Suspect| {
                 let (entry, index) =
                     *all.iter().find(|(e, _)| e.record_id == suspect.record_id).unwrap();
                 let bytes = self.disk.records[index].clone();
-                Item {
+                SuspectItem {
                     hash: entry.hash,
                     record_id: suspect.record_id,
                     rank: rank(suspect.record_id),

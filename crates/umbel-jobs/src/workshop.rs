@@ -12,8 +12,8 @@ use umbel_dedup_engine::job::{
     CellSet, Counts, Forecast, GroupCountOrder, JobResult, JobRules, ReadOrder, WriteOrder, Written,
 };
 use umbel_dedup_engine::{
-    Claim, Drops, Entry, ExchangeReport, Group, Item, Rank, RecordId, RecordPart, RecordRange,
-    Route, Suspect, WorkerId,
+    Claim, Drops, Entry, ExchangeReport, KeptGroup, Rank, RecordId, RecordPart, RecordRange, Route,
+    Suspect, SuspectItem, WorkerId,
 };
 use umbel_engine::{JobId, NodeId};
 use umbel_filter::{HashRange, ItemHash};
@@ -166,14 +166,14 @@ pub trait Attempt: Send + Sync {
     /// If they cannot be made durable: the previous seal then still holds.
     fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError>;
 
-    /// Level `bytes`: records suspects of a cell, whose items must be compared. There can be as many as
+    /// Exactness `bytes`: records suspects of a cell, whose items must be compared. There can be as many as
     /// records, so they are not collected in memory first.
     ///
     /// # Errors
     /// If scratch space cannot be read.
     fn suspect(&self, cell: u32, suspects: &[Suspect]) -> Result<(), WorkshopError>;
 
-    /// Level `bytes`: reads the items of all suspects again.
+    /// Exactness `bytes`: reads the items of all suspects again.
     ///
     /// # Errors
     /// As for [`Workshop::read`].
@@ -191,7 +191,7 @@ pub trait Attempt: Send + Sync {
 }
 
 /// The fetched items of each cell.
-pub type CellItems = Arc<dyn Fn(u32) -> Result<Vec<Item>, WorkshopError> + Send + Sync>;
+pub type CellItems = Arc<dyn Fn(u32) -> Result<Vec<SuspectItem>, WorkshopError> + Send + Sync>;
 
 /// A worker's dropped records, sorted by their kept record, and the sizes of groups as they arrive.
 pub trait GatheredGroups: Send + Sync {
@@ -218,7 +218,7 @@ pub trait GatheredGroups: Send + Sync {
     ///
     /// # Errors
     /// If scratch space cannot be written.
-    fn learn(&mut self, owner: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError>;
+    fn learn(&mut self, owner: WorkerId, groups: Vec<KeptGroup>) -> Result<(), WorkshopError>;
 
     /// Makes all groups durable, and returns how much of this worker's files was repeated; the order to
     /// write contains this from all workers ([`WriteOrder::weights`]). Empty if no output reports

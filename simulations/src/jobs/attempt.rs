@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use umbel_dedup_engine::job::GroupCountOrder;
 use umbel_dedup_engine::{
-    Claim, Drops, Entry, ExchangeReport, Group, GroupSize, Item, Rank, RecordId, RecordPart,
-    RecordRange, Suspect, WorkerId,
+    Claim, Drops, Entry, ExchangeReport, GroupSize, KeptGroup, Rank, RecordId, RecordPart,
+    RecordRange, Suspect, SuspectItem, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 use umbel_jobs::{Attempt, CellItems, GatheredGroups, WorkshopError};
@@ -92,7 +92,7 @@ impl Attempt for SimAttempt {
             self.worker.writable()?;
             let item = |suspect: Suspect| {
                 let item = items[record_at(base, suspect.record_id) as usize];
-                Item {
+                SuspectItem {
                     hash: hash_of(&self.worker.plan, seed, item),
                     record_id: suspect.record_id,
                     shared: suspect.shared,
@@ -101,7 +101,7 @@ impl Attempt for SimAttempt {
                 }
             };
             let suspects = std::mem::take(&mut *lock(&self.suspects)).into_iter();
-            let fetched: BTreeMap<u32, Vec<Item>> = suspects
+            let fetched: BTreeMap<u32, Vec<SuspectItem>> = suspects
                 .map(|(cell, suspects)| (cell, suspects.into_iter().map(item).collect()))
                 .collect();
             let items_of = move |cell| Ok(fetched.get(&cell).cloned().unwrap_or_default());
@@ -153,8 +153,8 @@ impl GatheredGroups for SimGroups {
         Ok(record_ids.iter().map(|record_id| part_of(*record_id)).collect())
     }
 
-    fn learn(&mut self, _owner: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError> {
-        let as_size = |Group { kept, size, part }| (kept, GroupSize { size, part });
+    fn learn(&mut self, _owner: WorkerId, groups: Vec<KeptGroup>) -> Result<(), WorkshopError> {
+        let as_size = |KeptGroup { kept, size, part }| (kept, GroupSize { size, part });
         self.groups.extend(groups.into_iter().map(as_size));
         Ok(())
     }

@@ -17,7 +17,7 @@ pub(crate) struct JobPlan {
     /// Which of equal records is kept.
     #[serde(default, skip_serializing_if = "JobKeep::is_first")]
     pub(crate) keep: JobKeep,
-    /// Whether every fourth item is a reference that earlier jobs have kept; not at level `bytes`.
+    /// Whether every fourth item is a reference that earlier jobs have kept; not at exactness `bytes`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) known: bool,
     /// Whether it reports for which kept record each dropped one was dropped.

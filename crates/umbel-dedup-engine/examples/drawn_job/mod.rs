@@ -3,9 +3,9 @@
 //! real job.
 
 use umbel_dedup_engine::{
-    Coordinator, CoordinatorInput, CoordinatorOutput, CostQuestion, Entry, ExchangeReport,
-    FilterChoice, Input, JobShape, Keep, Level, Mailbox, Mode, Output, Plan, RecordId, SampleOrder,
-    Worker, WorkerId,
+    CoordinatorInput, CoordinatorOutput, CostQuestion, Entry, Exactness, ExchangeCoordinator,
+    ExchangeInput, ExchangeOutput, ExchangeReport, FilterChoice, JobShape, Keep, Mailbox, Mode,
+    Plan, RecordId, SampleOrder, Worker, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 use umbel_step::Outbox;
@@ -51,11 +51,11 @@ impl Job {
         let per_owner =
             (entries / CELL_ENTRIES / w).min(entries / STREAM_ENTRIES_MIN / w / w).max(1);
         let cells_per_owner = u32::try_from(per_owner).expect("few cells").next_power_of_two();
-        let (level, keep) = (Level::Fingerprint, Keep::First);
+        let (exactness, keep) = (Exactness::Fingerprint, Keep::First);
         let shape = JobShape {
             workers,
             cells_per_owner,
-            level,
+            exactness,
             keep,
             report_kept: false,
             item_bytes_mean: 0.0,
@@ -95,7 +95,7 @@ impl Job {
             let mut worker =
                 Worker::new(WorkerId(id), self.shape, 1).expect("a shape within limits");
             if let Some(plan) = plan {
-                worker.step(Input::Plan(plan), &mut Outbox::new()).expect("the first plan");
+                worker.step(ExchangeInput::Plan(plan), &mut Outbox::new()).expect("the first plan");
             }
             worker
         })
@@ -105,7 +105,7 @@ impl Job {
     /// Counts, samples, plans.
     pub(crate) fn plan(&self, report: &mut ExchangeReport) -> Plan {
         let mut coordinator =
-            Coordinator::new(self.shape, self.choice).expect("a shape within limits");
+            ExchangeCoordinator::new(self.shape, self.choice).expect("a shape within limits");
         let mut orders = Outbox::new();
         let items = self.entries / u64::from(self.shape.workers);
         for worker in 0..u16::try_from(self.shape.workers).expect("few workers") {
@@ -140,10 +140,11 @@ impl Job {
                 inputs[worker].push(list);
             }
         }
-        let inputs = inputs.into_iter().map(|lists| Input::Sample { order, lists }).collect();
+        let inputs =
+            inputs.into_iter().map(|lists| ExchangeInput::Sample { order, lists }).collect();
         let mut sampled = Vec::new();
         carry(&mut mailbox, inputs, |owner, output| {
-            if let Output::Sampled { entries, candidates } = output {
+            if let ExchangeOutput::Sampled { entries, candidates } = output {
                 sampled.push((owner, entries, candidates));
             }
         });
@@ -159,7 +160,9 @@ impl Job {
         for cell in 0..self.shape.cells().get() {
             let lists = self.cell(cell).into_iter();
             let mut inputs = Some(
-                lists.map(|entries| Input::Cell { cell, entries, ranks: Vec::new() }).collect(),
+                lists
+                    .map(|entries| ExchangeInput::Cell { cell, entries, ranks: Vec::new() })
+                    .collect(),
             );
             around(&mut || carry(&mut mailbox, inputs.take().unwrap_or_default(), |_, _| {}));
         }
@@ -198,7 +201,11 @@ pub(crate) fn plan_name(plan: &Plan, entries: f64) -> String {
 }
 
 /// Passes every worker its input, and delivers frames until there are none.
-fn carry(mailbox: &mut Mailbox, inputs: Vec<Input>, mut other: impl FnMut(WorkerId, Output)) {
+fn carry(
+    mailbox: &mut Mailbox,
+    inputs: Vec<ExchangeInput>,
+    mut other: impl FnMut(WorkerId, ExchangeOutput),
+) {
     for (id, input) in (0u16..).zip(inputs) {
         mailbox.step(WorkerId(id), input).expect("an order that fits");
     }

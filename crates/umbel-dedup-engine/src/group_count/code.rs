@@ -13,7 +13,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use super::super::entry::RecordId;
-use super::super::error::FrameError;
+use super::super::error::ExchangeFrameError;
 use super::super::frame::{Frame, push_varint};
 use super::{Claim, GroupSize, RecordPart, RecordRange};
 use crate::limits::{FRAME_PAYLOAD_BYTES_CUT, RECORD_ID_CHUNK_BITS, RECORD_ID_ITEM_BITS};
@@ -28,11 +28,11 @@ pub(super) fn encode_range(range: RecordRange) -> Vec<u8> {
 }
 
 /// Decodes a range, which may be empty or of any chunks.
-pub(super) fn decode_range(frame: &Frame<'_>) -> Result<RecordRange, FrameError> {
+pub(super) fn decode_range(frame: &Frame<'_>) -> Result<RecordRange, ExchangeFrameError> {
     let mut rest = frame.payload;
     let (start, length) = (take(&mut rest)?, take(&mut rest)?);
     check_end(rest)?;
-    let end = start.checked_add(length).ok_or(FrameError::Header { field: "range" })?;
+    let end = start.checked_add(length).ok_or(ExchangeFrameError::Header { field: "range" })?;
     Ok(RecordRange { start: RecordId::from_bits(start), end: RecordId::from_bits(end) })
 }
 
@@ -62,8 +62,8 @@ pub(super) fn encode_claims(range: RecordRange, claims: &[Claim]) -> Vec<(Vec<u8
 pub(super) fn decode_claims(
     frame: &Frame<'_>,
     range: RecordRange,
-) -> Result<Vec<Claim>, FrameError> {
-    let malformed = FrameError::Header { field: "claims" };
+) -> Result<Vec<Claim>, ExchangeFrameError> {
+    let malformed = ExchangeFrameError::Header { field: "claims" };
     let mut rest = frame.payload;
     let mut claims = with_room(frame, rest)?;
     let (mut chunk, mut item) = (u64::from(range.start.chunk()), range.start.item());
@@ -115,8 +115,8 @@ pub(super) fn encode_sizes(sizes: &[GroupSize]) -> Vec<(Vec<u8>, u32)> {
 pub(super) fn decode_sizes(
     frame: &Frame<'_>,
     names_parts: bool,
-) -> Result<Vec<GroupSize>, FrameError> {
-    let malformed = FrameError::Header { field: "sizes" };
+) -> Result<Vec<GroupSize>, ExchangeFrameError> {
+    let malformed = ExchangeFrameError::Header { field: "sizes" };
     let mut rest = frame.payload;
     let mut sizes = with_room(frame, rest)?;
     let mut record = 0u64;
@@ -161,21 +161,25 @@ fn cut<T>(things: &[T], mut write: impl FnMut(&T, bool, &mut Vec<u8>)) -> Vec<(V
 
 /// An empty vector with the capacity that the header announces. Fails if the payload cannot contain so many
 /// elements, each of which takes at least one byte.
-fn with_room<T>(frame: &Frame<'_>, payload: &[u8]) -> Result<Vec<T>, FrameError> {
+fn with_room<T>(frame: &Frame<'_>, payload: &[u8]) -> Result<Vec<T>, ExchangeFrameError> {
     let max = payload.len() as u64;
     if u64::from(frame.count) > max {
-        return Err(FrameError::TooLarge { field: "count", got: frame.count.into(), max });
+        return Err(ExchangeFrameError::TooLarge { field: "count", got: frame.count.into(), max });
     }
     Ok(Vec::with_capacity(frame.count as usize))
 }
 
-fn take(rest: &mut &[u8]) -> Result<u64, FrameError> {
+fn take(rest: &mut &[u8]) -> Result<u64, ExchangeFrameError> {
     let number = Leb128::shortest(LEB128_BYTES_MAX).take(rest).ok().flatten();
-    number.ok_or(FrameError::Header { field: "payload" })
+    number.ok_or(ExchangeFrameError::Header { field: "payload" })
 }
 
-fn check_end(rest: &[u8]) -> Result<(), FrameError> {
-    if rest.is_empty() { Ok(()) } else { Err(FrameError::TrailingBytes { extra: rest.len() }) }
+fn check_end(rest: &[u8]) -> Result<(), ExchangeFrameError> {
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err(ExchangeFrameError::TrailingBytes { extra: rest.len() })
+    }
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@
 //! *ordinal* of a record id is its index among all record ids of this worker.
 
 use super::super::entry::{RecordId, WorkerId};
-use super::super::error::{ExchangeError, FrameError};
+use super::super::error::{ExchangeError, ExchangeFrameError};
 use super::super::frame::{Frame, FrameKind, flag};
 use super::super::sender::Draft;
 use super::code::{decode_claims, encode_sizes};
-use super::{Group, GroupSize, RecordPart, RecordRange, expect};
+use super::{GroupSize, KeptGroup, RecordPart, RecordRange, expect};
 use crate::limits::{
     DEDUP_CELLS_MAX, GROUP_COUNT_RANGE_CLAIMS_MAX, GROUP_COUNT_RANGE_RECORDS_MAX,
     GROUP_COUNT_RANGE_RECORDS_MIN,
@@ -145,14 +145,14 @@ impl GroupOwner {
         &mut self,
         from: WorkerId,
         frame: &Frame<'_>,
-    ) -> Result<Option<bool>, FrameError> {
+    ) -> Result<Option<bool>, ExchangeFrameError> {
         let number = u64::from(self.number) - u64::from(self.open.is_some());
         let Some(range) = self.open.as_ref().map(|open| open.range) else { return Ok(None) };
         expect("cell", number, frame.cell.into())?;
         let found = decode_claims(frame, range)?;
         let ordinals: Option<Vec<u64>> =
             found.iter().map(|claim| self.ordinal(claim.kept)).collect();
-        let ordinals = ordinals.ok_or(FrameError::Header { field: "claims" })?;
+        let ordinals = ordinals.ok_or(ExchangeFrameError::Header { field: "claims" })?;
         let Some(open) = &mut self.open else { return Ok(None) };
         let claims = &mut open.claims[from.index()];
         if claims.has_ended {
@@ -164,7 +164,7 @@ impl GroupOwner {
         let rises =
             found.first().is_none_or(|first| claims.last.is_none_or(|last| last < first.kept));
         if !rises || (found.is_empty() && !is_last) {
-            return Err(FrameError::Header { field: "claims" });
+            return Err(ExchangeFrameError::Header { field: "claims" });
         }
         let at = |ordinal: u64| usize::try_from(ordinal - open.first).expect("within the range");
         // A sum that overflows exceeds the records of any job: the claim is false.
@@ -173,7 +173,7 @@ impl GroupOwner {
             let dropped = if planted::on(Planted::ClaimCountsOne) { 1 } else { claim.dropped };
             let sum = open.dropped[at(ordinal)].checked_add(dropped);
             let sum = sum.filter(|sum| *sum < u64::MAX);
-            sums.push(sum.ok_or(FrameError::Header { field: "claims" })?);
+            sums.push(sum.ok_or(ExchangeFrameError::Header { field: "claims" })?);
         }
         for (sum, ordinal) in sums.into_iter().zip(ordinals) {
             open.dropped[at(ordinal)] = sum;
@@ -187,10 +187,10 @@ impl GroupOwner {
     }
 
     /// Closes the open range, and returns its groups.
-    pub(super) fn close(&mut self) -> Vec<Group> {
+    pub(super) fn close(&mut self) -> Vec<KeptGroup> {
         let Some(range) = self.open.take() else { return Vec::new() };
         let ordinals = (range.first..).zip(&range.dropped).filter(|(_, dropped)| **dropped > 0);
-        let group = |(ordinal, dropped): (u64, &u64)| Group {
+        let group = |(ordinal, dropped): (u64, &u64)| KeptGroup {
             kept: self.record_id(ordinal),
             size: dropped + 1,
             part: None,

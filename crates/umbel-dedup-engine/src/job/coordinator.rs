@@ -4,10 +4,10 @@
 //! What must survive a restart, it returns as journal records; everything else, the workers report again when
 //! they join.
 
-use super::super::coordinator::{Coordinator, CoordinatorInput, FilterChoice};
+use super::super::coordinator::{CoordinatorInput, ExchangeCoordinator, FilterChoice};
 use super::super::entry::{Keep, WorkerId};
 use super::super::error::ExchangeError;
-use super::super::plan::{JobShape, Level, Plan};
+use super::super::plan::{Exactness, JobShape, Plan};
 use super::super::report::ExchangeReport;
 use super::cell_set::CellSet;
 use super::messages::{
@@ -25,7 +25,7 @@ mod planning;
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobRules {
     /// When two items are equal.
-    pub level: Level,
+    pub exactness: Exactness,
     /// Which of several equal items is kept.
     pub keep: Keep,
     /// Whether outputs name, for each dropped record, the kept one.
@@ -148,8 +148,8 @@ struct Row {
 ///
 /// ```
 /// use umbel_step::Outbox;
-/// use umbel_dedup_engine::{FilterChoice, Keep, Level, WorkerId, job::*};
-/// let rules = JobRules { level: Level::Fingerprint, keep: Keep::First, report_kept: false,
+/// use umbel_dedup_engine::{FilterChoice, Keep, Exactness, WorkerId, job::*};
+/// let rules = JobRules { exactness: Exactness::Fingerprint, keep: Keep::First, report_kept: false,
 ///                        report_sizes: false, names_parts: false, choice: FilterChoice::Auto,
 ///                        bad_max: 0, adds: false };
 /// let mut coordinator = JobCoordinator::new(rules, 1, &[]).unwrap();
@@ -167,7 +167,7 @@ pub struct JobCoordinator {
     rows: Vec<Row>,
     shape: Option<(JobShape, Vec<u32>)>,
     plan: Option<Plan>,
-    planner: Option<Coordinator>,
+    planner: Option<ExchangeCoordinator>,
     attempt: u32,
     attempts: u32,
     fruitless: u32,

@@ -6,7 +6,7 @@
 
 use super::super::coordinator::FilterChoice;
 use super::super::entry::{Keep, WorkerId};
-use super::super::plan::Level;
+use super::super::plan::Exactness;
 use super::super::report::ExchangeReport;
 use super::acts_test::{Act, act};
 use super::*;
@@ -17,7 +17,7 @@ use umbel_step::Outbox;
 mod failures;
 
 const RULES: JobRules = JobRules {
-    level: Level::Fingerprint,
+    exactness: Exactness::Fingerprint,
     keep: Keep::First,
     report_kept: true,
     report_sizes: true,

@@ -1,7 +1,7 @@
 //! The number of cells of a job, from its workers' forecasts.
 
 use super::super::entry::Keep;
-use super::super::plan::{JobShape, Level};
+use super::super::plan::{Exactness, JobShape};
 use super::coordinator::JobRules;
 use super::messages::Forecast;
 use crate::limits::DEDUP_CELLS_MAX;
@@ -49,7 +49,7 @@ pub struct CellLoad {
     pub records: u64,
     /// Records and references.
     pub compared: u64,
-    /// Bytes of the items that are compared, with what holds them; 0 below level `bytes`.
+    /// Bytes of the items that are compared, with what holds them; 0 below exactness `bytes`.
     pub items_bytes: u64,
     /// Memory of the worker that has the least.
     pub memory_bytes: u64,
@@ -79,11 +79,11 @@ impl CellLoad {
 }
 
 /// The shape of a job with these forecasts: cells are small enough for the cache and for the worker with the
-/// least memory; at level `bytes`, together with the items to compare.
+/// least memory; at exactness `bytes`, together with the items to compare.
 ///
 /// ```
-/// use umbel_dedup_engine::{FilterChoice, Keep, Level, job::{Forecast, JobRules, shape_for}};
-/// let rules = JobRules { level: Level::Fingerprint, keep: Keep::First, report_kept: false,
+/// use umbel_dedup_engine::{FilterChoice, Keep, Exactness, job::{Forecast, JobRules, shape_for}};
+/// let rules = JobRules { exactness: Exactness::Fingerprint, keep: Keep::First, report_kept: false,
 ///                        report_sizes: false, names_parts: false,
 ///                        choice: FilterChoice::Auto, bad_max: 0, adds: false };
 /// let forecast = Forecast { records: 1 << 20, memory_bytes: 1 << 30, ..Forecast::default() };
@@ -99,17 +99,17 @@ pub fn shape_for(rules: JobRules, forecasts: &[Forecast]) -> JobShape {
     let known = forecasts.first().and_then(|forecast| forecast.references);
     let compared = records.saturating_add(known.map_or(0, |known| known.shape.entries));
     let copies_bytes = content_bytes.saturating_mul(ITEM_COPIES);
-    let items_bytes = match rules.level {
-        Level::Bytes => {
+    let items_bytes = match rules.exactness {
+        Exactness::Bytes => {
             records.saturating_mul(ITEM_BYTES_BESIDE_CONTENT).saturating_add(copies_bytes)
         }
-        Level::Fingerprint | Level::Approximate { .. } => 0,
+        Exactness::Fingerprint | Exactness::Approximate { .. } => 0,
     };
     let load = CellLoad { records, compared, items_bytes, memory_bytes, keep: rules.keep };
     JobShape {
         workers,
         cells_per_owner: load.cells_per_owner(workers),
-        level: rules.level,
+        exactness: rules.exactness,
         keep: rules.keep,
         report_kept: rules.report_kept,
         item_bytes_mean: content_bytes as f64 / records.max(1) as f64,
@@ -122,9 +122,9 @@ mod tests {
     use crate::FilterChoice;
 
     /// The cells per owner of two workers, each with a million records of 67 bytes and 64 MiB of memory.
-    fn cells_per_owner(level: Level) -> u32 {
+    fn cells_per_owner(exactness: Exactness) -> u32 {
         let rules = JobRules {
-            level,
+            exactness,
             keep: Keep::First,
             report_kept: false,
             report_sizes: false,
@@ -147,8 +147,8 @@ mod tests {
     fn items_that_are_compared_are_counted_with_what_holds_them() {
         // 96 bytes an entry, 2^21 entries: 192 MiB in cells of 4 MiB are 48, 24 an owner, rounded up to a
         // power of two.
-        assert_eq!(cells_per_owner(Level::Fingerprint), 32);
+        assert_eq!(cells_per_owner(Exactness::Fingerprint), 32);
         // 3 * 67 + 128 bytes an item: 658 MiB in cells of 4 MiB are 164, 82 an owner, rounded up likewise.
-        assert_eq!(cells_per_owner(Level::Bytes), 128);
+        assert_eq!(cells_per_owner(Exactness::Bytes), 128);
     }
 }

@@ -18,8 +18,8 @@ const SEGMENTS_OPEN: u64 = 2;
 /// exchanges the segments s with s mod n = t.
 ///
 /// ```
-/// use umbel_dedup_engine::{JobShape, Keep, Level, job::{CellSet, CellWindow}};
-/// let shape = JobShape { workers: 2, cells_per_owner: 4, level: Level::Fingerprint, keep: Keep::First,
+/// use umbel_dedup_engine::{JobShape, Keep, Exactness, job::{CellSet, CellWindow}};
+/// let shape = JobShape { workers: 2, cells_per_owner: 4, exactness: Exactness::Fingerprint, keep: Keep::First,
 ///                        report_kept: false, item_bytes_mean: 0.0 };
 /// let mut window = CellWindow::new(shape, 0, 1, &CellSet::new(8));
 /// // Owner 0 has cells 0 to 3, owner 1 cells 4 to 7.
@@ -97,7 +97,7 @@ impl CellWindow {
 #[cfg(test)]
 mod tests {
     use super::super::super::entry::Keep;
-    use super::super::super::plan::Level;
+    use super::super::super::plan::Exactness;
     use super::*;
     use proptest::prelude::*;
 
@@ -110,7 +110,7 @@ mod tests {
             decided in proptest::collection::btree_set(0u32..100, 0..40),
         ) {
             let shape = JobShape {
-                workers, cells_per_owner, level: Level::Fingerprint, keep: Keep::First,
+                workers, cells_per_owner, exactness: Exactness::Fingerprint, keep: Keep::First,
                 report_kept: false, item_bytes_mean: 0.0,
             };
             let cells = workers * cells_per_owner;

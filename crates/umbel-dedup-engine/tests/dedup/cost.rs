@@ -2,8 +2,8 @@
 
 use crate::shuttle::{Dice, World, deal, shape};
 use umbel_dedup_engine::{
-    Coordinator, CoordinatorInput, CoordinatorOutput, Cost, CostQuestion, FilterChoice, FrameKind,
-    Keep, Level, Mode, Plan, WorkerId, cheapest,
+    CoordinatorInput, CoordinatorOutput, Cost, CostQuestion, Exactness, ExchangeCoordinator,
+    FilterChoice, FrameKind, Keep, Mode, Plan, WorkerId, cheapest,
 };
 use umbel_filter::{ItemHash, ItemHasher};
 use umbel_step::Outbox;
@@ -26,8 +26,9 @@ fn run(workers: u32, delta: f64, entries: u64) {
         references: None,
     };
     let cost = question.cheapest_filter().unwrap();
-    let shape = shape(workers, 1, Level::Fingerprint, Keep::First, false);
-    let plan = Coordinator::plan_without_sample(shape, entries, None, FilterChoice::FullHash);
+    let shape = shape(workers, 1, Exactness::Fingerprint, Keep::First, false);
+    let plan =
+        ExchangeCoordinator::plan_without_sample(shape, entries, None, FilterChoice::FullHash);
     let plan = Plan {
         mode: Mode::Filter,
         position_count: cost.position_count,
@@ -62,8 +63,9 @@ fn measured_bits_are_those_of_the_model() {
 
 /// Payload bits per entry of an exchange with the parameters of `cost`.
 fn payload_bits(workers: u32, delta: f64, entries: u64, cost: Cost) -> f64 {
-    let shape = shape(workers, 1, Level::Fingerprint, Keep::First, false);
-    let plan = Coordinator::plan_without_sample(shape, entries, None, FilterChoice::FullHash);
+    let shape = shape(workers, 1, Exactness::Fingerprint, Keep::First, false);
+    let plan =
+        ExchangeCoordinator::plan_without_sample(shape, entries, None, FilterChoice::FullHash);
     let Cost { mode, position_count, refine_bits, .. } = cost;
     let plan = Plan { mode, position_count, refine_bits, ..plan };
     let report = World::new(plan, deal(&items(entries, delta), workers)).run(&mut Dice(1)).report;
@@ -103,8 +105,9 @@ fn the_choice_is_never_dearer_than_whole_hashes() {
 #[test]
 fn skewed_workers_stay_near_their_entropy() {
     let all = items(66_000, 0.006);
-    let shape = shape(8, 1, Level::Fingerprint, Keep::First, false);
-    let plan = Coordinator::plan_without_sample(shape, 66_000, None, FilterChoice::SingleShot);
+    let shape = shape(8, 1, Exactness::Fingerprint, Keep::First, false);
+    let plan =
+        ExchangeCoordinator::plan_without_sample(shape, 66_000, None, FilterChoice::SingleShot);
     let mut parts = deal(&all, 8);
     // Worker w has a share of 2^-w of the records drawn for it.
     for (worker, part) in parts.iter_mut().enumerate() {
@@ -121,9 +124,9 @@ fn the_sample_finds_the_share_of_duplicates() {
     let delta = 0.17;
     let entries = 400_000;
     let all = items(entries, delta);
-    let shape = shape(4, 2, Level::Fingerprint, Keep::First, false);
+    let shape = shape(4, 2, Exactness::Fingerprint, Keep::First, false);
     let parts = deal(&all, 4);
-    let mut coordinator = Coordinator::new(shape, FilterChoice::SingleShot).unwrap();
+    let mut coordinator = ExchangeCoordinator::new(shape, FilterChoice::SingleShot).unwrap();
     let mut orders = Outbox::new();
     for (worker, part) in (0u16..).zip(&parts) {
         let (items, chunk_items_max) = (part.len() as u64, part.len() as u64);

@@ -3,7 +3,8 @@
 use crate::shuttle::{Dice, World, deal, plan, shape};
 use proptest::prelude::*;
 use umbel_dedup_engine::{
-    FilterChoice, Frame, FrameKind, FrameLink, Input, Keep, Level, Mode, Plan, Worker, WorkerId,
+    Exactness, ExchangeInput, FilterChoice, Frame, FrameKind, FrameLink, Keep, Mode, Plan, Worker,
+    WorkerId,
 };
 use umbel_filter::ItemHash;
 use umbel_step::Outbox;
@@ -19,15 +20,15 @@ fn items() -> Vec<(ItemHash, Vec<u8>)> {
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    let level = prop_oneof![
-        Just(Level::Fingerprint),
-        Just(Level::Bytes),
-        Just(Level::Approximate { false_positive_rate: 1e-3 })
+    let exactness = prop_oneof![
+        Just(Exactness::Fingerprint),
+        Just(Exactness::Bytes),
+        Just(Exactness::Approximate { false_positive_rate: 1e-3 })
     ];
     let keep = prop_oneof![Just(Keep::First), Just(Keep::Best)];
-    (level, keep, any::<bool>(), any::<bool>(), 1u64..500, 0u32..5).prop_map(
-        |(level, keep, report, full_hash, position_count, refine_bits)| {
-            let shape = shape(3, 1, level, keep, report);
+    (exactness, keep, any::<bool>(), any::<bool>(), 1u64..500, 0u32..5).prop_map(
+        |(exactness, keep, report, full_hash, position_count, refine_bits)| {
+            let shape = shape(3, 1, exactness, keep, report);
             let plan = plan(shape, 60, FilterChoice::Auto);
             if full_hash || plan.truncation.is_some() {
                 plan
@@ -67,7 +68,7 @@ proptest! {
         let link = FrameLink { job: 99, sender: 1, receiver: 0, attempt: 0 };
         let covered = if kind.is_verdict() { covered } else { 0 };
         let frame = Frame { kind, flags, param, cell, sequence, count, covered, payload: &payload };
-        let input = Input::Frame { from: WorkerId(1), bytes: frame.encode(link) };
+        let input = ExchangeInput::Frame { from: WorkerId(1), bytes: frame.encode(link) };
         let mut outbox = Outbox::new();
         if world.workers[0].step(input, &mut outbox).is_err() {
             prop_assert_eq!(outbox.take(), []);
@@ -92,7 +93,7 @@ proptest! {
             let (from, to, mut damaged) = (*from, *to, bytes.clone());
             let at = at.index(damaged.len());
             damaged[at] ^= change;
-            let input = Input::Frame { from, bytes: damaged };
+            let input = ExchangeInput::Frame { from, bytes: damaged };
             let refused = world.workers[to.index()].step(input, &mut Outbox::new());
             prop_assert!(refused.is_err());
             world.deliver(letter, false);
@@ -102,16 +103,16 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
-        let shape = shape(2, 1, Level::Fingerprint, Keep::First, false);
+        let shape = shape(2, 1, Exactness::Fingerprint, Keep::First, false);
         let mut worker = Worker::new(WorkerId(0), shape, 1).unwrap();
-        let input = Input::Frame { from: WorkerId(1), bytes };
+        let input = ExchangeInput::Frame { from: WorkerId(1), bytes };
         prop_assert!(worker.step(input, &mut Outbox::new()).is_err());
     }
 }
 
 #[test]
 fn frames_ahead_of_the_plan_are_bounded() {
-    let shape = shape(2, 1, Level::Fingerprint, Keep::First, false);
+    let shape = shape(2, 1, Exactness::Fingerprint, Keep::First, false);
     let mut worker = Worker::new(WorkerId(0), shape, 99).unwrap();
     let link = FrameLink { job: 99, sender: 1, receiver: 0, attempt: 0 };
     let frame = Frame {
@@ -126,7 +127,10 @@ fn frames_ahead_of_the_plan_are_bounded() {
     };
     let mut accepted = 0;
     while worker
-        .step(Input::Frame { from: WorkerId(1), bytes: frame.encode(link) }, &mut Outbox::new())
+        .step(
+            ExchangeInput::Frame { from: WorkerId(1), bytes: frame.encode(link) },
+            &mut Outbox::new(),
+        )
         .is_ok()
     {
         accepted += 1;

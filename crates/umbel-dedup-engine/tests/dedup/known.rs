@@ -3,9 +3,9 @@
 use crate::shuttle::{Dice, Record, World, deal, shape};
 use proptest::prelude::*;
 use umbel_dedup_engine::{
-    Coordinator, CoordinatorInput, CoordinatorOutput, Cost, CostQuestion, ExchangeError,
-    FilterChoice, FrameKind, IndexBits, Input, JobShape, Keep, Level, Mode, Plan, RecordId,
-    ReferenceShape, Worker, WorkerId, reference,
+    CoordinatorInput, CoordinatorOutput, Cost, CostQuestion, Exactness, ExchangeCoordinator,
+    ExchangeError, ExchangeInput, FilterChoice, FrameKind, IndexBits, JobShape, Keep, Mode, Plan,
+    RecordId, ReferenceShape, Worker, WorkerId, reference,
 };
 use umbel_filter::{ItemHash, ItemHasher};
 use umbel_step::Outbox;
@@ -20,7 +20,7 @@ fn plan(
 ) -> Plan {
     let references = ReferenceShape { entries, bits };
     let mut coordinator =
-        Coordinator::new(shape, choice).unwrap().with_references(references).unwrap();
+        ExchangeCoordinator::new(shape, choice).unwrap().with_references(references).unwrap();
     let mut orders = Outbox::new();
     for (worker, part) in (0u16..).zip(parts) {
         let (items, chunks_end) = (part.len() as u64, u32::from(worker) + 1);
@@ -66,9 +66,9 @@ proptest! {
         let (last, report, single_shot, approximate) = options;
         let bits = [IndexBits::Bits64, IndexBits::Bits96, IndexBits::Bits128][width];
         let approximate = approximate && bits != IndexBits::Bits64;
-        let level = if approximate { Level::Approximate { false_positive_rate: 1e-3 } } else { Level::Fingerprint };
+        let exactness = if approximate { Exactness::Approximate { false_positive_rate: 1e-3 } } else { Exactness::Fingerprint };
         let keep = if last { Keep::Last } else { Keep::First };
-        let shape = shape(workers, cells_per_owner, level, keep, report);
+        let shape = shape(workers, cells_per_owner, exactness, keep, report);
         let items: Vec<_> = numbers.iter().map(|&number| (hash(number), Vec::new())).collect();
         let parts = deal(&items, workers);
         let known: Vec<ItemHash> = known.iter().map(|&number| bits.apply(hash(number))).collect();
@@ -110,9 +110,9 @@ fn references_cost_what_the_model_says() {
     let hasher = ItemHasher::Xxh3 { seed: 5 };
     let hash = |number: u64| hasher.hash(&number.to_le_bytes());
     let items: Vec<_> = (0..entries).map(|number| (hash(number), Vec::new())).collect();
-    let shape = shape(4, 1, Level::Fingerprint, Keep::First, false);
+    let shape = shape(4, 1, Exactness::Fingerprint, Keep::First, false);
     let parts = deal(&items, 4);
-    // Four times as many reference entries as entries; 1 % of the entries are among them.
+    // Four times as many reference entries; 1 % of the entries are among them.
     let known: Vec<ItemHash> = (entries * 99 / 100..entries * 5).map(hash).collect();
     let references = Some(ReferenceShape { entries: known.len() as u64, bits: IndexBits::Bits128 });
     let question = CostQuestion {
@@ -123,7 +123,8 @@ fn references_cost_what_the_model_says() {
         references,
     };
     let Cost { mode, position_count, refine_bits, .. } = question.cheapest_filter().unwrap();
-    let plan = Coordinator::plan_without_sample(shape, entries, None, FilterChoice::FullHash);
+    let plan =
+        ExchangeCoordinator::plan_without_sample(shape, entries, None, FilterChoice::FullHash);
     let plan = Plan { mode, position_count, refine_bits, references, ..plan };
     let mut world = World::new(plan, parts);
     world.references = known;
@@ -137,19 +138,25 @@ fn references_cost_what_the_model_says() {
 
 #[test]
 fn references_come_to_the_owner_once() {
-    let shape = shape(2, 1, Level::Fingerprint, Keep::First, false);
+    let shape = shape(2, 1, Exactness::Fingerprint, Keep::First, false);
     let parts = [Vec::new(), Vec::new()];
     let plan = plan(shape, &parts, FilterChoice::Auto, 1, IndexBits::Bits128);
     let mut worker = Worker::new(WorkerId(0), shape, 1).unwrap();
     let mut step = |input| worker.step(input, &mut Outbox::new());
-    let low = || Input::References { cell: 0, hashes: vec![ItemHash::new(1, 1)] };
+    let low = || ExchangeInput::References { cell: 0, hashes: vec![ItemHash::new(1, 1)] };
     assert!(matches!(step(low()), Err(ExchangeError::Driver { .. }))); // before the plan
-    step(Input::Plan(plan)).unwrap();
-    assert!(step(Input::References { cell: 1, hashes: Vec::new() }).is_err()); // not its cell
-    assert!(step(Input::References { cell: 0, hashes: vec![ItemHash::new(u64::MAX, 1)] }).is_err());
+    step(ExchangeInput::Plan(plan)).unwrap();
+    assert!(step(ExchangeInput::References { cell: 1, hashes: Vec::new() }).is_err()); // not its cell
+    assert!(
+        step(ExchangeInput::References { cell: 0, hashes: vec![ItemHash::new(u64::MAX, 1)] })
+            .is_err()
+    );
     step(low()).unwrap();
     assert!(step(low()).is_err());
-    let bytes = Coordinator::new(JobShape { level: Level::Bytes, ..shape }, FilterChoice::Auto);
+    let bytes = ExchangeCoordinator::new(
+        JobShape { exactness: Exactness::Bytes, ..shape },
+        FilterChoice::Auto,
+    );
     let references = ReferenceShape { entries: 1, bits: IndexBits::Bits128 };
     assert!(bytes.unwrap().with_references(references).is_err());
 }

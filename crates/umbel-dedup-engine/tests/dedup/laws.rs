@@ -2,7 +2,9 @@
 
 use crate::shuttle::{Dice, Outcome, World, deal, plan, shape};
 use proptest::prelude::*;
-use umbel_dedup_engine::{FilterChoice, Input, Keep, Level, Mode, Plan, Rank, RecordId, reference};
+use umbel_dedup_engine::{
+    Exactness, ExchangeInput, FilterChoice, Keep, Mode, Plan, Rank, RecordId, reference,
+};
 use umbel_filter::ItemHash;
 
 /// What a worker reads: an item's hash and bytes.
@@ -21,7 +23,7 @@ fn weak_item(number: u8) -> Read {
     (hash, [bytes, vec![number; usize::from(number % 4)]].concat())
 }
 
-/// The expected drops, from a map over the key that the level compares.
+/// The expected drops, from a map over the key that the exactness compares.
 fn expected<Key: Ord>(
     items: &[Read],
     plan: &Plan,
@@ -82,7 +84,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let items: Vec<_> = numbers.into_iter().map(item).collect();
-        let shape = shape(workers, cells, Level::Fingerprint, keep, report);
+        let shape = shape(workers, cells, Exactness::Fingerprint, keep, report);
         let full_hash_plan = plan(shape, items.len() as u64, FilterChoice::FullHash);
         let plan = if full_hash { full_hash_plan } else { any_filter(full_hash_plan, positions, refine_bits) };
         let outcome = run(&items, plan, seed);
@@ -104,7 +106,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let items: Vec<_> = numbers.into_iter().map(weak_item).collect();
-        let shape = shape(workers, 2, Level::Bytes, keep, report);
+        let shape = shape(workers, 2, Exactness::Bytes, keep, report);
         let full_hash_plan = plan(shape, items.len() as u64, FilterChoice::FullHash);
         let plan = if full_hash { full_hash_plan } else { any_filter(full_hash_plan, positions, 3) };
         let outcome = run(&items, plan, seed);
@@ -128,8 +130,8 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let items: Vec<_> = numbers.into_iter().map(item).collect();
-        let level = Level::Approximate { false_positive_rate: rate };
-        let shape = shape(workers, cells, level, keep, report);
+        let exactness = Exactness::Approximate { false_positive_rate: rate };
+        let shape = shape(workers, cells, exactness, keep, report);
         let plan = plan(shape, items.len() as u64, FilterChoice::Auto);
         let truncation = plan.truncation.unwrap();
         let outcome = run(&items, plan, seed);
@@ -144,7 +146,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let items: Vec<_> = numbers.into_iter().map(item).collect();
-        let shape = shape(workers, 1, Level::Fingerprint, Keep::First, false);
+        let shape = shape(workers, 1, Exactness::Fingerprint, Keep::First, false);
         let plan = any_filter(plan(shape, 60, FilterChoice::FullHash), 100, 2);
         let mut world = World::new(plan, deal(&items, workers));
         world.start();
@@ -162,8 +164,11 @@ proptest! {
 #[test]
 fn what_is_kept_is_kept_again() {
     let items: Vec<_> = (0..200u8).map(|number| item(number % 70)).collect();
-    let plan =
-        plan(shape(3, 2, Level::Fingerprint, Keep::First, false), 200, FilterChoice::SingleShot);
+    let plan = plan(
+        shape(3, 2, Exactness::Fingerprint, Keep::First, false),
+        200,
+        FilterChoice::SingleShot,
+    );
     let first = run(&items, plan, 1);
     let parts = deal(&items, 3);
     let dropped = |record_id| first.drops.iter().any(|&(drop, _)| drop == record_id);
@@ -183,8 +188,11 @@ fn streams_of_many_frames_arrive_in_order_and_agree_with_the_map() {
     let mut dice = Dice(5);
     let mut hash = || ItemHash::new(dice.roll(700_000) as u64 * 0x1700_0000_0000, 7);
     let items: Vec<_> = (0..900_000).map(|_| (hash(), Vec::new())).collect();
-    let plan =
-        plan(shape(2, 1, Level::Fingerprint, Keep::First, true), 900_000, FilterChoice::FullHash);
+    let plan = plan(
+        shape(2, 1, Exactness::Fingerprint, Keep::First, true),
+        900_000,
+        FilterChoice::FullHash,
+    );
     let plan = Plan {
         record_id_bits: Some(umbel_dedup_engine::RecordIdBits { chunk: 4, item: 20 }),
         ..plan
@@ -203,7 +211,7 @@ fn streams_of_many_frames_arrive_in_order_and_agree_with_the_map() {
 fn frames_that_come_before_the_plan_wait_for_it() {
     let items: Vec<_> = (0..40u8).map(|number| item(number % 20)).collect();
     let plan =
-        plan(shape(2, 1, Level::Fingerprint, Keep::First, false), 40, FilterChoice::SingleShot);
+        plan(shape(2, 1, Exactness::Fingerprint, Keep::First, false), 40, FilterChoice::SingleShot);
     let parts = deal(&items, 2);
     let mut world = World::new(plan, parts.clone());
     // Worker 0 is ready, and its frames reach worker 1 before worker 1 has the plan.
@@ -216,7 +224,7 @@ fn frames_that_come_before_the_plan_wait_for_it() {
         world.deliver_oldest();
     }
     assert_eq!(world.finish().drops, expected(&items, &plan, |item| item.0));
-    let second_plan = Input::Plan(plan);
+    let second_plan = ExchangeInput::Plan(plan);
     let mut world = World::new(plan, parts);
     world.start();
     assert!(world.workers[0].step(second_plan, &mut umbel_step::Outbox::new()).is_err());
@@ -228,7 +236,8 @@ fn frames_that_come_before_the_plan_wait_for_it() {
 fn the_best_of_three_workers_stays() {
     let items: Vec<_> = [5, 5, 9, 5, 9, 5].map(item).to_vec();
     let of = |keep, report| {
-        let plan = plan(shape(3, 1, Level::Fingerprint, keep, report), 6, FilterChoice::FullHash);
+        let plan =
+            plan(shape(3, 1, Exactness::Fingerprint, keep, report), 6, FilterChoice::FullHash);
         let mut parts = deal(&items, 3);
         let ranks = [[40, 30], [1, 10], [1, 10]];
         for (part, ranks) in parts.iter_mut().zip(ranks) {
@@ -255,15 +264,15 @@ fn the_best_of_three_workers_stays() {
 #[test]
 fn ranks_come_exactly_where_entries_rank() {
     let refuse = |keep, ranks: Vec<Rank>| {
-        let shape = shape(1, 1, Level::Fingerprint, keep, false);
+        let shape = shape(1, 1, Exactness::Fingerprint, keep, false);
         let mut worker =
             umbel_dedup_engine::Worker::new(umbel_dedup_engine::WorkerId(0), shape, 1).unwrap();
         let mut outbox = umbel_step::Outbox::new();
         let plan = plan(shape, 1, FilterChoice::FullHash);
-        worker.step(Input::Plan(plan), &mut outbox).unwrap();
+        worker.step(ExchangeInput::Plan(plan), &mut outbox).unwrap();
         let hash = ItemHash::new(1, 1);
         let entries = vec![umbel_dedup_engine::Entry { hash, record_id: RecordId::new(0, 0) }];
-        worker.step(Input::Cell { cell: 0, entries, ranks }, &mut outbox).is_err()
+        worker.step(ExchangeInput::Cell { cell: 0, entries, ranks }, &mut outbox).is_err()
     };
     assert!(refuse(Keep::Best, vec![]) && refuse(Keep::First, vec![Rank(1)]));
     assert!(!refuse(Keep::Best, vec![Rank(1)]) && !refuse(Keep::Last, vec![]));

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use umbel_dedup_engine::{
-    Coordinator, Entry, ExchangeReport, FilterChoice, Input, Item, JobShape, Keep, Level, Mailbox,
-    Output, Plan, Rank, RecordId, RecordIdBits, Worker, WorkerId,
+    Entry, Exactness, ExchangeCoordinator, ExchangeInput, ExchangeOutput, ExchangeReport,
+    FilterChoice, JobShape, Keep, Mailbox, Plan, Rank, RecordId, RecordIdBits, SuspectItem, Worker,
+    WorkerId,
 };
 use umbel_filter::ItemHash;
 use umbel_step::Outbox;
@@ -34,17 +35,24 @@ impl Dice {
 pub(crate) fn shape(
     workers: u32,
     cells_per_owner: u32,
-    level: Level,
+    exactness: Exactness,
     keep: Keep,
     report: bool,
 ) -> JobShape {
-    JobShape { workers, cells_per_owner, level, keep, report_kept: report, item_bytes_mean: 0.0 }
+    JobShape {
+        workers,
+        cells_per_owner,
+        exactness,
+        keep,
+        report_kept: report,
+        item_bytes_mean: 0.0,
+    }
 }
 
 /// A plan with record ids of 8 + 16 bits, in the mode that the coordinator chooses for so many items.
 pub(crate) fn plan(shape: JobShape, items: u64, choice: FilterChoice) -> Plan {
     let record_id_bits = shape.report_kept.then_some(RecordIdBits { chunk: 8, item: 16 });
-    Coordinator::plan_without_sample(shape, items, record_id_bits, choice)
+    ExchangeCoordinator::plan_without_sample(shape, items, record_id_bits, choice)
 }
 
 /// The rank of a record; there are few different ones, so that many are equal, and they do not follow the
@@ -96,7 +104,7 @@ impl World {
         Self { plan, workers, parts, references, mail, outcome: Outcome::default() }
     }
 
-    pub(crate) fn step(&mut self, worker: usize, input: Input) {
+    pub(crate) fn step(&mut self, worker: usize, input: ExchangeInput) {
         let mut outbox = Outbox::new();
         self.workers[worker].step(input, &mut outbox).unwrap();
         for output in outbox.take() {
@@ -104,25 +112,33 @@ impl World {
         }
     }
 
-    fn follow(&mut self, worker: usize, output: Output) {
+    fn follow(&mut self, worker: usize, output: ExchangeOutput) {
         match output {
-            Output::Send { to, frame } => self.mail.push((WorkerId(worker as u16), to, frame)),
-            Output::Decided { drops, .. } => {
+            ExchangeOutput::Send { to, frame } => {
+                self.mail.push((WorkerId(worker as u16), to, frame))
+            }
+            ExchangeOutput::Decided { drops, .. } => {
                 self.outcome.decided += 1;
                 self.outcome.ranks.extend(drops.record_ids.iter().copied().zip(drops.ranks));
                 let kept = drops.kept.iter().copied().map(Some).chain(std::iter::repeat(None));
                 self.outcome.drops.extend(drops.record_ids.into_iter().zip(kept));
             }
-            Output::Compare { cell, suspects } => {
+            ExchangeOutput::Compare { cell, suspects } => {
                 let item = |suspect: umbel_dedup_engine::Suspect| {
                     let record = &self.parts[worker][suspect.record_id.item() as usize];
                     let Record { hash, rank, bytes, .. } = record.clone();
-                    Item { hash, record_id: suspect.record_id, shared: suspect.shared, rank, bytes }
+                    SuspectItem {
+                        hash,
+                        record_id: suspect.record_id,
+                        shared: suspect.shared,
+                        rank,
+                        bytes,
+                    }
                 };
                 let items = suspects.into_iter().map(item).collect();
-                self.step(worker, Input::Items { cell, items });
+                self.step(worker, ExchangeInput::Items { cell, items });
             }
-            Output::Sampled { .. } => unreachable!("no sample was ordered"),
+            ExchangeOutput::Sampled { .. } => unreachable!("no sample was ordered"),
         }
     }
 
@@ -142,16 +158,16 @@ impl World {
             entries.push(entry);
             ranks.extend(self.plan.shape.ranks_entries().then_some(record.rank));
         }
-        self.step(worker, Input::Plan(self.plan));
+        self.step(worker, ExchangeInput::Plan(self.plan));
         for (cell, (entries, ranks)) in lists {
-            self.step(worker, Input::Cell { cell, entries, ranks });
+            self.step(worker, ExchangeInput::Cell { cell, entries, ranks });
         }
         if self.plan.references.is_some() {
             let own = |cell: &u32| self.plan.shape.owner(*cell) == worker as u32;
             for cell in (0..cells.get()).filter(own).collect::<Vec<_>>() {
                 let mut hashes = self.references.clone();
                 hashes.retain(|hash| cells.cell_of(hash.hi()) == cell);
-                self.step(worker, Input::References { cell, hashes });
+                self.step(worker, ExchangeInput::References { cell, hashes });
             }
         }
     }
@@ -162,13 +178,13 @@ impl World {
         if twice {
             self.mail.push((from, to, bytes.clone()));
         }
-        self.step(to.index(), Input::Frame { from, bytes });
+        self.step(to.index(), ExchangeInput::Frame { from, bytes });
     }
 
     /// Delivers the oldest frame.
     pub(crate) fn deliver_oldest(&mut self) {
         let (from, to, bytes) = self.mail.remove(0);
-        self.step(to.index(), Input::Frame { from, bytes });
+        self.step(to.index(), ExchangeInput::Frame { from, bytes });
     }
 
     pub(crate) fn letters(&self) -> usize {
@@ -222,10 +238,10 @@ pub(crate) fn sample(
             inside.map(|record| Entry { hash: record.hash, record_id: record.record_id }).collect()
         };
         let lists = (0..shape.workers).map(list).collect();
-        mailbox.step(id, Input::Sample { order, lists }).unwrap();
+        mailbox.step(id, ExchangeInput::Sample { order, lists }).unwrap();
     }
     while let Some((owner, output)) = mailbox.carry().unwrap() {
-        let Output::Sampled { entries, candidates } = output else {
+        let ExchangeOutput::Sampled { entries, candidates } = output else {
             panic!("unexpected {output:?}")
         };
         sampled.insert(owner, (entries, candidates));

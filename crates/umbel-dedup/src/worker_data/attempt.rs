@@ -18,8 +18,8 @@ use crate::error::Result;
 use std::sync::{Arc, Mutex};
 use umbel_dedup_engine::job::GroupCountOrder;
 use umbel_dedup_engine::{
-    Claim, Drops, Entry, ExchangeReport, Group, Item, Rank, RecordId, RecordPart, RecordRange,
-    Suspect, WorkerId,
+    Claim, Drops, Entry, ExchangeReport, KeptGroup, Rank, RecordId, RecordPart, RecordRange,
+    Suspect, SuspectItem, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 use umbel_jobs::{Attempt, BegunAttempt, CellItems, GatheredGroups};
@@ -163,11 +163,11 @@ fn fetch(bench: &Bench, state: &ReadState, suspects: &Suspects) -> Result<Groupe
 }
 
 /// The fetched items of a cell, with the job's numbers of chunks.
-fn items(store: &GroupedBytes, cell: u32, chunk_base: u32) -> Result<Vec<Item>> {
+fn items(store: &GroupedBytes, cell: u32, chunk_base: u32) -> Result<Vec<SuspectItem>> {
     let items = compare::decode(&store.read(cell as usize)?)?.into_iter();
-    let of_job = |(_, item): (WorkerId, Item)| {
+    let of_job = |(_, item): (WorkerId, SuspectItem)| {
         let (chunk, number) = (item.record_id.chunk() + chunk_base, item.record_id.item());
-        Item { record_id: RecordId::new(chunk, number), ..item }
+        SuspectItem { record_id: RecordId::new(chunk, number), ..item }
     };
     Ok(items.map(of_job).collect())
 }
@@ -195,7 +195,7 @@ impl GatheredGroups for FileGroups {
         record_ids.iter().map(part).collect()
     }
 
-    fn learn(&mut self, owner: WorkerId, groups: Vec<Group>) -> Outcome<()> {
+    fn learn(&mut self, owner: WorkerId, groups: Vec<KeptGroup>) -> Outcome<()> {
         // An earlier attempt has made the same groups durable.
         if lock(&self.bench.journal_state).group_bytes.is_some() {
             return Ok(());

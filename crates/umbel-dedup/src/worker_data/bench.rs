@@ -241,7 +241,7 @@ impl Bench {
         let shape = JobShape {
             workers: reading.workers,
             cells_per_owner: reading.cells_per_owner,
-            level: self.spec.level,
+            exactness: self.spec.exactness,
             keep: self.spec.keep,
             report_kept: self.spec.reports_kept(),
             item_bytes_mean: 0.0,

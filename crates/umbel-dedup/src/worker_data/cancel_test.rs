@@ -7,7 +7,7 @@ use super::fixture_test::Fixture;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use umbel_dedup_engine::{Keep, Level};
+use umbel_dedup_engine::{Exactness, Keep};
 
 /// Cancels the job at the check with this number, from 0.
 struct EndsAt {
@@ -46,14 +46,14 @@ fn a_job_that_is_cancelled_leaves_nothing() {
         found
     };
     let before = all();
-    for level in [Level::Fingerprint, Level::Bytes] {
+    for exactness in [Exactness::Fingerprint, Exactness::Bytes] {
         let inputs =
             (0..3).map(|worker| fixture.path(&format!("in{worker}")).display().to_string());
         let inputs: Vec<String> = inputs.collect();
         for output in ["all.txt", "out/"] {
             let mut question = 0;
             loop {
-                let spec = fixture.spec(inputs.clone(), level, Keep::Last, output);
+                let spec = fixture.spec(inputs.clone(), exactness, Keep::Last, output);
                 let observer = EndsAt { question, asked: AtomicU32::new(0) };
                 match run(&spec, &observer) {
                     Ok(_) => break,

@@ -11,7 +11,7 @@ use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::sync::Arc;
 use umbel_dedup_engine::job::Written;
-use umbel_dedup_engine::{Keep, Level};
+use umbel_dedup_engine::{Exactness, Keep};
 
 /// Others write for as long as they need, and a restarted worker finds its outputs written.
 #[test]
@@ -27,7 +27,8 @@ fn a_line_that_is_appended_before_the_commit_is_found_by_it() {
     assert!(error.contains("in0/b.jsonl: the file was changed"), "{error}");
     assert!(!lock(&bench.journal_state).committing);
     drop(bench);
-    let spec = fixture.spec(vec![fixture.input(0)], Level::Fingerprint, Keep::First, "out0.txt");
+    let spec =
+        fixture.spec(vec![fixture.input(0)], Exactness::Fingerprint, Keep::First, "out0.txt");
     let member = Membership { worker: 0, job: 77, spec_digest: [3; 16] };
     let again = Bench::open(spec, member, &fixture.path("job0"), Arc::new(Unwatched));
     let error = again.err().map(|error| chain_text(&error)).unwrap();

@@ -15,8 +15,9 @@ use umbel_dedup_engine::job::{
     Counts, JobResult, JobRules, ReadOrder, WriteOrder, Written, shape_for,
 };
 use umbel_dedup_engine::{
-    Coordinator, CoordinatorInput, CoordinatorOutput, ExchangeReport, FilterChoice, Input,
-    JobShape, Keep, Level, Mailbox, Output, Plan, Suspect, Worker, WorkerId,
+    CoordinatorInput, CoordinatorOutput, Exactness, ExchangeCoordinator, ExchangeInput,
+    ExchangeOutput, ExchangeReport, FilterChoice, JobShape, Keep, Mailbox, Plan, Suspect, Worker,
+    WorkerId,
 };
 use umbel_jobs::{Attempt, Workshop as _};
 use umbel_step::Outbox;
@@ -39,9 +40,9 @@ impl Transport<'_> {
         self.steps += 1;
         if self.steps == self.crash_at {
             self.shops.clear();
-            let JobRules { level, keep, .. } = self.rules;
+            let JobRules { exactness, keep, .. } = self.rules;
             self.shops = (0..WORKERS)
-                .map(|worker| self.fixture.open(worker, level, keep, self.directory))
+                .map(|worker| self.fixture.open(worker, exactness, keep, self.directory))
                 .collect();
         }
     }
@@ -66,7 +67,7 @@ impl Transport<'_> {
     }
 
     fn plan(&self, shape: JobShape, bases: &[u32], counts: &[Counts]) -> Plan {
-        let mut coordinator = Coordinator::new(shape, FilterChoice::Auto).unwrap();
+        let mut coordinator = ExchangeCoordinator::new(shape, FilterChoice::Auto).unwrap();
         let mut outbox = Outbox::new();
         for (worker, counts) in (0u16..).zip(counts) {
             let chunks = self.shops[usize::from(worker)].forecast().unwrap().chunks;
@@ -97,15 +98,15 @@ impl Transport<'_> {
         let attempts = self.attempts();
         for (id, attempt) in (0..WORKERS).zip(&attempts) {
             let (entries, ranks) = attempt.entries(cell).unwrap();
-            mailbox.step(WorkerId(id), Input::Plan(plan)).unwrap();
-            mailbox.step(WorkerId(id), Input::Cell { cell, entries, ranks }).unwrap();
+            mailbox.step(WorkerId(id), ExchangeInput::Plan(plan)).unwrap();
+            mailbox.step(WorkerId(id), ExchangeInput::Cell { cell, entries, ranks }).unwrap();
         }
         loop {
             match mailbox.carry().unwrap() {
-                Some((id, Output::Decided { cell, drops })) => {
+                Some((id, ExchangeOutput::Decided { cell, drops })) => {
                     attempts[id.index()].decide(cell, drops).unwrap();
                 }
-                Some((id, Output::Compare { suspects: found, .. })) => {
+                Some((id, ExchangeOutput::Compare { suspects: found, .. })) => {
                     suspects.insert(id, found);
                 }
                 Some((_, other)) => panic!("{other:?}"),
@@ -115,7 +116,7 @@ impl Transport<'_> {
                         let attempt = &attempts[id.index()];
                         attempt.suspect(cell, &found).unwrap();
                         let items = wait(attempt.fetch()).unwrap()(cell).unwrap();
-                        mailbox.step(id, Input::Items { cell, items }).unwrap();
+                        mailbox.step(id, ExchangeInput::Items { cell, items }).unwrap();
                     }
                 }
             }
@@ -183,16 +184,17 @@ impl Transport<'_> {
 }
 
 fn transport(fixture: &Fixture, rules: JobRules, directory: bool, crash_at: u32) -> Transport<'_> {
-    let JobRules { level, keep, .. } = rules;
-    let shops = (0..WORKERS).map(|worker| fixture.open(worker, level, keep, directory)).collect();
+    let JobRules { exactness, keep, .. } = rules;
+    let shops =
+        (0..WORKERS).map(|worker| fixture.open(worker, exactness, keep, directory)).collect();
     let reports = vec![ExchangeReport::default(); WORKERS.into()];
     Transport { fixture, rules, directory, shops, reports, steps: 0, crash_at }
 }
 
-fn rules(level: Level, keep: Keep) -> JobRules {
+fn rules(exactness: Exactness, keep: Keep) -> JobRules {
     let choice = FilterChoice::Auto;
     JobRules {
-        level,
+        exactness,
         keep,
         report_kept: true,
         report_sizes: true,
@@ -205,28 +207,28 @@ fn rules(level: Level, keep: Keep) -> JobRules {
 
 #[test]
 fn workers_keep_what_one_process_keeps() {
-    let approximate = Level::Approximate { false_positive_rate: 1e-3 };
-    for level in [Level::Fingerprint, Level::Bytes, approximate] {
+    let approximate = Exactness::Approximate { false_positive_rate: 1e-3 };
+    for exactness in [Exactness::Fingerprint, Exactness::Bytes, approximate] {
         for keep in [Keep::First, Keep::Last, Keep::Best] {
             let fixture = Fixture::new();
-            let expected = fixture.expected(level, keep);
-            transport(&fixture, rules(level, keep), false, u32::MAX).run();
+            let expected = fixture.expected(exactness, keep);
+            transport(&fixture, rules(exactness, keep), false, u32::MAX).run();
             let kept: String = (0..WORKERS).map(|w| fixture.read(&format!("out{w}.txt"))).collect();
-            assert_eq!(kept, expected, "{level:?} {keep:?}");
+            assert_eq!(kept, expected, "{exactness:?} {keep:?}");
             let dropped = |report: &str| -> Vec<(String, u64, String, u64, Value)> {
                 let lines = fixture.read(report);
                 lines.lines().map(|line| named(&serde_json::from_str(line).unwrap())).collect()
             };
             let drops: Vec<_> =
                 (0..WORKERS).flat_map(|w| dropped(&format!("out{w}.txt.drops"))).collect();
-            assert_eq!(drops, dropped("all.txt.drops"), "{level:?} {keep:?}");
+            assert_eq!(drops, dropped("all.txt.drops"), "{exactness:?} {keep:?}");
             let groups = |report: &str| -> Vec<(String, u64, u64)> {
                 let lines = fixture.read(report);
                 lines.lines().map(|line| group(&serde_json::from_str(line).unwrap())).collect()
             };
             let listed: Vec<_> =
                 (0..WORKERS).flat_map(|w| groups(&format!("out{w}.txt.groups"))).collect();
-            assert_eq!(listed, groups("all.txt.groups"), "{level:?} {keep:?}");
+            assert_eq!(listed, groups("all.txt.groups"), "{exactness:?} {keep:?}");
         }
     }
 }
@@ -251,16 +253,16 @@ fn named(line: &Value) -> (String, u64, String, u64, Value) {
 
 #[test]
 fn a_crash_after_any_step_changes_nothing() {
-    for (directory, level, keep) in
-        [(false, Level::Bytes, Keep::Last), (true, Level::Fingerprint, Keep::Best)]
+    for (directory, exactness, keep) in
+        [(false, Exactness::Bytes, Keep::Last), (true, Exactness::Fingerprint, Keep::Best)]
     {
         // Only every other step for each kind of output, because a run takes long where disks are slow to
         // sync.
         let mut crash_at = 1 + u32::from(directory);
         loop {
             let fixture = Fixture::new();
-            let expected = fixture.expected(level, keep);
-            let job = transport(&fixture, rules(level, keep), directory, crash_at);
+            let expected = fixture.expected(exactness, keep);
+            let job = transport(&fixture, rules(exactness, keep), directory, crash_at);
             let crashed = job.run();
             let names: Vec<String> = if directory {
                 let names = |w| ["a", "b", "c"].map(|file| format!("out{w}/{file}.jsonl"));
@@ -313,10 +315,10 @@ fn assert_left_clean(root: &Path) {
 #[test]
 fn a_folder_is_refused_to_other_jobs_and_after_its_input_has_changed() {
     let fixture = Fixture::new();
-    drop(fixture.open(0, Level::Fingerprint, Keep::First, false));
+    drop(fixture.open(0, Exactness::Fingerprint, Keep::First, false));
     let open = |job: u64| {
         let spec =
-            fixture.spec(vec![fixture.input(0)], Level::Fingerprint, Keep::First, "out0.txt");
+            fixture.spec(vec![fixture.input(0)], Exactness::Fingerprint, Keep::First, "out0.txt");
         let member = Membership { worker: 0, job, spec_digest: [3; 16] };
         let folder = fixture.path("job0");
         FileWorkshop::open(spec, member, &folder, Arc::new(Unwatched), |_| unreachable!())

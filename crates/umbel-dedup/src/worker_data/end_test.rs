@@ -4,7 +4,7 @@ use super::ended::{EndRecord, ended_before};
 use super::fixture_test::Fixture;
 use super::remove_old;
 use std::time::{Duration, UNIX_EPOCH};
-use umbel_dedup_engine::{Keep, Level};
+use umbel_dedup_engine::{Exactness, Keep};
 use umbel_jobs::Workshop as _;
 
 /// Any of the files may have been removed before, except for the journal, which is removed last.
@@ -58,7 +58,7 @@ fn a_job_has_ended_for_the_command_with_its_inputs_and_outputs_and_no_other() {
     bench.folder.leave(&record.encode().unwrap()).unwrap();
     let ended = |input: u16, output: &str| {
         let inputs = vec![fixture.input(input)];
-        let spec = fixture.spec(inputs, Level::Fingerprint, Keep::First, output);
+        let spec = fixture.spec(inputs, Exactness::Fingerprint, Keep::First, output);
         ended_before(&spec, &bench.member, &folder).unwrap()
     };
     assert_eq!(ended(0, "out0.txt"), Some(2));

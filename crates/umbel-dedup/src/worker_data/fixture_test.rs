@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
-use umbel_dedup_engine::{FilterChoice, Keep, Level};
+use umbel_dedup_engine::{Exactness, FilterChoice, Keep};
 use umbel_records::Granularity;
 
 pub(super) const WORKERS: u16 = 3;
@@ -60,7 +60,7 @@ impl Fixture {
     pub(super) fn spec(
         &self,
         inputs: Vec<String>,
-        level: Level,
+        exactness: Exactness,
         keep: Keep,
         output: &str,
     ) -> JobSpec {
@@ -99,7 +99,7 @@ impl Fixture {
             summary: Some(self.path(&format!("{}.json", output.trim_end_matches('/')))),
             page: None,
             reports_files: true,
-            level,
+            exactness,
             keep,
             filter: FilterChoice::Auto,
             seed: 9,
@@ -117,33 +117,33 @@ impl Fixture {
     }
 
     /// Kept records of one process over all inputs.
-    pub(super) fn expected(&self, level: Level, keep: Keep) -> String {
+    pub(super) fn expected(&self, exactness: Exactness, keep: Keep) -> String {
         let inputs = (0..WORKERS).map(|worker| self.input(worker)).collect();
-        run(&self.spec(inputs, level, keep, "all.txt"), &Unwatched).unwrap();
+        run(&self.spec(inputs, exactness, keep, "all.txt"), &Unwatched).unwrap();
         self.read("all.txt")
     }
 
     pub(super) fn bench(&self, worker: u16, folder: &Path) -> Bench {
         let (inputs, output) = (vec![self.input(worker)], format!("out{worker}.txt"));
-        let spec = self.spec(inputs, Level::Fingerprint, Keep::First, &output);
+        let spec = self.spec(inputs, Exactness::Fingerprint, Keep::First, &output);
         let member = Membership { worker, job: 77, spec_digest: [3; 16] };
         Bench::open(spec, member, folder, Arc::new(Unwatched)).unwrap()
     }
 
     /// The workshop of worker 0.
     pub(super) fn open_first(&self) -> FileWorkshop {
-        self.open(0, Level::Fingerprint, Keep::First, false)
+        self.open(0, Exactness::Fingerprint, Keep::First, false)
     }
 
     pub(super) fn open(
         &self,
         worker: u16,
-        level: Level,
+        exactness: Exactness,
         keep: Keep,
         directory: bool,
     ) -> FileWorkshop {
         let output = if directory { format!("out{worker}/") } else { format!("out{worker}.txt") };
-        let spec = self.spec(vec![self.input(worker)], level, keep, &output);
+        let spec = self.spec(vec![self.input(worker)], exactness, keep, &output);
         let member = Membership { worker, job: 77, spec_digest: [3; 16] };
         let folder = self.path(&format!("job{worker}"));
         let draw = |_: &Value| unreachable!("no page is wanted");

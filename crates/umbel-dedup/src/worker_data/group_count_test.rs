@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use umbel_dedup_engine::job::GroupCountOrder;
 use umbel_dedup_engine::{
-    Group, GroupCountInput, GroupCountOutput, GroupCountShape, GroupCounter, WorkerId,
+    GroupCountInput, GroupCountOutput, GroupCountShape, GroupCounter, KeptGroup, WorkerId,
 };
 use umbel_jobs::Attempt;
 use umbel_step::Outbox;
@@ -50,8 +50,8 @@ pub(super) fn carry(attempts: &[Arc<dyn Attempt>], chunk_bases: &[u32]) -> Vec<V
             GroupCountOutput::Sizes { owner, range, sizes } => {
                 let claims = known.claims(range).unwrap();
                 let sized = claims.iter().map(|claim| claim.kept).zip(sizes);
-                let sized: Vec<Group> = sized
-                    .map(|(kept, group)| Group { kept, size: group.size, part: group.part })
+                let sized: Vec<KeptGroup> = sized
+                    .map(|(kept, group)| KeptGroup { kept, size: group.size, part: group.part })
                     .collect();
                 known.learn(owner, sized).unwrap();
             }

@@ -11,7 +11,7 @@
 
 use super::folder::{DataFile, crc32c};
 use crate::error::{DedupError, Result, bail, failed};
-use umbel_dedup_engine::{Group, RecordId, RecordPart, WorkerId};
+use umbel_dedup_engine::{KeptGroup, RecordId, RecordPart, WorkerId};
 
 /// Bytes before the groups of a block.
 const HEAD_BYTES: usize = 16;
@@ -30,7 +30,7 @@ const fn group_bytes(flags: u32) -> usize {
 }
 
 /// Appends groups of an owner; they are durable after a sync.
-pub(super) fn append(file: &DataFile, owner: WorkerId, groups: &[Group]) -> Result<()> {
+pub(super) fn append(file: &DataFile, owner: WorkerId, groups: &[KeptGroup]) -> Result<()> {
     let names_parts = groups.first().is_some_and(|group| group.part.is_some());
     if groups.iter().any(|group| group.part.is_some() != names_parts) {
         bail!("worker {} has told which parts some of its places are, not of all", owner.0);
@@ -42,7 +42,7 @@ pub(super) fn append(file: &DataFile, owner: WorkerId, groups: &[Group]) -> Resu
         bytes.extend(u32::try_from(groups.len()).expect("few in a block").to_le_bytes());
         bytes.extend(flags.to_le_bytes());
         bytes.extend([0; 4]);
-        for Group { kept, size, part } in groups {
+        for KeptGroup { kept, size, part } in groups {
             let part = part.map(|RecordPart { record, part }| [record, part]);
             let words = [kept.to_bits(), *size].into_iter().chain(part.into_iter().flatten());
             bytes.extend(words.flat_map(u64::to_le_bytes));
@@ -73,7 +73,7 @@ impl Block {
 pub(super) struct GroupReader<'a> {
     file: &'a DataFile,
     blocks: std::vec::IntoIter<Block>,
-    groups: std::vec::IntoIter<Group>,
+    groups: std::vec::IntoIter<KeptGroup>,
     before: Option<RecordId>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> GroupReader<'a> {
     }
 
     /// The next group.
-    pub(super) fn next(&mut self) -> Result<Option<Group>> {
+    pub(super) fn next(&mut self) -> Result<Option<KeptGroup>> {
         loop {
             if let Some(group) = self.groups.next() {
                 if self.before.is_some_and(|before| before >= group.kept) {
@@ -131,7 +131,7 @@ fn head(file: &DataFile, offset: u64, good_bytes: u64) -> Result<Block> {
     Ok(block)
 }
 
-fn read(file: &DataFile, block: Block) -> Result<Vec<Group>> {
+fn read(file: &DataFile, block: Block) -> Result<Vec<KeptGroup>> {
     let mut bytes = vec![0; block.bytes()];
     file.read(block.offset, &mut bytes)?;
     let expected = u32::from_le_bytes(bytes[CRC_AT..HEAD_BYTES].try_into().expect("4 bytes"));
@@ -141,7 +141,7 @@ fn read(file: &DataFile, block: Block) -> Result<Vec<Group>> {
     }
     let (words, _) = bytes[HEAD_BYTES..].as_chunks::<8>();
     let word = |word: &[u8; 8]| u64::from_le_bytes(*word);
-    let group = |words: &[[u8; 8]]| Group {
+    let group = |words: &[[u8; 8]]| KeptGroup {
         kept: RecordId::from_bits(word(&words[0])),
         size: word(&words[1]),
         part: (words.len() > 2)
@@ -155,8 +155,8 @@ mod tests {
     use super::super::folder::JobFolder;
     use super::*;
 
-    fn groups(first: u64, count: u64) -> Vec<Group> {
-        let group = |number| Group {
+    fn groups(first: u64, count: u64) -> Vec<KeptGroup> {
+        let group = |number| KeptGroup {
             kept: RecordId::from_bits(first + number),
             size: 2 + number,
             // The groups of one owner all have parts, those of the other have none.
@@ -165,7 +165,7 @@ mod tests {
         (0..count).map(group).collect()
     }
 
-    fn all(file: &DataFile, good_bytes: u64, of: Option<u16>) -> Result<Vec<Group>> {
+    fn all(file: &DataFile, good_bytes: u64, of: Option<u16>) -> Result<Vec<KeptGroup>> {
         let mut reader = GroupReader::new(file, good_bytes, of.map(WorkerId))?;
         let mut found = Vec::new();
         while let Some(group) = reader.next()? {

@@ -26,7 +26,7 @@ use crate::clock::Stopwatch;
 use crate::error::{Result, bail};
 use std::sync::Mutex;
 use umbel_dedup_engine::job::{Counts, ReadOrder};
-use umbel_dedup_engine::{JobShape, Level};
+use umbel_dedup_engine::{Exactness, JobShape};
 
 /// Stored bytes of input after which a thread makes what it has read durable: reading so much again takes
 /// about a second, so the disk is synced about once a second.
@@ -104,8 +104,8 @@ fn segment_bytes(bench: &Bench, shape: &JobShape) -> usize {
 
 fn check_memory(bench: &Bench, facts: &[ChunkFacts]) -> Result<()> {
     let records: u64 = facts.iter().map(|facts| facts.id_count).sum();
-    // At level `bytes` there are also the bits of suspects and of shared suspects.
-    let bits = if bench.spec.level == Level::Bytes { 3 } else { 1 };
+    // At exactness `bytes` there are also the bits of suspects and of shared suspects.
+    let bits = if bench.spec.exactness == Exactness::Bytes { 3 } else { 1 };
     // If records have parts, there are also the bits where they start, with a count per word.
     let bits = if bench.spec.has_parts() { bits + 2 } else { bits };
     let needed = records.saturating_mul(bits) / 8;

@@ -7,12 +7,12 @@ use super::reading::read;
 use std::fs;
 use std::path::Path;
 use umbel_dedup_engine::job::{Counts, JobRules, ReadOrder, shape_for};
-use umbel_dedup_engine::{Entry, FilterChoice, Keep, Level};
+use umbel_dedup_engine::{Entry, Exactness, FilterChoice, Keep};
 
 fn read_all(fixture: &Fixture, folder: &Path) -> (Counts, Vec<Vec<Entry>>) {
     let bench = fixture.bench(0, folder);
     let rules = JobRules {
-        level: Level::Fingerprint,
+        exactness: Exactness::Fingerprint,
         keep: Keep::First,
         report_kept: true,
         report_sizes: false,

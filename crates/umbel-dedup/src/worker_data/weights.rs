@@ -13,7 +13,7 @@ use super::super::report::FileName;
 use super::bench::{Bench, ReadState};
 use super::catalogue::{Catalogues, push, take};
 use crate::error::{Context, Result};
-use umbel_dedup_engine::{Group, RecordId};
+use umbel_dedup_engine::{KeptGroup, RecordId};
 
 /// Counts the weights of a worker's own files.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl FileWeights {
     }
 
     /// Counts items that were dropped for this worker's items.
-    pub(super) fn add_groups(&mut self, bench: &Bench, state: &ReadState, groups: &[Group]) {
+    pub(super) fn add_groups(&mut self, bench: &Bench, state: &ReadState, groups: &[KeptGroup]) {
         groups.iter().for_each(|group| self.add(bench, state, group.kept, group.size - 1));
     }
 

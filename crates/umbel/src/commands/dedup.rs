@@ -34,7 +34,7 @@ use umbel_dedup::{
     ObjectStores, OutputTarget, Reach, SaveIndex, Scope, default_memory_bytes, is_directory,
     parse_bytes, plan as plan_job, run as run_job, seed_of_first, write_stdout,
 };
-use umbel_dedup_engine::{FilterChoice, IndexBits, Keep, Level};
+use umbel_dedup_engine::{Exactness, FilterChoice, IndexBits, Keep};
 use umbel_records::Normaliser;
 use values::{KeepArg, parse_keep};
 
@@ -265,12 +265,12 @@ struct Beside {
 
 impl DedupArgs {
     /// The indexes and filters that the job reads or writes, and the credentials for their clusters.
-    fn beside(&self, level: Level) -> Result<Beside> {
+    fn beside(&self, exactness: Exactness) -> Result<Beside> {
         let (online, references): (Vec<&String>, Vec<&String>) =
             self.reference.iter().partition(|reference| FilterAddress::is_meant(reference));
         let refuse =
             |text: &str| Err(UsageError(format!("{text}: leave one of the two out")).into());
-        if level == Level::Bytes && !references.is_empty() {
+        if exactness == Exactness::Bytes && !references.is_empty() {
             return refuse(
                 "--exactness bytes compares items, and a reference holds only their hashes",
             );
@@ -334,10 +334,10 @@ impl DedupArgs {
     /// before the job runs.
     fn spec(&self) -> Result<JobSpec> {
         let format = self.cutting.format(self.compared())?;
-        let level = self.level()?;
+        let exactness = self.exactness()?;
         cluster::check_objects(self)?;
         self.check_in_place()?;
-        let Beside { online, references, add_to, save_index, reach } = self.beside(level)?;
+        let Beside { online, references, add_to, save_index, reach } = self.beside(exactness)?;
         Ok(JobSpec {
             references,
             online,
@@ -377,7 +377,7 @@ impl DedupArgs {
             summary: self.summary.clone(),
             page: self.report.clone(),
             reports_files: self.report.is_some(),
-            level,
+            exactness,
             keep: match &self.keep {
                 KeepArg::First => Keep::First,
                 KeepArg::Last => Keep::Last,

@@ -1,7 +1,7 @@
 //! The phases up to the exchange: the shape from the workers' forecasts, the plan from their counts, and the
 //! attempts by the plan.
 
-use super::super::super::coordinator::{Coordinator, CoordinatorInput, CoordinatorOutput};
+use super::super::super::coordinator::{CoordinatorInput, CoordinatorOutput, ExchangeCoordinator};
 use super::super::super::error::ExchangeError;
 use super::super::super::plan::{Plan, SampleOrder};
 use super::super::cell_set::CellSet;
@@ -89,7 +89,7 @@ impl JobCoordinator {
             self.exchange(plan, decided, out);
             return Ok(());
         }
-        let mut planner = Coordinator::new(shape, self.rules.choice)?;
+        let mut planner = ExchangeCoordinator::new(shape, self.rules.choice)?;
         let references = self.rows.iter().find_map(|row| row.forecast?.references);
         if let Some(references) = references {
             planner = planner.with_references(references.shape)?;

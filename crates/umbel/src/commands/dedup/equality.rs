@@ -4,7 +4,7 @@ use super::DedupArgs;
 use super::choices::{ExactnessArg, GranularityArg};
 use crate::exit::UsageError;
 use anyhow::Result;
-use umbel_dedup_engine::Level;
+use umbel_dedup_engine::Exactness;
 use umbel_records::Granularity;
 
 impl DedupArgs {
@@ -41,7 +41,7 @@ impl DedupArgs {
     }
 
     /// The level of exactness.
-    pub(super) fn level(&self) -> Result<Level> {
+    pub(super) fn exactness(&self) -> Result<Exactness> {
         let rate = self.false_positive_rate.unwrap_or(1e-3);
         if !(rate > 0.0 && rate < 1.0) {
             let text = format!("--false-positive-rate {rate}: expected a rate above 0 and below 1");
@@ -52,9 +52,9 @@ impl DedupArgs {
             return Err(UsageError(text.into()).into());
         }
         Ok(match self.exactness {
-            ExactnessArg::Approximate => Level::Approximate { false_positive_rate: rate },
-            ExactnessArg::Fingerprint => Level::Fingerprint,
-            ExactnessArg::Bytes => Level::Bytes,
+            ExactnessArg::Approximate => Exactness::Approximate { false_positive_rate: rate },
+            ExactnessArg::Fingerprint => Exactness::Fingerprint,
+            ExactnessArg::Bytes => Exactness::Bytes,
         })
     }
 }
