@@ -7,18 +7,20 @@
 
 use libfuzzer_sys::fuzz_target;
 use umbel_fuzz::sketches::{file, forged};
-use umbel_reconcile_engine::{ItemIndex, ItemRef, Kind, SketchDecoder, SketchReader, StoredSketch};
+use umbel_reconcile_engine::{
+    ItemIndex, ItemRef, SketchDecoder, SketchReader, StoredSketch, SymbolKind,
+};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&[kind, piece], bytes)) = input.split_first_chunk() else { return };
-    let kind = [Kind::Hashed, Kind::Id64, Kind::Keyed][usize::from(kind % 3)];
+    let kind = [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed][usize::from(kind % 3)];
     read(kind, piece.into(), bytes);
     if let Some(forged) = forged(bytes) {
         read(kind, piece.into(), &forged);
     }
 });
 
-fn read(kind: Kind, piece_bytes: usize, bytes: &[u8]) {
+fn read(kind: SymbolKind, piece_bytes: usize, bytes: &[u8]) {
     let stored = StoredSketch::from_bytes(bytes);
     if let Ok(stored) = &stored {
         assert_eq!(stored.to_bytes(), bytes);
@@ -46,9 +48,9 @@ fn read(kind: Kind, piece_bytes: usize, bytes: &[u8]) {
                 pass.add(
                     ItemIndex(id),
                     match header.spec().kind() {
-                        Kind::Id64 => ItemRef::Id(id),
-                        Kind::Hashed => ItemRef::Bytes(&bytes),
-                        Kind::Keyed => ItemRef::Keyed { key: &bytes, value: b"v" },
+                        SymbolKind::Id64 => ItemRef::Id(id),
+                        SymbolKind::Hashed => ItemRef::Bytes(&bytes),
+                        SymbolKind::Keyed => ItemRef::Keyed { key: &bytes, value: b"v" },
                     },
                 );
             }

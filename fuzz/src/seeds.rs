@@ -11,7 +11,7 @@ use crate::{saved, sessions, sketches, sliced_files, static_files};
 use umbel_bits::{AnsGapCode, BitWriter, GolombCode, RiceCode, encode_indexes, encode_positions};
 use umbel_codec::{FrameKey, frames};
 use umbel_filter::{HashFunction, HashRange, SingleShot, SingleShotShape};
-use umbel_reconcile_engine::Kind;
+use umbel_reconcile_engine::SymbolKind;
 
 /// One seed: the target, the name of the file behind `seed-`, the bytes.
 pub type Seed = (&'static str, &'static str, Vec<u8>);
@@ -89,7 +89,8 @@ pub fn all() -> Vec<Seed> {
     ];
     let sketches = sketches::decode_seeds().into_iter();
     let sketches = sketches.map(|(name, bytes)| ("sketch_decode", name, bytes));
-    let files = [("hashed", Kind::Hashed), ("ids", Kind::Id64), ("keyed", Kind::Keyed)];
+    let files =
+        [("hashed", SymbolKind::Hashed), ("ids", SymbolKind::Id64), ("keyed", SymbolKind::Keyed)];
     let files = files.into_iter().zip(0u8..).map(|((name, kind), number)| {
         let bytes = sketches::file(kind, 3..25, 140);
         ("sketch_file", name, [vec![number, 50], bytes].concat())

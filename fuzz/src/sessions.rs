@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 
 use umbel_codec::crc32c;
 use umbel_reconcile_engine::{
-    Direction, Input, Item, ItemIndex, Kind, Limits, Optimize, Options, Output, Role, Session,
-    SessionError,
+    Direction, Item, ItemIndex, Limits, Optimize, Options, Session, SessionError, SessionInput,
+    SessionOutput, SessionRole, SymbolKind,
 };
 use umbel_replicated_engine::repair::{
     Policy, RepairInput, RepairLimits, RepairOptions, RepairOutput, RepairSession, ResidueTable,
@@ -123,12 +123,13 @@ struct SetHalf {
 }
 
 fn set_halves(choice: u8) -> [SetHalf; 2] {
-    let kind = [Kind::Hashed, Kind::Id64, Kind::Keyed, Kind::Id64][usize::from(choice >> 2 & 3)];
+    let kind = [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed, SymbolKind::Id64]
+        [usize::from(choice >> 2 & 3)];
     let directions = [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
     let direction = directions[usize::from(choice >> 4 & 3)];
     let mut options = Options::initiator(kind, direction, 1);
     options.limits = Limits { bytes_max: 1 << 22, item_bytes_max: 1 << 10, ..Limits::default() };
-    if let Role::Initiator(aim) = &mut options.role {
+    if let SessionRole::Initiator(aim) = &mut options.role {
         aim.optimize = if choice & 64 == 0 { Optimize::Bytes } else { Optimize::Time };
         aim.want_items = choice & 128 != 0;
         aim.expected_difference = (choice & 128 != 0).then_some(40);
@@ -142,17 +143,17 @@ fn set_halves(choice: u8) -> [SetHalf; 2] {
     [half(options, set(0)), half(responder, set(if choice & 64 == 0 { 5 } else { 30 }))]
 }
 
-fn item(kind: Kind, number: u64) -> Item {
+fn item(kind: SymbolKind, number: u64) -> Item {
     let bytes = number.to_le_bytes().to_vec();
     match kind {
-        Kind::Hashed => Item::Bytes(bytes),
-        Kind::Id64 => Item::Id(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-        Kind::Keyed => Item::Keyed { key: bytes, value: vec![7; 3] },
+        SymbolKind::Hashed => Item::Bytes(bytes),
+        SymbolKind::Id64 => Item::Id(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        SymbolKind::Keyed => Item::Keyed { key: bytes, value: vec![7; 3] },
     }
 }
 
 impl SetHalf {
-    fn step(&mut self, input: Input) -> Vec<Vec<u8>> {
+    fn step(&mut self, input: SessionInput) -> Vec<Vec<u8>> {
         let (mut sent, mut out) = (Vec::new(), Outbox::new());
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
@@ -160,8 +161,8 @@ impl SetHalf {
             for output in out.take() {
                 assert!(!self.is_over, "nothing follows the end, but {output:?}");
                 match output {
-                    Output::Send(bytes) => sent.push(bytes),
-                    Output::RunPass(mut pass) => {
+                    SessionOutput::Send(bytes) => sent.push(bytes),
+                    SessionOutput::RunPass(mut pass) => {
                         for (item, number) in self.items.iter().zip(0..) {
                             pass.add(ItemIndex(number), item.as_item_ref());
                         }
@@ -170,20 +171,20 @@ impl SetHalf {
                                 .iter()
                                 .for_each(|item| pass.add_applied(item.as_item_ref()));
                         }
-                        inputs.push_back(Input::PassDone(pass));
+                        inputs.push_back(SessionInput::PassDone(pass));
                     }
-                    Output::Fetch(indexes) => {
+                    SessionOutput::Fetch(indexes) => {
                         let place = |index: &ItemIndex| usize::try_from(index.0).expect("small");
                         let items = indexes.iter().map(|index| self.items[place(index)].clone());
-                        inputs.push_back(Input::Items(items.collect()));
+                        inputs.push_back(SessionInput::Items(items.collect()));
                     }
-                    Output::Pause => inputs.push_back(Input::Resume),
-                    Output::OnlyThere(items) => {
+                    SessionOutput::Pause => inputs.push_back(SessionInput::Resume),
+                    SessionOutput::OnlyThere(items) => {
                         self.applied.extend(items.into_iter().filter_map(|remote| remote.item));
-                        inputs.push_back(Input::Applied);
+                        inputs.push_back(SessionInput::Applied);
                     }
-                    Output::OnlyHere(_) | Output::Phase(_) => {}
-                    Output::Finish(result) => {
+                    SessionOutput::OnlyHere(_) | SessionOutput::Phase(_) => {}
+                    SessionOutput::Finish(result) => {
                         self.is_over = true;
                         let blames = matches!(result, Err(SessionError::Driver { .. }));
                         assert!(!blames, "a driver that keeps to the rules: {result:?}");
@@ -197,11 +198,11 @@ impl SetHalf {
 
 impl Half for SetHalf {
     fn receive(&mut self, bytes: Vec<u8>) -> Vec<Vec<u8>> {
-        self.step(Input::Received(bytes))
+        self.step(SessionInput::Received(bytes))
     }
 
     fn start(&mut self) -> Vec<Vec<u8>> {
-        self.step(Input::Start)
+        self.step(SessionInput::Start)
     }
 }
 

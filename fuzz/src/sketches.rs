@@ -1,7 +1,7 @@
 //! Inputs of `sketch_decode` and `sketch_file`, and a sketch file whose checksums are put right.
 
 use umbel_codec::crc32c;
-use umbel_reconcile_engine::{ItemIndex, ItemRef, Kind, SketchSpec, StoredSketch};
+use umbel_reconcile_engine::{ItemIndex, ItemRef, SketchSpec, StoredSketch, SymbolKind};
 use umbel_sketch::{BlockCode, Estimator, Field, PinSketch, RibltEncoder};
 
 /// Bytes of a sketch file before its estimator.
@@ -46,16 +46,16 @@ pub fn forged(bytes: &[u8]) -> Option<Vec<u8>> {
 /// # Panics
 /// If the sketch fails, which would be a bug.
 #[must_use]
-pub fn file(kind: Kind, ids: std::ops::Range<u64>, coded_count: u64) -> Vec<u8> {
-    let bits = if kind == Kind::Hashed { 40 } else { 64 };
+pub fn file(kind: SymbolKind, ids: std::ops::Range<u64>, coded_count: u64) -> Vec<u8> {
+    let bits = if kind == SymbolKind::Hashed { 40 } else { 64 };
     let spec = SketchSpec::new(kind, 1, [7; 16], bits).expect("possible bits");
     let mut pass = spec.pass(coded_count).expect("few");
     for id in ids {
         let bytes = id.to_le_bytes();
         let item = match kind {
-            Kind::Id64 => ItemRef::Id(id),
-            Kind::Hashed => ItemRef::Bytes(&bytes),
-            Kind::Keyed => ItemRef::Keyed { key: &bytes, value: b"v" },
+            SymbolKind::Id64 => ItemRef::Id(id),
+            SymbolKind::Hashed => ItemRef::Bytes(&bytes),
+            SymbolKind::Keyed => ItemRef::Keyed { key: &bytes, value: b"v" },
         };
         pass.add(ItemIndex(id), item);
     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use negentropy::{Id, Negentropy, NegentropyStorageVector};
 use session_pair::{item, mix, run};
-use umbel_reconcile_engine::{Direction, Item, Kind, Optimize, Options, Role};
+use umbel_reconcile_engine::{Direction, Item, Optimize, Options, SessionRole, SymbolKind};
 
 /// The columns: bytes, their ratio to the lower bound, rounds, number of keys tried; bytes by phase;
 /// seconds of the initiator's passes and of both sides' steps; bytes of other methods; messages and seconds
@@ -90,9 +90,9 @@ fn main() {
     let n = arguments.next().unwrap_or(1_000_000);
     let seed = arguments.next().unwrap_or(1);
     for (kind, width, optimize) in [
-        (Kind::Id64, 64.0, Optimize::Bytes),
-        (Kind::Hashed, 256.0, Optimize::Bytes),
-        (Kind::Id64, 64.0, Optimize::Time),
+        (SymbolKind::Id64, 64.0, Optimize::Bytes),
+        (SymbolKind::Hashed, 256.0, Optimize::Bytes),
+        (SymbolKind::Id64, 64.0, Optimize::Time),
     ] {
         println!("{width}-bit ids, {n} a side, {optimize:?}");
         println!("{HEADER}");
@@ -110,7 +110,7 @@ fn main() {
             let (our_items, their_items) = (side(1 << 40, a), side(2 << 40, b));
             let peer = (width > 65.0).then(|| run_negentropy(&our_items, &their_items, a, b));
             let mut initiator = Options::initiator(kind, Direction::TwoWay, mix(1));
-            if let Role::Initiator(aim) = &mut initiator.role {
+            if let SessionRole::Initiator(aim) = &mut initiator.role {
                 aim.optimize = optimize;
             }
             let responder = Options::responder(kind, mix(2));

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use session_pair::{item, mix, run};
-use umbel_reconcile_engine::{Direction, Item, Kind, Optimize, Options, Role};
+use umbel_reconcile_engine::{Direction, Item, Optimize, Options, SessionRole, SymbolKind};
 
 /// Mode, bits of an id, items of each side, the difference, sessions.
 const CASES: [(&str, u64, u64, u64, u64); 12] = [
@@ -37,10 +37,10 @@ struct Cost {
     attempts: u32,
 }
 
-fn options(mode: &str, kind: Kind, number: u64) -> (Options, Options) {
+fn options(mode: &str, kind: SymbolKind, number: u64) -> (Options, Options) {
     let direction = if mode == "quiet" { Direction::Compare } else { Direction::TwoWay };
     let mut initiator = Options::initiator(kind, direction, mix(2 * number));
-    if let Role::Initiator(aim) = &mut initiator.role {
+    if let SessionRole::Initiator(aim) = &mut initiator.role {
         aim.want_items = mode != "quiet";
         aim.notify_responder = false;
         if mode == "time" {
@@ -51,7 +51,7 @@ fn options(mode: &str, kind: Kind, number: u64) -> (Options, Options) {
 }
 
 fn costs_of(mode: &str, bits: u64, n: u64, d: u64, session_count: u64) -> Vec<Cost> {
-    let kind = if bits == 64 { Kind::Id64 } else { Kind::Hashed };
+    let kind = if bits == 64 { SymbolKind::Id64 } else { SymbolKind::Hashed };
     let (a, b) = (d.div_ceil(2), d / 2);
     let side = |from: u64, only: u64| -> Vec<Item> {
         let shared = (0..n - only).map(|number| item(kind, 1, number));

@@ -9,7 +9,7 @@ use std::fmt;
 use umbel_sketch::{CodedSymbol, RibltDecoder, RibltEncoder};
 
 use super::core::Core;
-use super::error::{FrameError, SessionError, limit};
+use super::error::{SessionError, SessionFrameError, limit};
 use super::keys::SessionKey;
 use super::message::Message;
 use super::table::Table;
@@ -108,17 +108,17 @@ impl CodedJob {
         symbols: Vec<CodedSymbol>,
         symbol_bits: u8,
         credit: u64,
-    ) -> Result<Self, FrameError> {
+    ) -> Result<Self, SessionFrameError> {
         if credit > symbols.len() as u64 {
-            return Err(FrameError::Field { field: "credit", got: credit });
+            return Err(SessionFrameError::Field { field: "credit", got: credit });
         }
         Ok(Self { source: Source::Stored { symbols, taken: 0 }, symbol_bits, credit })
     }
 
     /// Raises the credit, counted from the first coded symbol.
-    pub(crate) fn extend(&mut self, credit: u64) -> Result<(), FrameError> {
+    pub(crate) fn extend(&mut self, credit: u64) -> Result<(), SessionFrameError> {
         if credit <= self.credit || credit > self.source.len() {
-            return Err(FrameError::Field { field: "credit", got: credit });
+            return Err(SessionFrameError::Field { field: "credit", got: credit });
         }
         self.credit = credit;
         Ok(())
@@ -215,10 +215,10 @@ impl CodedDecoder {
         first: u64,
         count: u64,
         bytes: &[u8],
-    ) -> Result<CodedVerdict, FrameError> {
+    ) -> Result<CodedVerdict, SessionFrameError> {
         let taken = self.decoder.coded_count() as u64;
         if first != taken {
-            return Err(FrameError::Field { field: "first index", got: first });
+            return Err(SessionFrameError::Field { field: "first index", got: first });
         }
         let sum_bytes = sum_bytes(self.symbol_bits);
         let bytes_each = sum_bytes + CHECK_BYTES;
@@ -226,7 +226,7 @@ impl CodedDecoder {
             && count <= self.credit.saturating_sub(taken)
             && count.checked_mul(bytes_each as u64) == Some(bytes.len() as u64);
         if !is_whole {
-            return Err(FrameError::Field { field: "coded symbol count", got: count });
+            return Err(SessionFrameError::Field { field: "coded symbol count", got: count });
         }
         let mut coded = self.own.next_symbols(bytes.len() / bytes_each);
         let mask = u64::MAX >> (64 - self.symbol_bits);
@@ -238,7 +238,7 @@ impl CodedDecoder {
             let check = reader.u32("check")?;
             let sum = u64::from_le_bytes(sum);
             if sum & !mask != 0 {
-                return Err(FrameError::Field { field: "sum", got: sum });
+                return Err(SessionFrameError::Field { field: "sum", got: sum });
             }
             *own ^= CodedSymbol { sum, check };
         }

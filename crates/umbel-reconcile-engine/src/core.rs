@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use super::coded::CodedJob;
 use super::digest::SetDigest;
 use super::error::{SessionError, field, limit};
-use super::event::Output;
+use super::event::SessionOutput;
 use super::item::{ItemIndex, RemoteItem};
 use super::items_code::ItemsReader;
 use super::job::Job;
@@ -14,8 +14,8 @@ use super::lists::ListReader;
 use super::message::Message;
 use super::meter::Meter;
 use super::offline::StoredSketch;
-use super::options::{Aim, Direction, Kind, Options};
-use super::outcome::Outcome;
+use super::options::{Aim, Direction, Options, SymbolKind};
+use super::outcome::SessionOutcome;
 use super::partition::Encoder;
 use super::pass::{Gathered, Pass};
 use super::plan::{SYMBOL_BITS_MIN, list_bits};
@@ -163,13 +163,13 @@ impl Core {
         }
     }
 
-    pub(crate) const fn kind(&self) -> Kind {
+    pub(crate) const fn kind(&self) -> SymbolKind {
         self.options.kind
     }
 
-    pub(crate) fn enter(&mut self, phase: &'static str, out: &mut Outbox<Output>) {
+    pub(crate) fn enter(&mut self, phase: &'static str, out: &mut Outbox<SessionOutput>) {
         self.phase = phase;
-        out.push(Output::Phase(phase));
+        out.push(SessionOutput::Phase(phase));
     }
 
     /// Switches to the key of an attempt and discards what the previous one found, but not what was
@@ -226,11 +226,11 @@ impl Core {
         self.flow(!self.is_initiator)
     }
 
-    pub(crate) fn run_pass(&mut self, pass: Pass, out: &mut Outbox<Output>) {
+    pub(crate) fn run_pass(&mut self, pass: Pass, out: &mut Outbox<SessionOutput>) {
         self.awaiting = Awaiting::Pass;
         // A find pass looks for items of the snapshot; a new key covers the set as it is now.
         let includes_applied = self.has_applied && !pass.is_find();
-        out.push(Output::RunPass(pass.with_applied(includes_applied)));
+        out.push(SessionOutput::RunPass(pass.with_applied(includes_applied)));
     }
 
     /// Records the result of a full scan. A second scan under the same key must find the same.
@@ -270,7 +270,7 @@ impl Core {
     fn mean_item_bits(&self) -> f64 {
         let mean = |bytes: u64, count: u64| 8.0 * bytes as f64 / count.max(1) as f64;
         match self.kind() {
-            Kind::Id64 => 64.0,
+            SymbolKind::Id64 => 64.0,
             _ if self.item_bytes > 0 => mean(self.item_bytes, self.own.count),
             _ if self.arrived_bytes > 0 => mean(self.arrived_bytes, self.arrived_count),
             _ => mean(self.there_item_bytes, 1),
@@ -308,7 +308,7 @@ impl Core {
 
     /// Sends a message now, unless that exceeds the session's byte limit: then the next
     /// [`check_bytes`](Self::check_bytes) fails. An `Abort` is sent in any case.
-    pub(crate) fn send(&mut self, message: &Message, out: &mut Outbox<Output>) {
+    pub(crate) fn send(&mut self, message: &Message, out: &mut Outbox<SessionOutput>) {
         let mut bytes = Vec::new();
         put_frame(&mut bytes, message.frame_type(), &message.body());
         self.meter.count_sent(message, bytes.len() as u64);
@@ -316,7 +316,7 @@ impl Core {
             return;
         }
         self.sent_since_pause += bytes.len() as u64;
-        out.push(Output::Send(bytes));
+        out.push(SessionOutput::Send(bytes));
     }
 
     /// Checks that the bytes sent and received are within the session's limit.
@@ -339,7 +339,7 @@ impl Core {
     ///
     /// # Errors
     /// If the peer does not have as many items as it stated.
-    pub(crate) fn finish(&mut self, out: &mut Outbox<Output>) -> Result<(), SessionError> {
+    pub(crate) fn finish(&mut self, out: &mut Outbox<SessionOutput>) -> Result<(), SessionError> {
         let union = self.own.and(self.received);
         let counts =
             (union.count.checked_sub(self.there_count), union.count.checked_sub(self.here_count));
@@ -353,14 +353,14 @@ impl Core {
             indexes.sort_unstable();
             indexes.dedup();
             if indexes.len() as u64 == only_here {
-                out.push(Output::OnlyHere(indexes));
+                out.push(SessionOutput::OnlyHere(indexes));
             } else if self.knows_only_here && self.attempts == 1 {
                 return Err(field("item count", self.there_count));
             }
             // Otherwise a failed attempt counted some items as only here, and it is unknown which.
         }
         if !self.only_there.is_empty() {
-            out.push(Output::OnlyThere(std::mem::take(&mut self.only_there)));
+            out.push(SessionOutput::OnlyThere(std::mem::take(&mut self.only_there)));
         }
         let width = self.mean_item_bits();
         let bound = |count: u64| {
@@ -374,7 +374,7 @@ impl Core {
         let contents = |count: u64| list_bits(count as f64, width);
         let items = contents(only_here) + contents(only_there);
         let predicted = if self.predicted_bits > 0.0 { self.predicted_bits + items } else { 0.0 };
-        out.push(Output::Finish(Ok(Outcome {
+        out.push(SessionOutput::Finish(Ok(SessionOutcome {
             direction: self.aim.direction,
             notifies_responder: self.aim.notify_responder,
             on_conflict: self.aim.on_conflict,

@@ -25,7 +25,7 @@ impl SetDigest {
 mod tests {
     use super::super::item::ItemRef;
     use super::super::keys::{KeySource, SessionKey};
-    use super::super::options::Kind;
+    use super::super::options::SymbolKind;
     use super::*;
 
     #[test]
@@ -36,7 +36,7 @@ mod tests {
             nonce_initiator: 0x1111_1111_1111_1111,
             nonce_responder: 0x2222_2222_2222_2222,
         };
-        let key = SessionKey::derive(&source, 1, Kind::Hashed);
+        let key = SessionKey::derive(&source, 1, SymbolKind::Hashed);
         let [mut alpha, mut beta] = [SetDigest::default(); 2];
         alpha.add(key.hash(ItemRef::Bytes(b"alpha")));
         beta.add(key.hash(ItemRef::Bytes(b"beta")));

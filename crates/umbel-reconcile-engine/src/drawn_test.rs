@@ -24,7 +24,7 @@ use std::rc::Rc;
 
 use super::item::Item;
 use super::message::Message;
-use super::options::{Direction, Kind, Options};
+use super::options::{Direction, Options, SymbolKind};
 use super::shuttle::{Shuttle, Side};
 use super::wire::FrameBuffer;
 
@@ -82,23 +82,23 @@ fn end_of(name: &str, side: &Side) -> String {
 
 /// The sets of two sides.
 struct Sets {
-    kind: Kind,
+    kind: SymbolKind,
     ours: BTreeSet<Item>,
     theirs: BTreeSet<Item>,
     diff_max: u64,
 }
 
 impl Sets {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: SymbolKind) -> Self {
         Self { kind, ours: BTreeSet::new(), theirs: BTreeSet::new(), diff_max: u64::MAX }
     }
 
     fn play(&mut self, line: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            ["items", "ids"] => *self = Self::new(Kind::Id64),
-            ["items", "lines"] => *self = Self::new(Kind::Hashed),
-            ["items", "records"] => *self = Self::new(Kind::Keyed),
+            ["items", "ids"] => *self = Self::new(SymbolKind::Id64),
+            ["items", "lines"] => *self = Self::new(SymbolKind::Hashed),
+            ["items", "records"] => *self = Self::new(SymbolKind::Keyed),
             ["both", ref words @ ..] => {
                 let items = self.items(words);
                 self.ours.extend(items.iter().cloned());
@@ -124,12 +124,12 @@ impl Sets {
 
     fn items(&self, words: &[&str]) -> Vec<Item> {
         let items = words.iter().flat_map(|&word| match self.kind {
-            Kind::Id64 => {
+            SymbolKind::Id64 => {
                 let (first, last) = word.split_once('-').unwrap_or((word, word));
                 (number(first)..=number(last)).map(Item::Id).collect::<Vec<_>>()
             }
-            Kind::Hashed => vec![Item::Bytes(word.as_bytes().to_vec())],
-            Kind::Keyed => {
+            SymbolKind::Hashed => vec![Item::Bytes(word.as_bytes().to_vec())],
+            SymbolKind::Keyed => {
                 let (key, value) = word.split_once('=').expect("key=value");
                 vec![Item::Keyed { key: key.into(), value: value.into() }]
             }
@@ -174,7 +174,7 @@ impl Sets {
 fn check(file: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(file);
     let expected = std::fs::read_to_string(&path).unwrap();
-    let (mut sets, mut drawn) = (Sets::new(Kind::Id64), String::new());
+    let (mut sets, mut drawn) = (Sets::new(SymbolKind::Id64), String::new());
     for line in expected.lines().filter(|line| !line.starts_with(INDENT)) {
         drawn += &format!("{line}\n");
         if !line.is_empty() && !line.starts_with('#') {

@@ -7,7 +7,7 @@ use umbel_bits::CodeError;
 
 /// Why bytes of the peer are not a frame of this protocol. Nothing of the frame was used.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum FrameError {
+pub enum SessionFrameError {
     /// The checksum differs: the bytes were damaged. Connect again.
     #[error("checksum {got:#010x} of a frame, computed {computed:#010x}")]
     Checksum {
@@ -55,7 +55,7 @@ pub enum FrameError {
 
 /// Why a responder refuses a session. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Refusal {
+pub enum SessionRefusal {
     /// The responder speaks another version. Run the same release on both sides.
     Version,
     /// The responder's items are of another kind. Fix the arguments.
@@ -71,7 +71,7 @@ pub enum Refusal {
     Conflict,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for SessionRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Version => "it speaks another version: run the same release on both sides",
@@ -93,13 +93,13 @@ impl fmt::Display for Refusal {
 pub enum SessionError {
     /// The responder refuses the session; nothing was changed.
     #[error("refused by the responder: {0}")]
-    Refused(Refusal),
+    Refused(SessionRefusal),
     /// The sides have different secrets, or a nonce was damaged. Nothing was exchanged; fix the configuration.
     #[error("the sides derive different keys: their secrets differ")]
     Key,
     /// The peer's bytes are not a frame. Run a new session; if that fails too, report it.
     #[error("malformed frame")]
-    Frame(#[from] FrameError),
+    Frame(#[from] SessionFrameError),
     /// The peer wants a resumable session, and this side keeps no journal. Let both sides keep one, or
     /// neither.
     #[error("one side keeps a journal to resume the session by, the other does not")]
@@ -171,5 +171,5 @@ pub(crate) const fn limit(limit: &'static str, got: u64, max: u64) -> SessionErr
 }
 
 pub(crate) const fn field(field: &'static str, got: u64) -> SessionError {
-    SessionError::Frame(FrameError::Field { field, got })
+    SessionError::Frame(SessionFrameError::Field { field, got })
 }

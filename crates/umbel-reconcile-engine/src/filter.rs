@@ -17,7 +17,7 @@ use std::num::NonZeroU64;
 
 use umbel_bits::{BitReader, BitWriter, GolombCode};
 
-use super::error::FrameError;
+use super::error::SessionFrameError;
 use super::keys::KeyedHash;
 use super::message::Message;
 use super::table::Table;
@@ -197,26 +197,27 @@ impl FilterTest {
         table: &Table,
         item_count: u64,
         body: &[u8],
-    ) -> Result<(), FrameError> {
+    ) -> Result<(), SessionFrameError> {
         let mut reader = Reader::new(body);
         let (header, count) = self.read_header(&mut reader, item_count)?;
         if self.header.is_none() {
             self.own = positions(table, self.stage, header.position_count);
             self.header = Some(header);
         } else if self.header != Some(header) {
-            return Err(FrameError::Field { field: "filter total", got: header.total });
+            return Err(SessionFrameError::Field { field: "filter total", got: header.total });
         }
         let bytes = reader.rest();
         let bits_min = count.saturating_mul(u64::from(header.code.modulus().ilog2()).max(1));
         if bits_min > 8 * bytes.len() as u64 {
-            return Err(FrameError::Truncated { field: "filter" });
+            return Err(SessionFrameError::Truncated { field: "filter" });
         }
         let mut bits = BitReader::new(bytes);
         for _ in 0..count {
             let gap = header.code.read(&mut bits)?;
             let position = self.next.checked_add(gap);
             let position = position.filter(|&position| position < header.position_count);
-            let position = position.ok_or(FrameError::Field { field: "filter gap", got: gap })?;
+            let position =
+                position.ok_or(SessionFrameError::Field { field: "filter gap", got: gap })?;
             self.pass(position, header.lists_free);
             self.next = position + 1;
         }
@@ -232,10 +233,10 @@ impl FilterTest {
         &self,
         reader: &mut Reader<'_>,
         item_count: u64,
-    ) -> Result<(Header, u64), FrameError> {
+    ) -> Result<(Header, u64), SessionFrameError> {
         let stage = reader.u8("filter stage")?;
         if stage != self.stage.number() {
-            return Err(FrameError::Field { field: "filter stage", got: stage.into() });
+            return Err(SessionFrameError::Field { field: "filter stage", got: stage.into() });
         }
         let lists_free = reader.u8("filter form")? != 0;
         let positions_max = item_count.max(1).saturating_mul(POSITIONS_PER_ITEM_MAX);
@@ -244,10 +245,10 @@ impl FilterTest {
         let total = reader.varint_at_most("filter total", total_max)?;
         let count = reader.varint_at_most("filter count", total.saturating_sub(self.seen))?;
         if count == 0 && total > 0 {
-            return Err(FrameError::Field { field: "filter count", got: count });
+            return Err(SessionFrameError::Field { field: "filter count", got: count });
         }
         let modulus = reader.varint("filter modulus")?;
-        let wrong = FrameError::Field { field: "filter modulus", got: modulus };
+        let wrong = SessionFrameError::Field { field: "filter modulus", got: modulus };
         let code = GolombCode::new(NonZeroU64::new(modulus).ok_or(wrong)?);
         Ok((Header { lists_free, position_count, total, code }, count))
     }
@@ -289,14 +290,14 @@ mod tests {
 
     use super::super::item::{ItemIndex, ItemRef};
     use super::super::keys::{KeySource, SessionKey};
-    use super::super::options::Kind;
+    use super::super::options::SymbolKind;
     use super::super::table::Entry;
     use super::*;
 
     fn table(ids: std::ops::Range<u64>) -> Table {
         let source =
             KeySource { secret: [3; 16], dataset_id: 1, nonce_initiator: 2, nonce_responder: 3 };
-        let key = SessionKey::derive(&source, 1, Kind::Id64);
+        let key = SessionKey::derive(&source, 1, SymbolKind::Id64);
         let entry = |id| Entry { hash: key.hash(ItemRef::Id(id)), index: ItemIndex(id) };
         Table::new(ids.map(entry).collect())
     }

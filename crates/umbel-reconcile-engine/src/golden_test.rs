@@ -5,7 +5,7 @@ use umbel_sketch::{CodedSymbol, Estimator, Field, PinSketch, RibltEncoder};
 
 use super::item::ItemRef;
 use super::keys::{KeySource, SessionKey};
-use super::options::Kind;
+use super::options::SymbolKind;
 
 fn key() -> SessionKey {
     let source = KeySource {
@@ -14,7 +14,7 @@ fn key() -> SessionKey {
         nonce_initiator: 0x1111_1111_1111_1111,
         nonce_responder: 0x2222_2222_2222_2222,
     };
-    SessionKey::derive(&source, 1, Kind::Id64)
+    SessionKey::derive(&source, 1, SymbolKind::Id64)
 }
 
 fn sketch(ids: std::ops::RangeInclusive<u64>) -> PinSketch {

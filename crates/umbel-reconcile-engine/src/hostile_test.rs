@@ -9,7 +9,7 @@ use std::rc::Rc;
 use super::error::SessionError;
 use super::item::Item;
 use super::message::Message;
-use super::options::{Direction, Kind, OnConflict, Optimize, Options, Role};
+use super::options::{Direction, OnConflict, Optimize, Options, SessionRole, SymbolKind};
 use super::plan::{Plan, Stage};
 use super::session_test::sets;
 use super::shuttle::{Damage, Shuttle, Side, sketch_of};
@@ -108,14 +108,14 @@ struct Case {
 
 fn case(seed: u64, fault: &'static str) -> Case {
     let mut dice = Dice(seed);
-    let kind = dice.pick(&[Kind::Hashed, Kind::Id64, Kind::Keyed]);
+    let kind = dice.pick(&[SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed]);
     let direction =
         dice.pick(&[Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay]);
     let most = dice.pick(&[4, 20, 60]);
     let (shared, a, b) = (dice.draw(100), dice.draw(most), dice.draw(most));
     let (ours, theirs) = sets(kind, dice.draw(2) == 0, shared, a, b);
     let mut initiator = Options::initiator(kind, direction, dice.draw(u64::MAX));
-    let Role::Initiator(aim) = &mut initiator.role else { panic!() };
+    let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
     aim.optimize = dice.pick(&[Optimize::Bytes, Optimize::Time]);
     (aim.want_items, aim.notify_responder) = (dice.draw(2) == 0, dice.draw(2) == 0);
     aim.expected_difference = dice.pick(&[None, None, Some(40)]);
@@ -234,10 +234,10 @@ fn whatever_happens_to_the_bytes_no_result_is_wrong_long() {
 fn collisions_are_found_and_cured_by_another_key() {
     let mut resalted = 0;
     for seed in 0..60 {
-        let (ours, theirs) = sets(Kind::Hashed, true, 60, 12, 12 + seed % 3);
-        let initiator = Options::initiator(Kind::Hashed, Direction::TwoWay, seed);
+        let (ours, theirs) = sets(SymbolKind::Hashed, true, 60, 12, 12 + seed % 3);
+        let initiator = Options::initiator(SymbolKind::Hashed, Direction::TwoWay, seed);
         let mut shuttle =
-            Shuttle::new(initiator, Options::responder(Kind::Hashed, 77), &ours, &theirs);
+            Shuttle::new(initiator, Options::responder(SymbolKind::Hashed, 77), &ours, &theirs);
         shuttle.ours.session = shuttle.ours.session.with_symbol_bits(13);
         shuttle.run();
         if let Some(Ok(outcome)) = &shuttle.ours.result {
@@ -251,34 +251,37 @@ fn collisions_are_found_and_cured_by_another_key() {
 /// Sides with different secrets, datasets or kinds fail with an error that names the reason.
 #[test]
 fn strangers_part_with_a_reason() {
-    let (ours, theirs) = sets(Kind::Hashed, true, 30, 2, 2);
-    let ours_options = Options::initiator(Kind::Hashed, Direction::TwoWay, 1);
-    let role = |accept_items, on_conflict| Role::Responder { accept_items, on_conflict };
+    let (ours, theirs) = sets(SymbolKind::Hashed, true, 30, 2, 2);
+    let ours_options = Options::initiator(SymbolKind::Hashed, Direction::TwoWay, 1);
+    let role = |accept_items, on_conflict| SessionRole::Responder { accept_items, on_conflict };
     let cases = [
-        (Options { dataset_id: 9, ..Options::responder(Kind::Hashed, 2) }, "Dataset"),
-        (Options::responder(Kind::Keyed, 2), "Kind"),
+        (Options { dataset_id: 9, ..Options::responder(SymbolKind::Hashed, 2) }, "Dataset"),
+        (Options::responder(SymbolKind::Keyed, 2), "Kind"),
         (
             Options {
                 role: role(false, OnConflict::Report),
-                ..Options::responder(Kind::Hashed, 2)
+                ..Options::responder(SymbolKind::Hashed, 2)
             },
             "ReadOnly",
         ),
         (
-            Options { role: role(true, OnConflict::A), ..Options::responder(Kind::Hashed, 2) },
+            Options {
+                role: role(true, OnConflict::A),
+                ..Options::responder(SymbolKind::Hashed, 2)
+            },
             "Conflict",
         ),
     ];
     for (options, reason) in cases {
         let mut shuttle = Shuttle::new(ours_options, options, &ours, &theirs);
-        if options.kind != Kind::Hashed {
+        if options.kind != SymbolKind::Hashed {
             shuttle.theirs.items.clear();
         }
         shuttle.run();
         let result = shuttle.ours.result.unwrap();
         assert!(format!("{result:?}").contains(reason), "{result:?}");
     }
-    let secret = Options { secret: [1; 16], ..Options::responder(Kind::Hashed, 2) };
+    let secret = Options { secret: [1; 16], ..Options::responder(SymbolKind::Hashed, 2) };
     let mut shuttle = Shuttle::new(ours_options, secret, &ours, &theirs);
     shuttle.run();
     assert_eq!(shuttle.ours.result, Some(Err(SessionError::Key)));
@@ -289,7 +292,7 @@ fn strangers_part_with_a_reason() {
 /// another secret, and that side hands out no items decoded from them. (Simulated seeds 53, 2344 and 2452.)
 #[test]
 fn nothing_of_small_sets_is_exchanged_with_a_stranger() {
-    for kind in [Kind::Hashed, Kind::Id64, Kind::Keyed] {
+    for kind in [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed] {
         for direction in [Direction::Compare, Direction::Pull, Direction::TwoWay] {
             for (shared, a, b) in [(0, 0, 7), (3, 2, 2), (0, 8, 2), (1, 0, 0)] {
                 let (ours, theirs) = sets(kind, true, shared, a, b);
@@ -331,7 +334,7 @@ fn asking_for(credit: u64, further: Option<u64>) -> Damage {
 /// A responder does not compute coded symbols without end for who asks for them.
 #[test]
 fn credit_beyond_what_any_difference_needs_is_refused() {
-    let (ours, theirs) = sets(Kind::Hashed, true, 100, 60, 60);
+    let (ours, theirs) = sets(SymbolKind::Hashed, true, 100, 60, 60);
     let max = 8 * 320 + 64;
     for (credit, further, refused) in [
         (max, None, None),
@@ -340,7 +343,7 @@ fn credit_beyond_what_any_difference_needs_is_refused() {
         (32, Some(max + 1), Some(max + 1)),
         (32, Some(u64::MAX), Some(u64::MAX)),
     ] {
-        let mut shuttle = Shuttle::of(Kind::Hashed, Direction::TwoWay, &ours, &theirs);
+        let mut shuttle = Shuttle::of(SymbolKind::Hashed, Direction::TwoWay, &ours, &theirs);
         shuttle.damage = asking_for(credit, further);
         shuttle.run();
         let result = shuttle.theirs.result.expect("done");
@@ -357,11 +360,11 @@ fn credit_beyond_what_any_difference_needs_is_refused() {
 /// with a cap.)
 #[test]
 fn nothing_is_sent_beyond_the_cap() {
-    let (ours, theirs) = sets(Kind::Hashed, false, 300, 200, 200);
+    let (ours, theirs) = sets(SymbolKind::Hashed, false, 300, 200, 200);
     for bytes_max in [1, 100, 174, 175, 300, 1_000, 3_000] {
         for is_ours in [true, false] {
-            let mut initiator = Options::initiator(Kind::Hashed, Direction::TwoWay, 1);
-            let mut responder = Options::responder(Kind::Hashed, 2);
+            let mut initiator = Options::initiator(SymbolKind::Hashed, Direction::TwoWay, 1);
+            let mut responder = Options::responder(SymbolKind::Hashed, 2);
             let limited = if is_ours { &mut initiator } else { &mut responder };
             limited.limits.bytes_max = bytes_max;
             let mut shuttle = Shuttle::new(initiator, responder, &ours, &theirs);

@@ -10,7 +10,7 @@ use super::core::Core;
 use super::difference::Difference;
 use super::digest::SetDigest;
 use super::error::{SessionError, field};
-use super::event::Output;
+use super::event::SessionOutput;
 use super::filter::FilterTest;
 use super::job::Job;
 use super::listing::Listing;
@@ -116,7 +116,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         gathered: Gathered,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Greeting => {
@@ -156,7 +156,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         message: Message,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         match (&mut self.state, message) {
             (State::AwaitWelcome, Message::Welcome(welcome)) => self.on_welcome(core, welcome, out),
@@ -222,7 +222,7 @@ impl Initiator {
         }
     }
 
-    fn survey(&mut self, core: &mut Core, estimate: Known, out: &mut Outbox<Output>) {
+    fn survey(&mut self, core: &mut Core, estimate: Known, out: &mut Outbox<SessionOutput>) {
         core.enter("scanning", out);
         self.state = State::Surveying { estimate };
         core.run_pass(Pass::table(core.key), out);
@@ -231,7 +231,7 @@ impl Initiator {
     fn after_sketch(
         &mut self,
         core: &mut Core,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let State::Sketching(decoder) = &mut self.state else { return Ok(()) };
         core.check_difference(decoder.found() as u64)?;
@@ -251,7 +251,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         verdict: CodedVerdict,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         match verdict {
             CodedVerdict::Waiting => Ok(()),
@@ -288,7 +288,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         difference: Difference,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         self.doubtful = difference.doubtful_count as f64;
         let decoded = (difference.here.len() + difference.there.len()) as f64 + self.doubtful;
@@ -311,7 +311,7 @@ impl Initiator {
     fn after_whole(
         &mut self,
         core: &mut Core,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let Accept::Whole { seen } = std::mem::replace(&mut core.accept, Accept::Nothing) else {
             return Ok(());
@@ -329,7 +329,7 @@ impl Initiator {
         core: &mut Core,
         ours: SetDigest,
         theirs: SetDigest,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<bool, SessionError> {
         if ours == theirs || planted::on(Planted::UnionUnchecked) {
             core.finish(out)?;

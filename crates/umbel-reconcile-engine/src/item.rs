@@ -1,6 +1,6 @@
 //! Items of a set: owned, borrowed, and by number.
 
-use super::options::Kind;
+use super::options::SymbolKind;
 use super::wire::{Reader, put_varint};
 
 /// Number of an item in the driver's frozen snapshot. The driver may choose any numbers by which it can
@@ -9,7 +9,7 @@ use super::wire::{Reader, put_varint};
 pub struct ItemIndex(pub u64);
 
 /// An item of the snapshot, as the driver feeds it to a [`Pass`](super::Pass). Its shape must fit the session's
-/// [`Kind`](super::Kind).
+/// [`SymbolKind`](super::SymbolKind).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ItemRef<'a> {
     /// Of kind `Hashed`: any bytes.
@@ -56,12 +56,12 @@ impl ItemRef<'_> {
     }
 
     /// Whether a session of this kind has such items.
-    pub(crate) const fn is_of(self, kind: Kind) -> bool {
+    pub(crate) const fn is_of(self, kind: SymbolKind) -> bool {
         matches!(
             (self, kind),
-            (Self::Bytes(_), Kind::Hashed)
-                | (Self::Id(_), Kind::Id64)
-                | (Self::Keyed { .. }, Kind::Keyed)
+            (Self::Bytes(_), SymbolKind::Hashed)
+                | (Self::Id(_), SymbolKind::Id64)
+                | (Self::Keyed { .. }, SymbolKind::Keyed)
         )
     }
 }
@@ -109,11 +109,11 @@ impl Item {
     }
 
     /// Parses an item of this kind; `None` if the bytes are not one.
-    pub(crate) fn from_bytes(kind: Kind, bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn from_bytes(kind: SymbolKind, bytes: &[u8]) -> Option<Self> {
         match kind {
-            Kind::Hashed => Some(Self::Bytes(bytes.to_vec())),
-            Kind::Id64 => Some(Self::Id(u64::from_le_bytes(bytes.try_into().ok()?))),
-            Kind::Keyed => {
+            SymbolKind::Hashed => Some(Self::Bytes(bytes.to_vec())),
+            SymbolKind::Id64 => Some(Self::Id(u64::from_le_bytes(bytes.try_into().ok()?))),
+            SymbolKind::Keyed => {
                 let mut reader = Reader::new(bytes);
                 let key_bytes = reader.varint("key length").ok()?;
                 let key = reader.bytes("key", usize::try_from(key_bytes).ok()?).ok()?;

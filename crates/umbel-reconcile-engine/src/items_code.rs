@@ -4,11 +4,11 @@
 //! which saves about log2 k − 1.4 bits per item in a batch of k. Others are sorted and sent as length and
 //! bytes, compressed with zstd if that saves a twentieth, and split wherever a frame is full.
 
-use super::error::{FrameError, SessionError};
+use super::error::{SessionError, SessionFrameError};
 use super::item::Item;
 use super::lists::{ListReader, ListWriter, range_of_bits};
 use super::message::ItemsBody;
-use super::options::Kind;
+use super::options::SymbolKind;
 use super::wire::{Reader, put_varint};
 use crate::limits::{
     RECONCILE_FETCH_ITEMS_MAX as FETCH_ITEMS_MAX, RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT,
@@ -61,8 +61,8 @@ fn pack(stream: &[u8]) -> Vec<ItemsBody> {
 ///
 /// # Errors
 /// If it is not a zstd frame, or expands to more than `PACKED_BYTES_MAX` bytes.
-pub(crate) fn unpack(packed: &[u8]) -> Result<Vec<u8>, FrameError> {
-    let wrong = FrameError::Field { field: "packed items", got: packed.len() as u64 };
+pub(crate) fn unpack(packed: &[u8]) -> Result<Vec<u8>, SessionFrameError> {
+    let wrong = SessionFrameError::Field { field: "packed items", got: packed.len() as u64 };
     zstd::bulk::decompress(packed, PACKED_BYTES_MAX).map_err(|_| wrong)
 }
 
@@ -88,14 +88,14 @@ fn fixed(items: &[Vec<u8>], length: usize) -> Vec<ItemsBody> {
 /// Reassembles items from frames.
 #[derive(Debug)]
 pub(crate) struct ItemsReader {
-    kind: Kind,
+    kind: SymbolKind,
     item_bytes_max: usize,
     stream: Vec<u8>,
     fixed: Option<(usize, ListReader)>,
 }
 
 impl ItemsReader {
-    pub(crate) const fn new(kind: Kind, item_bytes_max: usize) -> Self {
+    pub(crate) const fn new(kind: SymbolKind, item_bytes_max: usize) -> Self {
         Self { kind, item_bytes_max, stream: Vec::new(), fixed: None }
     }
 
@@ -113,7 +113,7 @@ impl ItemsReader {
         loop {
             let length = match reader.varint("item length") {
                 Ok(length) => length,
-                Err(FrameError::Truncated { .. }) => break,
+                Err(SessionFrameError::Truncated { .. }) => break,
                 Err(error) => return Err(error.into()),
             };
             let length = self.check_length(length)?;
@@ -132,7 +132,7 @@ impl ItemsReader {
         bytes: &[u8],
     ) -> Result<Vec<Item>, SessionError> {
         let length = self.check_length(item_bytes)?;
-        let wrong = FrameError::Field { field: "item bytes", got: item_bytes };
+        let wrong = SessionFrameError::Field { field: "item bytes", got: item_bytes };
         let rest_bytes = length.checked_sub(GAP_BYTES).ok_or(wrong.clone())?;
         let begin = || (length, ListReader::new(range_of_bits(64), FETCH_ITEMS_MAX as u64));
         let (expected, mut list) = self.fixed.take().unwrap_or_else(begin);
@@ -162,8 +162,8 @@ impl ItemsReader {
         })
     }
 
-    fn item(&self, bytes: &[u8]) -> Result<Item, FrameError> {
-        let wrong = FrameError::Field { field: "item", got: bytes.len() as u64 };
+    fn item(&self, bytes: &[u8]) -> Result<Item, SessionFrameError> {
+        let wrong = SessionFrameError::Field { field: "item", got: bytes.len() as u64 };
         Item::from_bytes(self.kind, bytes).ok_or(wrong)
     }
 }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     fn there_and_back(items: &[Item]) -> Vec<Item> {
-        let mut reader = ItemsReader::new(Kind::Hashed, 1 << 20);
+        let mut reader = ItemsReader::new(SymbolKind::Hashed, 1 << 20);
         let mut found = Vec::new();
         for body in bodies_of(items) {
             found.extend(match body {

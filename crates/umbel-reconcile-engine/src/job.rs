@@ -3,7 +3,7 @@
 use super::coded::CodedJob;
 use super::core::{Awaiting, Core};
 use super::error::SessionError;
-use super::event::Output;
+use super::event::SessionOutput;
 use super::filter::FilterJob;
 use super::item::{Item, ItemIndex};
 use super::items_code::bodies_of;
@@ -132,7 +132,7 @@ impl ItemsJob {
 
 impl Core {
     /// Sends from the queue until it is empty or the session must wait.
-    pub(crate) fn pump(&mut self, out: &mut Outbox<Output>) -> Result<(), SessionError> {
+    pub(crate) fn pump(&mut self, out: &mut Outbox<SessionOutput>) -> Result<(), SessionError> {
         while self.awaiting == Awaiting::Nothing {
             if self.queue.is_empty() {
                 return Ok(());
@@ -140,7 +140,7 @@ impl Core {
             if self.sent_since_pause >= SEND_BYTES_MAX {
                 self.sent_since_pause = 0;
                 self.awaiting = Awaiting::Resume;
-                out.push(Output::Pause);
+                out.push(SessionOutput::Pause);
                 return Ok(());
             }
             if !self.pump_first(out)? {
@@ -151,7 +151,7 @@ impl Core {
     }
 
     /// Sends a piece of the first job; false if it must wait until received items are applied.
-    fn pump_first(&mut self, out: &mut Outbox<Output>) -> Result<bool, SessionError> {
+    fn pump_first(&mut self, out: &mut Outbox<SessionOutput>) -> Result<bool, SessionError> {
         let Some(mut job) = self.queue.pop_front() else { return Ok(false) };
         let message = match &mut job {
             Job::Message(message) => {
@@ -174,7 +174,7 @@ impl Core {
             Job::Items(items) => {
                 if let Some(batch) = items.next_batch(self.item_bytes / self.own.count.max(1)) {
                     self.awaiting = Awaiting::Items;
-                    out.push(Output::Fetch(batch));
+                    out.push(SessionOutput::Fetch(batch));
                     self.queue.push_front(job);
                 }
                 return Ok(true);
@@ -195,7 +195,7 @@ impl Core {
         Ok(true)
     }
 
-    fn pump_done(&mut self, out: &mut Outbox<Output>) -> bool {
+    fn pump_done(&mut self, out: &mut Outbox<SessionOutput>) -> bool {
         if self.unapplied > 0 {
             self.queue.push_front(Job::Done);
             return false;
@@ -211,7 +211,7 @@ impl Core {
     pub(crate) fn items_fetched(
         &mut self,
         items: &[Item],
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let Some(Job::Items(job)) = self.queue.front_mut() else {
             return Err(SessionError::Driver { what: "items that were not fetched" });

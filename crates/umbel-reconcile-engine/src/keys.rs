@@ -10,7 +10,7 @@ use siphasher::sip::SipHasher24;
 use siphasher::sip128::{Hasher128, SipHasher24 as Sip128};
 
 use super::item::{Item, ItemRef};
-use super::options::Kind;
+use super::options::SymbolKind;
 
 /// Bits of a keyed item's symbol that come from its key; the lower ones come from the value.
 pub(crate) const KEY_HALF_BITS: u32 = 40;
@@ -36,7 +36,7 @@ pub(crate) struct KeyedHash {
 /// The keys of one attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SessionKey {
-    kind: Kind,
+    kind: SymbolKind,
     item: [u8; 16],
     check: [u8; 16],
     perm: [u8; 16],
@@ -62,7 +62,7 @@ fn key_of(key: &[u8; 16], parts: &[&[u8]]) -> [u8; 16] {
 
 impl SessionKey {
     /// Derives K(attempt). Attempt 0 precedes the responder's first frame and leaves its nonce out.
-    pub(crate) fn derive(source: &KeySource, attempt: u8, kind: Kind) -> Self {
+    pub(crate) fn derive(source: &KeySource, attempt: u8, kind: SymbolKind) -> Self {
         let k = Self::session_key(source, attempt);
         let [item, check, perm] =
             ["item", "check", "perm"].map(|name| key_of(&k, &[name.as_bytes()]));
@@ -81,7 +81,7 @@ impl SessionKey {
         key_of(&source.secret, &parts)
     }
 
-    pub(crate) const fn kind(&self) -> Kind {
+    pub(crate) const fn kind(&self) -> SymbolKind {
         self.kind
     }
 
@@ -195,7 +195,7 @@ mod tests {
     fn golden_keys() {
         assert_eq!(hex(&SessionKey::session_key(&SOURCE, 0)), "d64491b1c6d05e559966df8542512c51");
         assert_eq!(hex(&SessionKey::session_key(&SOURCE, 1)), "13c4d0422f129377efbfed8d028f1c99");
-        let key = SessionKey::derive(&SOURCE, 1, Kind::Hashed);
+        let key = SessionKey::derive(&SOURCE, 1, SymbolKind::Hashed);
         assert_eq!(hex(&key.item), "3efd7ebe372045c6f222d4456f86b9bf");
         assert_eq!(hex(&key.check), "eefbc0415efcd071c23d7676554f1c40");
         assert_eq!(hex(&key.perm), "4b1f267331a5c7271f5ce5dcca09902a");
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn golden_hashes_and_digest() {
-        let key = SessionKey::derive(&SOURCE, 1, Kind::Hashed);
+        let key = SessionKey::derive(&SOURCE, 1, SymbolKind::Hashed);
         let alpha = key.hash(ItemRef::Bytes(b"alpha"));
         let beta = key.hash(ItemRef::Bytes(b"beta"));
         assert_eq!((alpha.lo, alpha.hi), (0x3113_0ed1_f80c_ab91, 0x9ad5_b719_fc02_01e6));
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn golden_permutation() {
-        let key = SessionKey::derive(&SOURCE, 1, Kind::Id64);
+        let key = SessionKey::derive(&SOURCE, 1, SymbolKind::Id64);
         let expected = [
             (0, 0x3b67_08b9_c1a7_bf40),
             (1, 0xaa89_242b_7552_c5de),
@@ -231,7 +231,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_permutation_has_an_inverse(id: u64, attempt: u8) {
-            let key = SessionKey::derive(&SOURCE, attempt, Kind::Id64);
+            let key = SessionKey::derive(&SOURCE, attempt, SymbolKind::Id64);
             prop_assert_eq!(key.unpermute(key.permute(id)), id);
             prop_assert_eq!(key.item_of(key.permute(id)), Item::Id(id));
         }
@@ -239,7 +239,7 @@ mod tests {
         /// A keyed item's digest is over the bytes that travel.
         #[test]
         fn keyed_items_are_hashed_as_they_travel(key_bytes: Vec<u8>, value: Vec<u8>) {
-            let key = SessionKey::derive(&SOURCE, 1, Kind::Keyed);
+            let key = SessionKey::derive(&SOURCE, 1, SymbolKind::Keyed);
             let item = ItemRef::Keyed { key: &key_bytes, value: &value };
             let (hash, whole) = (key.hash(item), key.hash_bytes(&[&item.to_bytes()]));
             prop_assert_eq!((hash.lo, hash.hi), (whole.lo, whole.hi));

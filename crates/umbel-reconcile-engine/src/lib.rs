@@ -75,15 +75,15 @@ mod table;
 mod transfer;
 pub mod wire;
 
-pub use error::{FrameError, Refusal, SessionError};
-pub use event::{Input, Output};
+pub use error::{SessionError, SessionFrameError, SessionRefusal};
+pub use event::{SessionInput, SessionOutput};
 pub use item::{Item, ItemIndex, ItemRef, RemoteItem};
 pub use offline::{
     SketchCell, SketchDecoder, SketchDifference, SketchError, SketchFormatError, SketchHeader,
     SketchReader, SketchSpec, StoredSketch,
 };
-pub use options::{Aim, Direction, Kind, Limits, OnConflict, Optimize, Options, Role};
-pub use outcome::{BytesByPhase, Outcome};
+pub use options::{Aim, Direction, Limits, OnConflict, Optimize, Options, SessionRole, SymbolKind};
+pub use outcome::{BytesByPhase, SessionOutcome};
 pub use pass::{Fingerprint, Pass};
 pub use resume::{
     JournalHeader, JournalReader, JournalRecord, JournalState, Regenerated, ResumeError,

@@ -14,7 +14,7 @@ use std::num::NonZeroU64;
 
 use umbel_bits::{BitReader, BitWriter, GolombCode};
 
-use super::error::FrameError;
+use super::error::SessionFrameError;
 use super::wire::{Reader, put_varint};
 
 /// ln 2 in 65,536ths.
@@ -92,30 +92,35 @@ impl ListReader {
         &mut self,
         reader: &mut Reader<'a>,
         rest_bytes: usize,
-    ) -> Result<(Vec<u64>, &'a [u8]), FrameError> {
+    ) -> Result<(Vec<u64>, &'a [u8]), SessionFrameError> {
         let total = reader.varint_at_most("list total", self.total_max)?;
         if self.total.is_some_and(|expected| expected != total) {
-            return Err(FrameError::Field { field: "list total", got: total });
+            return Err(SessionFrameError::Field { field: "list total", got: total });
         }
         let count = reader.varint_at_most("list count", total - self.seen)?;
         if count == 0 && total > 0 {
-            return Err(FrameError::Field { field: "list count", got: count });
+            return Err(SessionFrameError::Field { field: "list count", got: count });
         }
         self.total = Some(total);
         let bytes = reader.rest();
-        let truncated = FrameError::Truncated { field: "list" };
+        let truncated = SessionFrameError::Truncated { field: "list" };
         let rest_len = usize::try_from(count).ok().and_then(|count| count.checked_mul(rest_bytes));
         let at = rest_len.and_then(|rest| bytes.len().checked_sub(rest)).ok_or(truncated)?;
         let (gaps, rests) = bytes.split_at(at);
         Ok((self.read_gaps(gaps, count, total)?, rests))
     }
 
-    fn read_gaps(&mut self, bytes: &[u8], count: u64, total: u64) -> Result<Vec<u64>, FrameError> {
+    fn read_gaps(
+        &mut self,
+        bytes: &[u8],
+        count: u64,
+        total: u64,
+    ) -> Result<Vec<u64>, SessionFrameError> {
         let code = code_of(self.range, total);
         // A code of modulus M has at least log2 M bits, and at least one.
         let bits_min = count.saturating_mul(u64::from(code.modulus().ilog2()).max(1));
         if bits_min > 8 * bytes.len() as u64 {
-            return Err(FrameError::Truncated { field: "list" });
+            return Err(SessionFrameError::Truncated { field: "list" });
         }
         let mut bits = BitReader::new(bytes);
         let mut values = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
@@ -123,7 +128,8 @@ impl ListReader {
             let gap = code.read(&mut bits)?;
             let value = self.previous.checked_add(gap);
             let value = value.filter(|&value| u128::from(value) < self.range);
-            self.previous = value.ok_or(FrameError::Field { field: "list gap", got: gap })?;
+            self.previous =
+                value.ok_or(SessionFrameError::Field { field: "list gap", got: gap })?;
             values.push(self.previous);
         }
         bits.finish()?;

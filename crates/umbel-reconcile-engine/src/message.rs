@@ -4,7 +4,7 @@
 mod greeting;
 
 use super::digest::SetDigest;
-use super::error::FrameError;
+use super::error::SessionFrameError;
 use super::plan::Plan;
 use super::wire::{RawFrame, Reader, put_varint};
 use crate::limits::RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX;
@@ -182,14 +182,14 @@ impl Message {
         body
     }
 
-    pub(crate) fn read(frame: &RawFrame) -> Result<Self, FrameError> {
+    pub(crate) fn read(frame: &RawFrame) -> Result<Self, SessionFrameError> {
         let mut reader = Reader::new(&frame.body);
         let message = Self::read_fields(frame.frame_type, &mut reader)?;
         reader.finish()?;
         Ok(message)
     }
 
-    fn read_fields(frame_type: u8, reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+    fn read_fields(frame_type: u8, reader: &mut Reader<'_>) -> Result<Self, SessionFrameError> {
         Ok(match frame_type {
             Self::HELLO => Self::Hello(Box::new(read_hello(reader)?)),
             Self::WELCOME => Self::Welcome(read_welcome(reader)?),
@@ -220,7 +220,7 @@ impl Message {
             Self::LIST => Self::List(reader.rest().to_vec()),
             Self::REQUEST => {
                 let code = reader.u8("request mode")?;
-                let unknown = FrameError::Field { field: "request mode", got: code.into() };
+                let unknown = SessionFrameError::Field { field: "request mode", got: code.into() };
                 let mode = *REQUEST_MODES.get(usize::from(code)).ok_or(unknown)?;
                 Self::Request { mode, list: reader.rest().to_vec() }
             }
@@ -237,7 +237,7 @@ impl Message {
                 let text = String::from_utf8_lossy(text);
                 Self::Abort { text: text.chars().filter(|sign| !sign.is_control()).collect() }
             }
-            got => return Err(FrameError::Type { got }),
+            got => return Err(SessionFrameError::Type { got }),
         })
     }
 }
@@ -247,7 +247,7 @@ fn put_digest(body: &mut Vec<u8>, digest: SetDigest) {
     body.extend_from_slice(&digest.sum.to_le_bytes());
 }
 
-fn read_digest(reader: &mut Reader<'_>) -> Result<SetDigest, FrameError> {
+fn read_digest(reader: &mut Reader<'_>) -> Result<SetDigest, SessionFrameError> {
     // A digest may cover the union of two sets.
     let count = reader.varint_at_most("item count", 2 * ITEM_COUNT_MAX)?;
     Ok(SetDigest { count, sum: reader.u128("digest")? })
@@ -286,7 +286,7 @@ fn put_items(body: &mut Vec<u8>, items: &ItemsBody) {
     }
 }
 
-fn read_items(reader: &mut Reader<'_>) -> Result<ItemsBody, FrameError> {
+fn read_items(reader: &mut Reader<'_>) -> Result<ItemsBody, SessionFrameError> {
     Ok(match reader.u8("items encoding")? {
         0 => ItemsBody::Sum(read_digest(reader)?),
         1 => ItemsBody::Symbols(reader.rest().to_vec()),
@@ -296,7 +296,7 @@ fn read_items(reader: &mut Reader<'_>) -> Result<ItemsBody, FrameError> {
         }
         3 => ItemsBody::Stream(reader.rest().to_vec()),
         4 => ItemsBody::Packed(reader.rest().to_vec()),
-        got => return Err(FrameError::Field { field: "items encoding", got: got.into() }),
+        got => return Err(SessionFrameError::Field { field: "items encoding", got: got.into() }),
     })
 }
 

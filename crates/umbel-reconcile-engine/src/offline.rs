@@ -32,7 +32,7 @@ use umbel_sketch::{CodedSymbol, Estimator};
 
 use super::digest::SetDigest;
 use super::keys::{KeySource, SessionKey};
-use super::options::Kind;
+use super::options::SymbolKind;
 use super::pass::{Pass, Work};
 use crate::limits::{
     RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX, RECONCILE_SKETCH_SYMBOLS_MAX as CODED_COUNT_MAX,
@@ -57,17 +57,17 @@ const SYMBOL_BITS_MIN: u8 = 32;
 /// The parameters of a sketch's symbols. Only sketches with equal parameters can be compared.
 ///
 /// ```
-/// use umbel_reconcile_engine::{Kind, SketchSpec};
+/// use umbel_reconcile_engine::{SymbolKind, SketchSpec};
 ///
-/// let spec = SketchSpec::new(Kind::Hashed, 0, [7; 16], 64)?;
+/// let spec = SketchSpec::new(SymbolKind::Hashed, 0, [7; 16], 64)?;
 /// // A thousand differences: 1.36 · 1000 + 3.3 · √1000 + 12.
 /// assert_eq!(SketchSpec::coded_count_for(1000), 1477);
-/// assert!(SketchSpec::new(Kind::Id64, 0, spec.salt(), 40).is_err(), "an id is its symbol");
+/// assert!(SketchSpec::new(SymbolKind::Id64, 0, spec.salt(), 40).is_err(), "an id is its symbol");
 /// # Ok::<(), umbel_reconcile_engine::SketchFormatError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SketchSpec {
-    kind: Kind,
+    kind: SymbolKind,
     dataset_id: u64,
     salt: [u8; 16],
     symbol_bits: u8,
@@ -81,12 +81,12 @@ impl SketchSpec {
     /// # Errors
     /// If this number of bits is not possible.
     pub fn new(
-        kind: Kind,
+        kind: SymbolKind,
         dataset_id: u64,
         salt: [u8; 16],
         symbol_bits: u8,
     ) -> Result<Self, SketchFormatError> {
-        let min = if kind == Kind::Hashed { SYMBOL_BITS_MIN } else { 64 };
+        let min = if kind == SymbolKind::Hashed { SYMBOL_BITS_MIN } else { 64 };
         if (min..=64).contains(&symbol_bits) {
             return Ok(Self { kind, dataset_id, salt, symbol_bits });
         }
@@ -95,7 +95,7 @@ impl SketchSpec {
 
     /// How items become symbols.
     #[must_use]
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> SymbolKind {
         self.kind
     }
 
@@ -152,9 +152,9 @@ impl SketchSpec {
 /// A whole sketch: built by a pass, kept up to date, written to a file.
 ///
 /// ```
-/// use umbel_reconcile_engine::{ItemIndex, ItemRef, Kind, SketchSpec, StoredSketch};
+/// use umbel_reconcile_engine::{ItemIndex, ItemRef, SymbolKind, SketchSpec, StoredSketch};
 ///
-/// let spec = SketchSpec::new(Kind::Id64, 0, [7; 16], 64)?;
+/// let spec = SketchSpec::new(SymbolKind::Id64, 0, [7; 16], 64)?;
 /// let sketch_of = |ids: &[u64]| -> Result<StoredSketch, Box<dyn std::error::Error>> {
 ///     let mut pass = spec.pass(20)?;
 ///     ids.iter().for_each(|&id| pass.add(ItemIndex(0), ItemRef::Id(id)));

@@ -2,7 +2,7 @@
 
 /// How items become symbols. Both sides must agree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
+pub enum SymbolKind {
     /// Any bytes, by a keyed hash of 32 to 64 bits.
     Hashed,
     /// 64-bit ids, by a keyed permutation: a decoded symbol is the id, and needs no request.
@@ -86,7 +86,7 @@ pub struct Aim {
 
 /// Which half of the session this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum SessionRole {
     /// Begins the session, chooses the plan, decodes.
     Initiator(Aim),
     /// Answers; encodes what is requested.
@@ -128,19 +128,19 @@ impl Default for Limits {
 /// The options of a session.
 ///
 /// ```
-/// use umbel_reconcile_engine::{Direction, Kind, Options, Role};
+/// use umbel_reconcile_engine::{Direction, SymbolKind, Options, SessionRole};
 ///
-/// let options = Options::initiator(Kind::Id64, Direction::TwoWay, 7);
+/// let options = Options::initiator(SymbolKind::Id64, Direction::TwoWay, 7);
 /// assert_eq!(options.nonce, 7);
-/// let Role::Initiator(aim) = options.role else { panic!() };
+/// let SessionRole::Initiator(aim) = options.role else { panic!() };
 /// assert!(aim.direction.to_responder() && aim.direction.to_initiator());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Which half of the session this is.
-    pub role: Role,
+    pub role: SessionRole,
     /// How items become symbols.
-    pub kind: Kind,
+    pub kind: SymbolKind,
     /// Identifies what is reconciled; a responder refuses another dataset.
     pub dataset_id: u64,
     /// The cluster's secret, or zeros for open sessions. Sides with different secrets never agree.
@@ -155,7 +155,7 @@ pub struct Options {
 impl Options {
     /// An initiator without a secret, with default limits, that minimises bytes.
     #[must_use]
-    pub fn initiator(kind: Kind, direction: Direction, nonce: u64) -> Self {
+    pub fn initiator(kind: SymbolKind, direction: Direction, nonce: u64) -> Self {
         let aim = Aim {
             direction,
             optimize: Optimize::Bytes,
@@ -165,17 +165,17 @@ impl Options {
             on_conflict: OnConflict::Report,
             is_b: false,
         };
-        Self::open(Role::Initiator(aim), kind, nonce)
+        Self::open(SessionRole::Initiator(aim), kind, nonce)
     }
 
     /// A responder without a secret, with default limits, that accepts items.
     #[must_use]
-    pub fn responder(kind: Kind, nonce: u64) -> Self {
+    pub fn responder(kind: SymbolKind, nonce: u64) -> Self {
         let on_conflict = OnConflict::Report;
-        Self::open(Role::Responder { accept_items: true, on_conflict }, kind, nonce)
+        Self::open(SessionRole::Responder { accept_items: true, on_conflict }, kind, nonce)
     }
 
-    fn open(role: Role, kind: Kind, nonce: u64) -> Self {
+    fn open(role: SessionRole, kind: SymbolKind, nonce: u64) -> Self {
         Self { role, kind, dataset_id: 0, secret: [0; 16], nonce, limits: Limits::default() }
     }
 }

@@ -47,7 +47,7 @@ impl BytesByPhase {
 
 /// The result of a successful session: both sides computed the same digest.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Outcome {
+pub struct SessionOutcome {
     /// What happened with the difference.
     pub direction: Direction,
     /// Whether the initiator wanted the responder to get the difference: see

@@ -7,7 +7,7 @@
 
 use umbel_sketch::{Field, LsbReader, LsbWriter, decode_syndromes, toggle_symbols};
 
-use super::error::{FrameError, SessionError, limit};
+use super::error::{SessionError, SessionFrameError, limit};
 use super::growth::{Occupancy, SYNDROMES_MAX, refit};
 use super::lists::{ListReader, ListWriter};
 use super::message::{Extend, Message};
@@ -140,8 +140,8 @@ impl Encoder {
 
     /// Handles the initiator's next request. `first` is the number of syndromes at the start of a new
     /// window.
-    pub(crate) fn extend(&mut self, extend: &Extend, first: u8) -> Result<(), FrameError> {
-        let field = |field: &'static str, got: u64| FrameError::Field { field, got };
+    pub(crate) fn extend(&mut self, extend: &Extend, first: u8) -> Result<(), SessionFrameError> {
+        let field = |field: &'static str, got: u64| SessionFrameError::Field { field, got };
         if extend.window != self.window || self.is_sending() {
             return Err(field("window", extend.window));
         }
@@ -179,7 +179,7 @@ fn put_places(places: &[usize], listed: usize) -> Vec<u8> {
     if list.len() <= bitmap.len() { list } else { [vec![0], bitmap].concat() }
 }
 
-fn read_places(bytes: &[u8], listed: usize) -> Result<Vec<usize>, FrameError> {
+fn read_places(bytes: &[u8], listed: usize) -> Result<Vec<usize>, SessionFrameError> {
     let mut reader = Reader::new(bytes);
     let places: Vec<usize> = if reader.u8("places")? == 0 {
         let bitmap = reader.bytes("places", listed.div_ceil(8))?;
@@ -193,7 +193,7 @@ fn read_places(bytes: &[u8], listed: usize) -> Result<Vec<usize>, FrameError> {
         places.iter().filter_map(|&place| usize::try_from(place).ok()).collect()
     };
     if places.is_empty() || !places.is_sorted_by(|a, b| a < b) {
-        return Err(FrameError::Field { field: "places", got: places.len() as u64 });
+        return Err(SessionFrameError::Field { field: "places", got: places.len() as u64 });
     }
     Ok(places)
 }
@@ -278,7 +278,7 @@ impl Decoder {
     ) -> Result<(), SessionError> {
         let Message::Sketch { window, from, to, count, bits } = message else { return Ok(()) };
         if self.to == Extend::LIST || (*window, *from, *to) != (self.window, self.from, self.to) {
-            return Err(FrameError::Field { field: "syndromes", got: (*to).into() }.into());
+            return Err(SessionFrameError::Field { field: "syndromes", got: (*to).into() }.into());
         }
         let count = self.check_count(*count)?;
         let width = u32::from(self.partition.field.bits());
@@ -310,7 +310,7 @@ impl Decoder {
             }
         }
         self.cursor = end;
-        reader.finish().map_err(|_| FrameError::Field { field: "padding", got: 1 })?;
+        reader.finish().map_err(|_| SessionFrameError::Field { field: "padding", got: 1 })?;
         Ok(())
     }
 
@@ -323,7 +323,7 @@ impl Decoder {
         bits: &[u8],
     ) -> Result<(), SessionError> {
         if self.to != Extend::LIST || window != self.window {
-            return Err(FrameError::Field { field: "window", got: window }.into());
+            return Err(SessionFrameError::Field { field: "window", got: window }.into());
         }
         let count = self.check_count(count)?;
         let width = u32::from(self.partition.field.bits());
@@ -342,14 +342,14 @@ impl Decoder {
             self.symbols.extend(symbols.map(|&rest| self.partition.symbol(bucket, rest)));
         }
         self.cursor = end;
-        reader.finish().map_err(|_| FrameError::Field { field: "padding", got: 1 })?;
+        reader.finish().map_err(|_| SessionFrameError::Field { field: "padding", got: 1 })?;
         Ok(())
     }
 
-    fn check_count(&self, count: u64) -> Result<usize, FrameError> {
+    fn check_count(&self, count: u64) -> Result<usize, SessionFrameError> {
         let left = self.listed.len() - self.cursor;
         let checked = usize::try_from(count).ok().filter(|count| (1..=left).contains(count));
-        checked.ok_or(FrameError::Field { field: "bucket count", got: count })
+        checked.ok_or(SessionFrameError::Field { field: "bucket count", got: count })
     }
 
     /// The next step after a frame.
@@ -407,6 +407,6 @@ impl Decoder {
     }
 }
 
-fn read_bits(reader: &mut LsbReader<'_>, width: u32) -> Result<u64, FrameError> {
-    reader.read_bits(width).map_err(|_| FrameError::Truncated { field: "syndromes" })
+fn read_bits(reader: &mut LsbReader<'_>, width: u32) -> Result<u64, SessionFrameError> {
+    reader.read_bits(width).map_err(|_| SessionFrameError::Truncated { field: "syndromes" })
 }

@@ -6,7 +6,7 @@ use super::digest::SetDigest;
 use super::item::{ItemIndex, ItemRef};
 use super::keys::{KeySource, SessionKey};
 use super::offline::CodedSums;
-use super::options::Kind;
+use super::options::SymbolKind;
 use super::table::{APPLIED, Entry, top_bits};
 
 /// Symbols that are collected and then sketched together.
@@ -22,20 +22,20 @@ const BATCH_SYMBOLS: usize = 256;
 /// ```
 /// use umbel_step::Outbox;
 /// use umbel_reconcile_engine::{
-///     Direction, Input, ItemIndex, ItemRef, Kind, Options, Output, Session,
+///     Direction, SessionInput, ItemIndex, ItemRef, SymbolKind, Options, SessionOutput, Session,
 /// };
 ///
-/// let mut session = Session::new(Options::initiator(Kind::Id64, Direction::TwoWay, 7));
+/// let mut session = Session::new(Options::initiator(SymbolKind::Id64, Direction::TwoWay, 7));
 /// let mut out = Outbox::new();
-/// session.step(Input::Start, &mut out);
-/// let Some(Output::RunPass(mut pass)) = out.take().pop() else { panic!() };
+/// session.step(SessionInput::Start, &mut out);
+/// let Some(SessionOutput::RunPass(mut pass)) = out.take().pop() else { panic!() };
 /// let mut half = pass.fork();
 /// pass.add(ItemIndex(0), ItemRef::Id(17));
 /// half.add(ItemIndex(1), ItemRef::Id(4));
 /// pass.merge(half);
-/// session.step(Input::PassDone(pass), &mut out);
+/// session.step(SessionInput::PassDone(pass), &mut out);
 /// // A Hello of 16 syndromes of 8 bytes: 168 bytes and 7 around them.
-/// let Some(Output::Send(bytes)) = out.take().pop() else { panic!() };
+/// let Some(SessionOutput::Send(bytes)) = out.take().pop() else { panic!() };
 /// assert_eq!(bytes.len(), 175);
 /// ```
 #[derive(Clone, Debug)]
@@ -114,10 +114,10 @@ impl Pass {
     /// A pass that computes only the fingerprint of a set, under a secret that no peer learns.
     ///
     /// ```
-    /// use umbel_reconcile_engine::{ItemIndex, ItemRef, Kind, Pass};
+    /// use umbel_reconcile_engine::{ItemIndex, ItemRef, SymbolKind, Pass};
     ///
     /// let fingerprint = |ids: &[u64]| {
-    ///     let mut pass = Pass::fingerprint(Kind::Id64, [7; 16]);
+    ///     let mut pass = Pass::fingerprint(SymbolKind::Id64, [7; 16]);
     ///     ids.iter().for_each(|id| pass.add(ItemIndex(0), ItemRef::Id(*id)));
     ///     pass.into_fingerprint()
     /// };
@@ -125,7 +125,7 @@ impl Pass {
     /// assert_ne!(fingerprint(&[1, 2]), fingerprint(&[1, 3]));
     /// ```
     #[must_use]
-    pub fn fingerprint(kind: Kind, secret: [u8; 16]) -> Self {
+    pub fn fingerprint(kind: SymbolKind, secret: [u8; 16]) -> Self {
         let source = KeySource { secret, dataset_id: 0, nonce_initiator: 0, nonce_responder: 0 };
         Self::hello(SessionKey::derive(&source, 0, kind), None, false)
     }

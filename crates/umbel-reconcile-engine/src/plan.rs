@@ -14,9 +14,9 @@
 //! and requests and items in addition. A filter of the responder's items leaves a·f1 of the a items that
 //! only the initiator has to the next stage, one of the initiator's leaves b·f2 of the responder's b.
 
-use super::error::FrameError;
+use super::error::SessionFrameError;
 use super::growth::{ESTIMATE_DEVIATION, Occupancy};
-use super::options::{Kind, Optimize};
+use super::options::{Optimize, SymbolKind};
 use super::wire::{Reader, put_varint};
 
 /// Largest mean of differences per bucket. 16 to 24 take few multiplications and few bytes; larger buckets
@@ -93,23 +93,23 @@ impl Plan {
         put_varint(body, self.credit);
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, SessionFrameError> {
         let attempt = reader.u8("attempt")?;
         let number = reader.u8("stage")?;
-        let unknown = FrameError::Field { field: "stage", got: number.into() };
+        let unknown = SessionFrameError::Field { field: "stage", got: number.into() };
         let stage = *STAGES.get(usize::from(number)).ok_or(unknown)?;
         let mut byte_within = |field: &'static str, min: u8, max: u8| {
             let got = reader.u8(field)?;
             if (min..=max).contains(&got) {
                 Ok(got)
             } else {
-                Err(FrameError::Field { field, got: got.into() })
+                Err(SessionFrameError::Field { field, got: got.into() })
             }
         };
         let symbol_bits = byte_within("symbol bits", 8, 64)?;
         let bucket_bits = byte_within("bucket bits", 0, BUCKET_BITS_MAX)?;
         if symbol_bits < bucket_bits + 8 {
-            return Err(FrameError::Field { field: "bucket bits", got: bucket_bits.into() });
+            return Err(SessionFrameError::Field { field: "bucket bits", got: bucket_bits.into() });
         }
         let syndrome_count = byte_within("syndrome count", 0, 128)?;
         let filter_quarters = [
@@ -151,7 +151,7 @@ impl Plan {
 /// The inputs of the cost model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation {
-    pub(crate) kind: Kind,
+    pub(crate) kind: SymbolKind,
     pub(crate) optimize: Optimize,
     pub(crate) initiator_count: u64,
     pub(crate) responder_count: u64,
@@ -218,7 +218,7 @@ impl Situation {
         if let Some(bits) = self.symbol_bits {
             return bits;
         }
-        if self.kind != Kind::Hashed {
+        if self.kind != SymbolKind::Hashed {
             return 64;
         }
         if self.symbol_bits_min < SYMBOL_BITS_MIN {
@@ -235,7 +235,7 @@ impl Situation {
     }
 
     fn request_cost(&self, count: f64, symbol_bits: u8) -> f64 {
-        if self.kind == Kind::Id64 {
+        if self.kind == SymbolKind::Id64 {
             return 0.0;
         }
         list_bits(count, self.request_bits(symbol_bits).into())
@@ -315,7 +315,7 @@ impl Situation {
 
     /// All items, which include those that the initiator lacks.
     fn whole(&self) -> Option<Priced> {
-        if !self.wants_contents || self.kind == Kind::Id64 {
+        if !self.wants_contents || self.kind == SymbolKind::Id64 {
             return None;
         }
         let (_, b) = self.sides();
@@ -367,10 +367,10 @@ impl Situation {
         let (a, b) = self.sides();
         let width = f64::from(self.symbol_bits(self.difference));
         let list_cost = match (self.kind, self.wants_contents) {
-            (Kind::Id64, _) | (_, false) => list_bits(b * (1.0 - f2), width),
+            (SymbolKind::Id64, _) | (_, false) => list_bits(b * (1.0 - f2), width),
             _ => 0.0,
         };
-        if self.kind != Kind::Id64 {
+        if self.kind != SymbolKind::Id64 {
             return list_cost;
         }
         list_cost + list_bits(a * (1.0 - f1), width) + list_bits(a * f1, width)

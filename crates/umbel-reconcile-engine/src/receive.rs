@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::error::SessionError;
-use super::event::Output;
+use super::event::SessionOutput;
 use super::item::{Item, RemoteItem};
 use super::keys::KeyedHash;
 use super::table::top_bits;
@@ -27,7 +27,7 @@ impl Core {
     pub(crate) fn receive(
         &mut self,
         items: Vec<Item>,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let mut accepted = Vec::new();
         for item in items {
@@ -87,7 +87,7 @@ impl Core {
     }
 
     /// Hands items out to be applied, or keeps them until they are verified.
-    pub(crate) fn hand_out(&mut self, items: Vec<RemoteItem>, out: &mut Outbox<Output>) {
+    pub(crate) fn hand_out(&mut self, items: Vec<RemoteItem>, out: &mut Outbox<SessionOutput>) {
         self.knows_only_there = true;
         if items.is_empty() {
             return;
@@ -95,14 +95,14 @@ impl Core {
         if self.changes(self.is_initiator) || planted::on(Planted::ToldUnverified) {
             self.unapplied += 1;
             self.has_applied = true;
-            out.push(Output::OnlyThere(items));
+            out.push(SessionOutput::OnlyThere(items));
         } else {
             self.only_there.extend(items);
         }
     }
 
     /// Accepts the ids of these symbols as items that only the peer has.
-    pub(crate) fn receive_ids(&mut self, symbols: &[u64], out: &mut Outbox<Output>) {
+    pub(crate) fn receive_ids(&mut self, symbols: &[u64], out: &mut Outbox<SessionOutput>) {
         let mut items = Vec::with_capacity(symbols.len());
         for &symbol in symbols {
             let item = self.key.item_of(symbol);

@@ -5,12 +5,12 @@ use umbel_sketch::{Estimator, Field, PinSketch};
 use super::coded::CodedJob;
 use super::core::{Core, Flow};
 use super::digest::SetDigest;
-use super::error::{Refusal, SessionError, field};
-use super::event::Output;
+use super::error::{SessionError, SessionRefusal, field};
+use super::event::SessionOutput;
 use super::filter::{FilterJob, FilterStage, FilterTest};
 use super::job::{ItemsJob, Job, ListJob};
 use super::message::{Estimate, HELLO_SYNDROMES, Hello, Message, RequestMode, Welcome, hello_bits};
-use super::options::{Direction, OnConflict, Role};
+use super::options::{Direction, OnConflict, SessionRole};
 use super::partition::{Encoder, Partition};
 use super::pass::{Gathered, Pass, Work};
 use super::plan::{Plan, Stage};
@@ -76,7 +76,7 @@ impl Responder {
         &mut self,
         core: &mut Core,
         gathered: Gathered,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Greeting(hello) => {
@@ -135,7 +135,7 @@ impl Responder {
         &mut self,
         core: &mut Core,
         message: Message,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         match (&mut self.state, message) {
             (State::Idle, Message::Hello(hello)) => self.on_hello(core, hello, out),
@@ -211,22 +211,22 @@ impl Responder {
         &mut self,
         core: &mut Core,
         hello: Box<Hello>,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let (accepts, rule) = match core.options.role {
-            Role::Responder { accept_items, on_conflict } => (accept_items, on_conflict),
-            Role::Initiator(_) => (false, OnConflict::Report),
+            SessionRole::Responder { accept_items, on_conflict } => (accept_items, on_conflict),
+            SessionRole::Initiator(_) => (false, OnConflict::Report),
         };
         let refusal = if hello.kind != core.kind() {
-            Some(Refusal::Kind)
+            Some(SessionRefusal::Kind)
         } else if hello.dataset_id != core.options.dataset_id {
-            Some(Refusal::Dataset)
+            Some(SessionRefusal::Dataset)
         } else if hello.aim.direction.to_responder() && !accepts {
-            Some(Refusal::ReadOnly)
+            Some(SessionRefusal::ReadOnly)
         } else if hello.aim.direction == Direction::TwoWay
             && ![OnConflict::Report, hello.aim.on_conflict].contains(&rule)
         {
-            Some(Refusal::Conflict)
+            Some(SessionRefusal::Conflict)
         } else {
             None
         };
@@ -263,10 +263,10 @@ impl Responder {
         core: &mut Core,
         hello: &Hello,
         (sketch, estimator): (Option<PinSketch>, Option<Box<Estimator>>),
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         if core.check_skew(core.there_count).is_err() {
-            return refuse(core, Refusal::TooLarge, out);
+            return refuse(core, SessionRefusal::TooLarge, out);
         }
         if core.own == hello.digest {
             let welcome = Welcome::InSync { nonce: core.options.nonce, digest: core.own };
@@ -304,7 +304,7 @@ impl Responder {
         Ok(())
     }
 
-    fn survey(&mut self, core: &mut Core, is_first: bool, out: &mut Outbox<Output>) {
+    fn survey(&mut self, core: &mut Core, is_first: bool, out: &mut Outbox<SessionOutput>) {
         if is_first {
             core.begin_attempt(1);
         }
@@ -317,7 +317,7 @@ impl Responder {
         &mut self,
         core: &mut Core,
         plan: Plan,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         if plan.attempt != core.attempt {
             return Err(field("attempt", plan.attempt.into()));
@@ -392,7 +392,7 @@ impl Responder {
         &mut self,
         core: &mut Core,
         attempt: u8,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         if attempt != core.attempt + 1 || attempt >= ATTEMPTS_MAX {
             return Err(field("attempt", attempt.into()));
@@ -409,7 +409,7 @@ impl Responder {
         core: &mut Core,
         ours: SetDigest,
         theirs: SetDigest,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<bool, SessionError> {
         if ours == theirs || planted::on(Planted::UnionUnchecked) {
             core.finish(out)?;
@@ -422,7 +422,11 @@ impl Responder {
     }
 }
 
-fn refuse(core: &mut Core, refusal: Refusal, out: &mut Outbox<Output>) -> Result<(), SessionError> {
+fn refuse(
+    core: &mut Core,
+    refusal: SessionRefusal,
+    out: &mut Outbox<SessionOutput>,
+) -> Result<(), SessionError> {
     core.send(&Message::Welcome(Welcome::Refused(refusal)), out);
     Err(SessionError::Refused(refusal))
 }

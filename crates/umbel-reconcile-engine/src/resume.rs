@@ -30,7 +30,7 @@ mod resume_test;
 
 use thiserror::Error;
 
-use super::error::FrameError;
+use super::error::SessionFrameError;
 use umbel_step::planted::{self, Planted};
 
 pub(crate) use frame::OFFER;
@@ -44,7 +44,7 @@ pub use window::SendWindow;
 pub enum ResumeError {
     /// The peer's bytes are not a frame. Connect again; if that fails too, report it.
     #[error("malformed frame")]
-    Frame(#[from] FrameError),
+    Frame(#[from] SessionFrameError),
     /// Another version of these frames. Run the same release on both sides.
     #[error(
         "resumable sessions of version {got}, this side has version {expected}: run the same release on both sides"

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::growth::ESTIMATE_DEVIATION;
 use super::message::Message;
-use super::options::{Direction, Kind, Optimize, Options, Role};
-use super::outcome::Outcome;
+use super::options::{Direction, Optimize, Options, SessionRole, SymbolKind};
+use super::outcome::SessionOutcome;
 use super::plan::{Plan, SYMBOL_BITS_MIN, Situation};
 use super::session_test::sets;
 use super::shuttle::Shuttle;
@@ -22,13 +22,13 @@ fn run(
     only: u64,
     bits: u8,
     seed: u64,
-) -> (Outcome, Vec<Plan>) {
-    let (ours, theirs) = sets(Kind::Hashed, true, 800, only, only);
-    let mut initiator = Options::initiator(Kind::Hashed, direction, seed);
-    let Role::Initiator(aim) = &mut initiator.role else { panic!() };
+) -> (SessionOutcome, Vec<Plan>) {
+    let (ours, theirs) = sets(SymbolKind::Hashed, true, 800, only, only);
+    let mut initiator = Options::initiator(SymbolKind::Hashed, direction, seed);
+    let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
     aim.optimize = optimize;
     let mut shuttle =
-        Shuttle::new(initiator, Options::responder(Kind::Hashed, 0x2222), &ours, &theirs);
+        Shuttle::new(initiator, Options::responder(SymbolKind::Hashed, 0x2222), &ours, &theirs);
     shuttle.ours.session = shuttle.ours.session.with_symbol_bits(bits);
     let plans = Rc::new(RefCell::new(Vec::new()));
     let seen = Rc::clone(&plans);
@@ -90,7 +90,7 @@ fn a_second_attempt_keeps_what_the_first_one_knew() {
 #[test]
 fn sent_symbols_are_as_long_as_the_whole_difference_needs() {
     let situation = |sends_symbols: bool| Situation {
-        kind: Kind::Hashed,
+        kind: SymbolKind::Hashed,
         optimize: Optimize::Bytes,
         initiator_count: 100_000,
         responder_count: 100_000,

@@ -2,11 +2,11 @@
 
 use super::core::{Awaiting, Core};
 use super::error::{SessionError, limit};
-use super::event::{Input, Output};
+use super::event::{SessionInput, SessionOutput};
 use super::initiator::Initiator;
 use super::message::Message;
 use super::offline::StoredSketch;
-use super::options::{Aim, Direction, OnConflict, Optimize, Options, Role};
+use super::options::{Aim, Direction, OnConflict, Optimize, Options, SessionRole};
 use super::responder::Responder;
 use super::resume::OFFER;
 use super::wire::FrameBuffer;
@@ -29,26 +29,26 @@ const UNKNOWN_AIM: Aim = Aim {
 ///
 /// ```
 /// use umbel_step::Outbox;
-/// use umbel_reconcile_engine::{Direction, Input, Kind, Options, Output, Session};
+/// use umbel_reconcile_engine::{Direction, SessionInput, SymbolKind, Options, SessionOutput, Session};
 ///
 /// // Two empty sets: the responder's answer says so, and both are done.
-/// let mut ours = Session::new(Options::initiator(Kind::Id64, Direction::TwoWay, 1));
-/// let mut theirs = Session::new(Options::responder(Kind::Id64, 2));
+/// let mut ours = Session::new(Options::initiator(SymbolKind::Id64, Direction::TwoWay, 1));
+/// let mut theirs = Session::new(Options::responder(SymbolKind::Id64, 2));
 /// let (mut out, mut sent) = (Outbox::new(), 0);
-/// theirs.step(Input::Start, &mut out);
-/// let mut inputs = vec![(true, Input::Start)];
+/// theirs.step(SessionInput::Start, &mut out);
+/// let mut inputs = vec![(true, SessionInput::Start)];
 /// let mut finished = 0;
 /// while let Some((is_ours, input)) = inputs.pop() {
 ///     let side = if is_ours { &mut ours } else { &mut theirs };
 ///     side.step(input, &mut out);
 ///     for output in out.take() {
 ///         match output {
-///             Output::RunPass(pass) => inputs.push((is_ours, Input::PassDone(pass))),
-///             Output::Send(bytes) => {
+///             SessionOutput::RunPass(pass) => inputs.push((is_ours, SessionInput::PassDone(pass))),
+///             SessionOutput::Send(bytes) => {
 ///                 sent += bytes.len();
-///                 inputs.push((!is_ours, Input::Received(bytes)));
+///                 inputs.push((!is_ours, SessionInput::Received(bytes)));
 ///             }
-///             Output::Finish(result) => {
+///             SessionOutput::Finish(result) => {
 ///                 assert!(result.expect("equal sets").verified);
 ///                 finished += 1;
 ///             }
@@ -75,12 +75,12 @@ enum Half {
 }
 
 impl Session {
-    /// A session that waits for [`Input::Start`].
+    /// A session that waits for [`SessionInput::Start`].
     #[must_use]
     pub fn new(options: Options) -> Self {
         let (aim, half) = match options.role {
-            Role::Initiator(aim) => (aim, Half::Initiator(Initiator::new())),
-            Role::Responder { .. } => (UNKNOWN_AIM, Half::Responder(Responder::new())),
+            SessionRole::Initiator(aim) => (aim, Half::Initiator(Initiator::new())),
+            SessionRole::Responder { .. } => (UNKNOWN_AIM, Half::Responder(Responder::new())),
         };
         let is_initiator = matches!(half, Half::Initiator(_));
         let core = Core::new(options, aim, is_initiator);
@@ -119,7 +119,7 @@ impl Session {
 
     /// Processes one input and emits the resulting outputs. A step computes for at most a few scans of the
     /// snapshot's hashes (a second for ten million items), so the driver should run it where it may block.
-    pub fn step(&mut self, input: Input, out: &mut Outbox<Output>) {
+    pub fn step(&mut self, input: SessionInput, out: &mut Outbox<SessionOutput>) {
         if matches!(self.half, Half::Over) {
             return;
         }
@@ -128,28 +128,32 @@ impl Session {
         }
     }
 
-    /// Whether [`Input::Received`] would be processed now. Otherwise bytes are buffered up to a limit; a
+    /// Whether [`SessionInput::Received`] would be processed now. Otherwise bytes are buffered up to a limit; a
     /// driver that stops reading in the meantime makes the transport apply backpressure to the peer.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         self.core.awaiting == Awaiting::Nothing && self.core.queue.is_empty()
     }
 
-    fn advance(&mut self, input: Input, out: &mut Outbox<Output>) -> Result<(), SessionError> {
+    fn advance(
+        &mut self,
+        input: SessionInput,
+        out: &mut Outbox<SessionOutput>,
+    ) -> Result<(), SessionError> {
         match input {
-            Input::Start => {
+            SessionInput::Start => {
                 if let Half::Initiator(half) = &mut self.half {
                     half.start(&mut self.core, out)?;
                 }
             }
-            Input::Received(bytes) => {
+            SessionInput::Received(bytes) => {
                 let waiting = self.inbox.waiting_bytes() + bytes.len();
                 self.inbox.push(&bytes);
                 if !self.wants_bytes() && waiting > INBOX_BYTES_MAX {
                     return Err(limit("bytes that wait", waiting as u64, INBOX_BYTES_MAX as u64));
                 }
             }
-            Input::PassDone(pass) => {
+            SessionInput::PassDone(pass) => {
                 self.waited_for(Awaiting::Pass)?;
                 let mixed = SessionError::Driver { what: "an item of another kind" };
                 let gathered = pass.finish().ok_or(mixed)?;
@@ -159,17 +163,17 @@ impl Session {
                     Half::Over => {}
                 }
             }
-            Input::Items(items) => {
+            SessionInput::Items(items) => {
                 self.waited_for(Awaiting::Items)?;
                 self.core.items_fetched(&items, out)?;
             }
-            Input::Applied => {
+            SessionInput::Applied => {
                 let extra = SessionError::Driver { what: "applied more than was handed out" };
                 self.core.unapplied = self.core.unapplied.checked_sub(1).ok_or(extra)?;
             }
-            Input::Resume => self.waited_for(Awaiting::Resume)?,
-            Input::Closed => self.is_closed = true,
-            Input::Cancel => return Err(SessionError::Cancelled),
+            SessionInput::Resume => self.waited_for(Awaiting::Resume)?,
+            SessionInput::Closed => self.is_closed = true,
+            SessionInput::Cancel => return Err(SessionError::Cancelled),
         }
         self.go_on(out)
     }
@@ -183,7 +187,7 @@ impl Session {
     }
 
     /// Sends and processes frames until the session must wait.
-    fn go_on(&mut self, out: &mut Outbox<Output>) -> Result<(), SessionError> {
+    fn go_on(&mut self, out: &mut Outbox<SessionOutput>) -> Result<(), SessionError> {
         loop {
             self.core.pump(out)?;
             self.core.check_bytes()?;
@@ -222,7 +226,7 @@ impl Session {
     }
 
     /// Compares the digests of the union once both are known; true if the session ended.
-    fn conclude(&mut self, out: &mut Outbox<Output>) -> Result<bool, SessionError> {
+    fn conclude(&mut self, out: &mut Outbox<SessionOutput>) -> Result<bool, SessionError> {
         let Some((ours, theirs)) = self.core.both_done() else { return Ok(false) };
         if self.core.unapplied > 0 {
             return Ok(false);
@@ -248,7 +252,7 @@ impl Session {
         }
     }
 
-    fn fail(&mut self, error: SessionError, out: &mut Outbox<Output>) {
+    fn fail(&mut self, error: SessionError, out: &mut Outbox<SessionOutput>) {
         let is_known_to_peer = matches!(
             error,
             SessionError::Aborted { .. }
@@ -260,6 +264,6 @@ impl Session {
             self.core.send(&Message::Abort { text }, out);
         }
         self.half = Half::Over;
-        out.push(Output::Finish(Err(error)));
+        out.push(SessionOutput::Finish(Err(error)));
     }
 }

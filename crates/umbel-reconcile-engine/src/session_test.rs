@@ -5,27 +5,27 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::item::Item;
-use super::options::{Direction, Kind, OnConflict, Optimize, Options, Role};
+use super::options::{Direction, OnConflict, Optimize, Options, SessionRole, SymbolKind};
 use super::shuttle::Shuttle;
 
 const DIRECTIONS: [Direction; 4] =
     [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
 
-const KINDS: [Kind; 3] = [Kind::Hashed, Kind::Id64, Kind::Keyed];
+const KINDS: [SymbolKind; 3] = [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed];
 
 /// The item of a number: an id, a line of varying length, a 32-byte id, or a record (some records share
 /// their key).
-pub(crate) fn item(kind: Kind, number: u64, is_fixed: bool) -> Item {
+pub(crate) fn item(kind: SymbolKind, number: u64, is_fixed: bool) -> Item {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     match kind {
-        Kind::Id64 => Item::Id(mixed ^ mixed >> 32),
-        Kind::Hashed if is_fixed => {
+        SymbolKind::Id64 => Item::Id(mixed ^ mixed >> 32),
+        SymbolKind::Hashed if is_fixed => {
             let words = (1..=4u64).flat_map(|word| mixed.wrapping_mul(2 * word + 1).to_be_bytes());
             Item::Bytes(words.collect())
         }
-        Kind::Hashed => Item::Bytes(format!("line {}", mixed >> (mixed % 64)).into_bytes()),
-        Kind::Keyed => Item::Keyed {
+        SymbolKind::Hashed => Item::Bytes(format!("line {}", mixed >> (mixed % 64)).into_bytes()),
+        SymbolKind::Keyed => Item::Keyed {
             key: (number / 2).to_le_bytes().to_vec(),
             value: format!("{mixed:x}").into_bytes(),
         },
@@ -33,7 +33,7 @@ pub(crate) fn item(kind: Kind, number: u64, is_fixed: bool) -> Item {
 }
 
 pub(crate) fn sets(
-    kind: Kind,
+    kind: SymbolKind,
     is_fixed: bool,
     shared: u64,
     only_ours: u64,
@@ -92,7 +92,7 @@ fn a_dry_run_brings_contents_and_notifies_the_responder_on_request() {
             {
                 let (ours, theirs) = sets(kind, false, 1000, only_ours, only_theirs);
                 let mut initiator = Options::initiator(kind, Direction::Compare, 5);
-                let Role::Initiator(aim) = &mut initiator.role else { panic!() };
+                let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
                 (aim.want_items, aim.notify_responder) = (want_items, notify_responder);
                 let mut shuttle =
                     Shuttle::new(initiator, Options::responder(kind, 6), &ours, &theirs);
@@ -100,7 +100,7 @@ fn a_dry_run_brings_contents_and_notifies_the_responder_on_request() {
                 shuttle.check(Direction::Compare);
                 let there: BTreeSet<Item> = theirs.difference(&ours).cloned().collect();
                 assert_eq!(shuttle.ours.only_there.len(), there.len());
-                if want_items || kind == Kind::Id64 {
+                if want_items || kind == SymbolKind::Id64 {
                     assert_eq!(shuttle.ours.items_there(), there);
                 }
                 if notify_responder {
@@ -121,7 +121,7 @@ fn a_responder_that_is_pushed_to_learns_what_only_it_has_where_it_is_to_remove_i
             {
                 let (ours, theirs) = sets(kind, false, shared, only_ours, only_theirs);
                 let mut initiator = Options::initiator(kind, Direction::Push, 5);
-                let Role::Initiator(aim) = &mut initiator.role else { panic!() };
+                let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
                 (aim.notify_responder, aim.optimize) = (true, optimize);
                 let mut shuttle =
                     Shuttle::new(initiator, Options::responder(kind, 6), &ours, &theirs);
@@ -140,7 +140,7 @@ fn a_responder_that_is_pushed_to_learns_what_only_it_has_where_it_is_to_remove_i
 
 #[test]
 fn both_sides_learn_whose_version_wins() {
-    let (ours, theirs) = sets(Kind::Keyed, true, 30, 2, 2);
+    let (ours, theirs) = sets(SymbolKind::Keyed, true, 30, 2, 2);
     for (on_conflict, is_b) in [
         (OnConflict::Report, false),
         (OnConflict::A, false),
@@ -149,11 +149,11 @@ fn both_sides_learn_whose_version_wins() {
         (OnConflict::B, true),
     ] {
         for insisted in [OnConflict::Report, on_conflict] {
-            let mut initiator = Options::initiator(Kind::Keyed, Direction::TwoWay, 5);
-            let Role::Initiator(aim) = &mut initiator.role else { panic!() };
+            let mut initiator = Options::initiator(SymbolKind::Keyed, Direction::TwoWay, 5);
+            let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
             (aim.on_conflict, aim.is_b) = (on_conflict, is_b);
-            let mut responder = Options::responder(Kind::Keyed, 6);
-            responder.role = Role::Responder { accept_items: true, on_conflict: insisted };
+            let mut responder = Options::responder(SymbolKind::Keyed, 6);
+            responder.role = SessionRole::Responder { accept_items: true, on_conflict: insisted };
             let mut shuttle = Shuttle::new(initiator, responder, &ours, &theirs);
             shuttle.run();
             for side in [&shuttle.ours, &shuttle.theirs] {
@@ -173,7 +173,7 @@ fn sessions_that_save_time_find_the_difference_too() {
             {
                 let (ours, theirs) = sets(kind, true, shared, only_ours, only_theirs);
                 let mut initiator = Options::initiator(kind, Direction::TwoWay, 5);
-                let Role::Initiator(aim) = &mut initiator.role else { panic!() };
+                let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
                 aim.optimize = Optimize::Time;
                 aim.expected_difference = expected_difference;
                 let mut shuttle =
@@ -189,12 +189,12 @@ fn sessions_that_save_time_find_the_difference_too() {
 #[test]
 fn a_side_without_items_has_a_lower_bound_too() {
     for only_theirs in [10, 300] {
-        let (ours, theirs) = sets(Kind::Hashed, true, 0, 0, only_theirs);
+        let (ours, theirs) = sets(SymbolKind::Hashed, true, 0, 0, only_theirs);
         for direction in [Direction::Compare, Direction::Pull] {
-            let mut initiator = Options::initiator(Kind::Hashed, direction, 1);
-            let Role::Initiator(aim) = &mut initiator.role else { panic!() };
+            let mut initiator = Options::initiator(SymbolKind::Hashed, direction, 1);
+            let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
             aim.want_items = true;
-            let responder = Options::responder(Kind::Hashed, 2);
+            let responder = Options::responder(SymbolKind::Hashed, 2);
             let mut shuttle = Shuttle::new(initiator, responder, &ours, &theirs);
             shuttle.run();
             let outcome = shuttle.ours.result.expect("done").expect("verified");

@@ -3,16 +3,20 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::error::SessionError;
-use super::event::{Input, Output};
+use super::event::{SessionInput, SessionOutput};
 use super::item::{Item, ItemIndex, RemoteItem};
 use super::offline::{SketchSpec, StoredSketch};
-use super::options::{Direction, Kind, Options, Role};
-use super::outcome::Outcome;
+use super::options::{Direction, Options, SessionRole, SymbolKind};
+use super::outcome::SessionOutcome;
 use super::session::Session;
 use umbel_step::Outbox;
 
 /// The stored sketch of a set, always with the same salt.
-pub(crate) fn sketch_of(kind: Kind, items: &BTreeSet<Item>, coded_count: u64) -> StoredSketch {
+pub(crate) fn sketch_of(
+    kind: SymbolKind,
+    items: &BTreeSet<Item>,
+    coded_count: u64,
+) -> StoredSketch {
     let spec = SketchSpec::new(kind, 0, [7; 16], 64).expect("64 bits");
     let mut pass = spec.pass(coded_count).expect("a sketch of this length");
     items.iter().for_each(|item| pass.add(ItemIndex(0), item.as_item_ref()));
@@ -26,13 +30,13 @@ pub(crate) struct Side {
     pub(crate) applied: Vec<Item>,
     pub(crate) only_here: Option<Vec<ItemIndex>>,
     pub(crate) only_there: Vec<RemoteItem>,
-    pub(crate) result: Option<Result<Outcome, SessionError>>,
+    pub(crate) result: Option<Result<SessionOutcome, SessionError>>,
     /// Passes over the whole set.
     pub(crate) scan_count: usize,
     changes: bool,
-    inputs: VecDeque<Input>,
+    inputs: VecDeque<SessionInput>,
     sent: VecDeque<Vec<u8>>,
-    out: Outbox<Output>,
+    out: Outbox<SessionOutput>,
 }
 
 impl Side {
@@ -46,7 +50,7 @@ impl Side {
             result: None,
             scan_count: 0,
             changes,
-            inputs: VecDeque::from([Input::Start]),
+            inputs: VecDeque::from([SessionInput::Start]),
             sent: VecDeque::new(),
             out: Outbox::new(),
         }
@@ -54,7 +58,7 @@ impl Side {
 
     /// Gives the session a stored sketch.
     pub(crate) fn begin_with(&mut self, sketch: StoredSketch) {
-        let other = Session::new(Options::responder(Kind::Hashed, 0));
+        let other = Session::new(Options::responder(SymbolKind::Hashed, 0));
         let session = std::mem::replace(&mut self.session, other);
         self.session = session.with_sketch(sketch).expect("a sketch of these items");
     }
@@ -72,11 +76,11 @@ impl Side {
         did
     }
 
-    fn follow(&mut self, output: Output) {
+    fn follow(&mut self, output: SessionOutput) {
         assert!(self.result.is_none(), "nothing follows the end, but {output:?}");
         match output {
-            Output::Send(bytes) => self.sent.push_back(bytes),
-            Output::RunPass(mut pass) => {
+            SessionOutput::Send(bytes) => self.sent.push_back(bytes),
+            SessionOutput::RunPass(mut pass) => {
                 self.scan_count += 1;
                 let mut fork = pass.fork();
                 for (item, number) in self.items.iter().zip(0..) {
@@ -87,27 +91,27 @@ impl Side {
                     self.applied.iter().for_each(|item| pass.add_applied(item.as_item_ref()));
                 }
                 pass.merge(fork);
-                self.inputs.push_back(Input::PassDone(pass));
+                self.inputs.push_back(SessionInput::PassDone(pass));
             }
-            Output::Fetch(indexes) => {
+            SessionOutput::Fetch(indexes) => {
                 let items = indexes.iter().map(|index| self.items[index.0 as usize].clone());
-                self.inputs.push_back(Input::Items(items.collect()));
+                self.inputs.push_back(SessionInput::Items(items.collect()));
             }
-            Output::Pause => self.inputs.push_back(Input::Resume),
-            Output::OnlyHere(indexes) => {
+            SessionOutput::Pause => self.inputs.push_back(SessionInput::Resume),
+            SessionOutput::OnlyHere(indexes) => {
                 assert!(self.only_here.replace(indexes).is_none(), "once");
             }
-            Output::OnlyThere(items) => {
+            SessionOutput::OnlyThere(items) => {
                 assert!(!items.is_empty());
                 if self.changes {
                     let contents = items.iter().map(|item| item.item.clone().expect("contents"));
                     self.applied.extend(contents);
                 }
                 self.only_there.extend(items);
-                self.inputs.push_back(Input::Applied);
+                self.inputs.push_back(SessionInput::Applied);
             }
-            Output::Phase(_) => {}
-            Output::Finish(result) => self.result = Some(result),
+            SessionOutput::Phase(_) => {}
+            SessionOutput::Finish(result) => self.result = Some(result),
         }
     }
 
@@ -118,7 +122,7 @@ impl Side {
 
     /// Delivers received bytes.
     pub(crate) fn receive(&mut self, bytes: Vec<u8>) {
-        self.inputs.push_back(Input::Received(bytes));
+        self.inputs.push_back(SessionInput::Received(bytes));
     }
 
     /// The items that only the other side has.
@@ -152,7 +156,7 @@ impl Shuttle {
         ours: &BTreeSet<Item>,
         theirs: &BTreeSet<Item>,
     ) -> Self {
-        let Role::Initiator(aim) = initiator.role else { panic!("an initiator") };
+        let SessionRole::Initiator(aim) = initiator.role else { panic!("an initiator") };
         Self {
             ours: Side::new(initiator, aim.direction.to_initiator(), ours),
             theirs: Side::new(responder, aim.direction.to_responder(), theirs),
@@ -162,7 +166,7 @@ impl Shuttle {
     }
 
     pub(crate) fn of(
-        kind: Kind,
+        kind: SymbolKind,
         direction: Direction,
         ours: &BTreeSet<Item>,
         theirs: &BTreeSet<Item>,
@@ -185,8 +189,8 @@ impl Shuttle {
             if self.ours.result.is_some() && self.theirs.result.is_some() {
                 return;
             }
-            self.ours.inputs.push_back(Input::Closed);
-            self.theirs.inputs.push_back(Input::Closed);
+            self.ours.inputs.push_back(SessionInput::Closed);
+            self.theirs.inputs.push_back(SessionInput::Closed);
         }
     }
 
@@ -200,8 +204,9 @@ impl Shuttle {
         for bytes in (self.damage)(to_ours, bytes) {
             let chunk_bytes =
                 if self.chunk_bytes == 0 { bytes.len().max(1) } else { self.chunk_bytes };
-            to.inputs
-                .extend(bytes.chunks(chunk_bytes).map(|chunk| Input::Received(chunk.to_vec())));
+            to.inputs.extend(
+                bytes.chunks(chunk_bytes).map(|chunk| SessionInput::Received(chunk.to_vec())),
+            );
         }
         true
     }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::error::SessionError;
 use super::item::Item;
-use super::options::{Direction, Kind, Options};
+use super::options::{Direction, Options, SymbolKind};
 use super::session::Session;
 use super::session_test::{item, sets};
 use super::shuttle::{Shuttle, sketch_of};
@@ -14,11 +14,11 @@ use super::shuttle::{Shuttle, sketch_of};
 const DIRECTIONS: [Direction; 4] =
     [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
 
-const KINDS: [Kind; 3] = [Kind::Hashed, Kind::Id64, Kind::Keyed];
+const KINDS: [SymbolKind; 3] = [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed];
 
 /// A session in which both sides have sketches with the given numbers of coded symbols.
 fn stored(
-    kind: Kind,
+    kind: SymbolKind,
     direction: Direction,
     (ours, theirs): (&BTreeSet<Item>, &BTreeSet<Item>),
     coded_counts: (u64, u64),
@@ -53,14 +53,14 @@ fn what_differs_takes_one_scan_of_a_side() {
         shuttle.run();
         shuttle.check(Direction::TwoWay);
         // Ids are not requested, because their symbols determine them.
-        let asked = usize::from(kind != Kind::Id64);
+        let asked = usize::from(kind != SymbolKind::Id64);
         assert_eq!((shuttle.ours.scan_count, shuttle.theirs.scan_count), (1, asked), "{kind:?}");
         let outcome = shuttle.ours.result.unwrap().unwrap();
         assert!(outcome.plan.starts_with("stored riblt"), "{}", outcome.plan);
         assert_eq!(outcome.attempt_count, 1);
     }
-    let (ours, theirs) = sets(Kind::Hashed, true, 300, 20, 0);
-    let mut shuttle = stored(Kind::Hashed, Direction::Push, (&ours, &theirs), (200, 200));
+    let (ours, theirs) = sets(SymbolKind::Hashed, true, 300, 20, 0);
+    let mut shuttle = stored(SymbolKind::Hashed, Direction::Push, (&ours, &theirs), (200, 200));
     shuttle.run();
     shuttle.check(Direction::Push);
     assert_eq!((shuttle.ours.scan_count, shuttle.theirs.scan_count), (1, 0));
@@ -68,26 +68,27 @@ fn what_differs_takes_one_scan_of_a_side() {
 
 #[test]
 fn undecodable_sketches_lead_to_a_plain_session() {
-    let (ours, theirs) = sets(Kind::Hashed, true, 2000, 300, 200);
+    let (ours, theirs) = sets(SymbolKind::Hashed, true, 2000, 300, 200);
     // Too short on both sides, or on one side only.
     for coded_counts in [(5, 5), (5, 2000), (2000, 5), (500, 500)] {
-        let mut shuttle = stored(Kind::Hashed, Direction::TwoWay, (&ours, &theirs), coded_counts);
+        let mut shuttle =
+            stored(SymbolKind::Hashed, Direction::TwoWay, (&ours, &theirs), coded_counts);
         shuttle.run();
         shuttle.check(Direction::TwoWay);
         let outcome = shuttle.ours.result.unwrap().unwrap();
         assert!(!outcome.plan.contains("stored"), "{}", outcome.plan);
     }
     for is_ours in [true, false] {
-        let mut shuttle = Shuttle::of(Kind::Hashed, Direction::TwoWay, &ours, &theirs);
+        let mut shuttle = Shuttle::of(SymbolKind::Hashed, Direction::TwoWay, &ours, &theirs);
         let (side, items) =
             if is_ours { (&mut shuttle.ours, &ours) } else { (&mut shuttle.theirs, &theirs) };
-        side.begin_with(sketch_of(Kind::Hashed, items, 2000));
+        side.begin_with(sketch_of(SymbolKind::Hashed, items, 2000));
         shuttle.run();
         shuttle.check(Direction::TwoWay);
     }
     // Equal sets, one without a sketch: it scans once, and nothing more is needed.
-    let mut shuttle = Shuttle::of(Kind::Hashed, Direction::TwoWay, &ours, &ours);
-    shuttle.ours.begin_with(sketch_of(Kind::Hashed, &ours, 20));
+    let mut shuttle = Shuttle::of(SymbolKind::Hashed, Direction::TwoWay, &ours, &ours);
+    shuttle.ours.begin_with(sketch_of(SymbolKind::Hashed, &ours, 20));
     shuttle.run();
     shuttle.check(Direction::TwoWay);
     assert_eq!((shuttle.ours.scan_count, shuttle.theirs.scan_count), (0, 1));
@@ -99,7 +100,7 @@ fn undecodable_sketches_lead_to_a_plain_session() {
 fn a_stale_sketch_is_noticed_by_the_first_scan() {
     for kind in KINDS {
         let (ours, theirs) = sets(kind, true, 500, 4, 3);
-        let sides: &[bool] = if kind == Kind::Id64 { &[true] } else { &[true, false] };
+        let sides: &[bool] = if kind == SymbolKind::Id64 { &[true] } else { &[true, false] };
         for &is_ours in sides {
             for (gone, more) in [(0, 1), (1, 0), (1, 1)] {
                 let mut shuttle = stored(kind, Direction::TwoWay, (&ours, &theirs), (300, 300));
@@ -118,12 +119,12 @@ fn a_stale_sketch_is_noticed_by_the_first_scan() {
 /// Coded symbols of another set under the right digest decode to a difference that is rejected.
 #[test]
 fn a_sketch_that_contradicts_itself_costs_an_attempt() {
-    let (ours, theirs) = sets(Kind::Hashed, true, 500, 10, 10);
-    let (_, other) = sets(Kind::Hashed, true, 450, 0, 60);
+    let (ours, theirs) = sets(SymbolKind::Hashed, true, 500, 10, 10);
+    let (_, other) = sets(SymbolKind::Hashed, true, 450, 0, 60);
     let (true_bytes, mut forged) =
-        (sketch_of(Kind::Hashed, &theirs, 100), sketch_of(Kind::Hashed, &other, 100));
+        (sketch_of(SymbolKind::Hashed, &theirs, 100), sketch_of(SymbolKind::Hashed, &other, 100));
     forged.set_header_of(&true_bytes);
-    let mut shuttle = stored(Kind::Hashed, Direction::TwoWay, (&ours, &theirs), (100, 100));
+    let mut shuttle = stored(SymbolKind::Hashed, Direction::TwoWay, (&ours, &theirs), (100, 100));
     shuttle.theirs.begin_with(forged);
     shuttle.run();
     shuttle.check(Direction::TwoWay);
@@ -132,16 +133,16 @@ fn a_sketch_that_contradicts_itself_costs_an_attempt() {
 
 #[test]
 fn sketches_of_other_items_and_sessions_with_secrets_do_not_go_together() {
-    let (ours, _) = sets(Kind::Hashed, true, 5, 0, 0);
-    let sketch = sketch_of(Kind::Hashed, &ours, 9);
-    let other_kind = Session::new(Options::responder(Kind::Keyed, 1));
+    let (ours, _) = sets(SymbolKind::Hashed, true, 5, 0, 0);
+    let sketch = sketch_of(SymbolKind::Hashed, &ours, 9);
+    let other_kind = Session::new(Options::responder(SymbolKind::Keyed, 1));
     assert!(other_kind.with_sketch(sketch.clone()).is_err());
-    let other_set = Options { dataset_id: 3, ..Options::responder(Kind::Hashed, 1) };
+    let other_set = Options { dataset_id: 3, ..Options::responder(SymbolKind::Hashed, 1) };
     assert!(Session::new(other_set).with_sketch(sketch.clone()).is_err());
-    let secret = Options { secret: [1; 16], ..Options::responder(Kind::Hashed, 1) };
+    let secret = Options { secret: [1; 16], ..Options::responder(SymbolKind::Hashed, 1) };
     assert!(Session::new(secret).with_sketch(sketch.clone()).is_err());
     // A side with a secret does not answer a session that begins with a sketch either.
-    let initiator = Options::initiator(Kind::Hashed, Direction::TwoWay, 1);
+    let initiator = Options::initiator(SymbolKind::Hashed, Direction::TwoWay, 1);
     let mut shuttle = Shuttle::new(initiator, secret, &ours, &ours);
     shuttle.ours.begin_with(sketch);
     shuttle.run();

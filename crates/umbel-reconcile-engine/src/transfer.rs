@@ -9,13 +9,13 @@ use super::core::{Core, Flow};
 use super::difference::Difference;
 use super::digest::SetDigest;
 use super::error::{SessionError, field, limit};
-use super::event::Output;
+use super::event::SessionOutput;
 use super::item::RemoteItem;
 use super::items_code::unpack;
 use super::job::{ItemsJob, Job, SymbolsJob, SymbolsUse};
 use super::lists::{ListReader, range_of_bits};
 use super::message::{ItemsBody, Message, RequestMode};
-use super::options::{Direction, Kind};
+use super::options::{Direction, SymbolKind};
 use super::receive::Accept;
 use super::table::{Entry, Table};
 use super::wire::Reader;
@@ -38,7 +38,7 @@ impl Core {
             return;
         }
         let flow = self.flow_there();
-        let is_id = self.kind() == Kind::Id64;
+        let is_id = self.kind() == SymbolKind::Id64;
         if flow == Flow::Contents && !is_id {
             self.queue.push_back(Job::Items(ItemsJob::new(entries.to_vec())));
             return;
@@ -61,7 +61,7 @@ impl Core {
         match (self.kind(), self.flow_here()) {
             // The decoding side has the ids. The other side is told which of its ids are missing here if it
             // is to know.
-            (Kind::Id64, _) => {
+            (SymbolKind::Id64, _) => {
                 let other_is_initiator = !self.is_initiator;
                 (other_is_initiator || self.notifies_peer()).then_some(RequestMode::Hashes)
             }
@@ -82,7 +82,7 @@ impl Core {
         &mut self,
         difference: Difference,
         request_bits: u8,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let Difference { here, mut there, .. } = difference;
         self.enter("transferring", out);
@@ -97,7 +97,7 @@ impl Core {
             self.queue.push_back(Job::Done);
             return Ok(());
         }
-        if self.kind() == Kind::Id64 {
+        if self.kind() == SymbolKind::Id64 {
             self.receive_ids(&there, out);
         }
         let Some(mode) = self.request_mode() else {
@@ -196,7 +196,7 @@ impl Core {
     pub(crate) fn take_items(
         &mut self,
         body: &ItemsBody,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let flow = self.flow_here();
         match body {
@@ -228,9 +228,9 @@ impl Core {
         &mut self,
         list: &[u8],
         flow: Flow,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
-        let is_id = self.kind() == Kind::Id64;
+        let is_id = self.kind() == SymbolKind::Id64;
         if flow == Flow::Sum && !is_id || !matches!(self.accept, Accept::Any) {
             return Err(field("items encoding", 1));
         }

@@ -11,7 +11,7 @@
 use umbel_bits::{LEB128_BYTES_MAX, Leb128, Leb128Error};
 use umbel_codec::crc32c;
 
-use super::error::FrameError;
+use super::error::SessionFrameError;
 use crate::limits::RECONCILE_FRAME_BODY_BYTES_MAX as FRAME_BODY_BYTES_MAX;
 
 /// Bytes of the checksum.
@@ -72,16 +72,20 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// If fewer are left; the error names the field.
-    pub fn bytes(&mut self, field: &'static str, count: usize) -> Result<&'a [u8], FrameError> {
+    pub fn bytes(
+        &mut self,
+        field: &'static str,
+        count: usize,
+    ) -> Result<&'a [u8], SessionFrameError> {
         let (bytes, left) =
-            self.left.split_at_checked(count).ok_or(FrameError::Truncated { field })?;
+            self.left.split_at_checked(count).ok_or(SessionFrameError::Truncated { field })?;
         self.left = left;
         Ok(bytes)
     }
 
-    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], FrameError> {
+    fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], SessionFrameError> {
         let (bytes, left) =
-            self.left.split_first_chunk::<N>().ok_or(FrameError::Truncated { field })?;
+            self.left.split_first_chunk::<N>().ok_or(SessionFrameError::Truncated { field })?;
         self.left = left;
         Ok(*bytes)
     }
@@ -91,7 +95,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// If fewer bytes are left; the error names the field.
-    pub fn u8(&mut self, field: &'static str) -> Result<u8, FrameError> {
+    pub fn u8(&mut self, field: &'static str) -> Result<u8, SessionFrameError> {
         self.array::<1>(field).map(|[byte]| byte)
     }
 
@@ -100,7 +104,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// If fewer bytes are left; the error names the field.
-    pub fn u16(&mut self, field: &'static str) -> Result<u16, FrameError> {
+    pub fn u16(&mut self, field: &'static str) -> Result<u16, SessionFrameError> {
         self.array(field).map(u16::from_le_bytes)
     }
 
@@ -109,7 +113,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// If fewer bytes are left; the error names the field.
-    pub fn u32(&mut self, field: &'static str) -> Result<u32, FrameError> {
+    pub fn u32(&mut self, field: &'static str) -> Result<u32, SessionFrameError> {
         self.array(field).map(u32::from_le_bytes)
     }
 
@@ -118,7 +122,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// If fewer bytes are left; the error names the field.
-    pub fn u64(&mut self, field: &'static str) -> Result<u64, FrameError> {
+    pub fn u64(&mut self, field: &'static str) -> Result<u64, SessionFrameError> {
         self.array(field).map(u64::from_le_bytes)
     }
 
@@ -127,7 +131,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// If fewer bytes are left; the error names the field.
-    pub fn u128(&mut self, field: &'static str) -> Result<u128, FrameError> {
+    pub fn u128(&mut self, field: &'static str) -> Result<u128, SessionFrameError> {
         self.array(field).map(u128::from_le_bytes)
     }
 
@@ -137,15 +141,15 @@ impl<'a> Reader<'a> {
     ///
     /// If it is not in its shortest form, has more than 64 bits, or its bytes end; the error names the
     /// field.
-    pub fn varint(&mut self, field: &'static str) -> Result<u64, FrameError> {
+    pub fn varint(&mut self, field: &'static str) -> Result<u64, SessionFrameError> {
         let got = |error| match error {
             Leb128Error::Overflow { got } | Leb128Error::TooLong { got, .. } => got,
             _ => 0,
         };
         let value = Leb128::shortest(LEB128_BYTES_MAX).take(&mut self.left);
         value
-            .map_err(|error| FrameError::Field { field, got: got(error) })?
-            .ok_or(FrameError::Truncated { field })
+            .map_err(|error| SessionFrameError::Field { field, got: got(error) })?
+            .ok_or(SessionFrameError::Truncated { field })
     }
 
     /// Reads a varint of at most `max`.
@@ -153,9 +157,13 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// As [`varint`](Self::varint), and if it is above `max`.
-    pub fn varint_at_most(&mut self, field: &'static str, max: u64) -> Result<u64, FrameError> {
+    pub fn varint_at_most(
+        &mut self,
+        field: &'static str,
+        max: u64,
+    ) -> Result<u64, SessionFrameError> {
         let got = self.varint(field)?;
-        if got > max { Err(FrameError::Field { field, got }) } else { Ok(got) }
+        if got > max { Err(SessionFrameError::Field { field, got }) } else { Ok(got) }
     }
 
     /// Whether nothing is left.
@@ -176,10 +184,10 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// If bytes are left.
-    pub const fn finish(self) -> Result<(), FrameError> {
+    pub const fn finish(self) -> Result<(), SessionFrameError> {
         match self.left.len() {
             0 => Ok(()),
-            extra => Err(FrameError::Trailing { extra }),
+            extra => Err(SessionFrameError::Trailing { extra }),
         }
     }
 }
@@ -223,7 +231,7 @@ impl FrameBuffer {
     /// # Errors
     ///
     /// If it is longer than frames may be, or its checksum is wrong.
-    pub fn next_frame(&mut self) -> Result<Option<RawFrame>, FrameError> {
+    pub fn next_frame(&mut self) -> Result<Option<RawFrame>, SessionFrameError> {
         let waiting = self.bytes.get(self.taken..).unwrap_or_default();
         let Some((body_bytes, header_bytes)) = body_length(waiting)? else { return Ok(None) };
         let end = header_bytes + 1 + body_bytes;
@@ -235,7 +243,7 @@ impl FrameBuffer {
         };
         let (got, computed) = (u32::from_le_bytes(*crc), crc32c(&[content]));
         if got != computed {
-            return Err(FrameError::Checksum { got, computed });
+            return Err(SessionFrameError::Checksum { got, computed });
         }
         let Some((&frame_type, body)) = content.split_first() else { return Ok(None) };
         let wire_bytes = (end + CRC_BYTES) as u64;
@@ -246,8 +254,8 @@ impl FrameBuffer {
 }
 
 /// Body length and bytes of the length; none if it is not all there.
-fn body_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, FrameError> {
-    let malformed = FrameError::Length { max: FRAME_BODY_BYTES_MAX };
+fn body_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, SessionFrameError> {
+    let malformed = SessionFrameError::Length { max: FRAME_BODY_BYTES_MAX };
     let prefix = bytes.get(..LENGTH_BYTES_MAX).unwrap_or(bytes);
     let mut reader = Reader::new(prefix);
     match reader.varint("body length") {
@@ -258,7 +266,7 @@ fn body_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, FrameError> {
             }
             Ok(Some((body_bytes, prefix.len() - reader.left.len())))
         }
-        Err(FrameError::Truncated { .. }) if prefix.len() < LENGTH_BYTES_MAX => Ok(None),
+        Err(SessionFrameError::Truncated { .. }) if prefix.len() < LENGTH_BYTES_MAX => Ok(None),
         Err(_) => Err(malformed),
     }
 }
@@ -330,7 +338,7 @@ mod tests {
     fn a_long_length_is_refused_before_the_body() {
         let mut buffer = FrameBuffer::default();
         buffer.push(&[0xff, 0xff, 0xff]);
-        assert!(matches!(buffer.next_frame(), Err(FrameError::Length { .. })));
+        assert!(matches!(buffer.next_frame(), Err(SessionFrameError::Length { .. })));
         let mut buffer = FrameBuffer::default();
         buffer.push(&[0xff, 0xff]);
         assert_eq!(buffer.next_frame(), Ok(None));

@@ -7,17 +7,17 @@
 use super::apply::change_of;
 use super::change::Change;
 use super::contents;
-use super::endpoint::Connection;
+use super::endpoint::PeerConnection;
 use super::link::{Event, Link, Patience, READ_BYTES, Reading};
-use super::observer::Observer;
+use super::observer::SessionObserver;
 use super::set::ItemSet;
 use crate::error::{Context, ReconcileError, Result, bail};
 use std::collections::VecDeque;
 use std::path::Path;
 use umbel_reconcile_engine::limits::RECONCILE_INBOX_BYTES_MAX;
 use umbel_reconcile_engine::{
-    Direction, Input, Item, ItemIndex, OnConflict, Options, Outcome, Output, Pass, RemoteItem,
-    Session,
+    Direction, Item, ItemIndex, OnConflict, Options, Pass, RemoteItem, Session, SessionInput,
+    SessionOutcome, SessionOutput,
 };
 use umbel_step::Outbox;
 
@@ -34,7 +34,7 @@ const APPLIED: u8 = b'+';
 /// Result of a session.
 pub struct Ended {
     /// What the session found and what it cost.
-    pub outcome: Outcome,
+    pub outcome: SessionOutcome,
     /// Items that only this side has.
     pub only_here: Vec<ItemIndex>,
     /// Items that only the other side has.
@@ -67,7 +67,7 @@ pub struct Initiative {
 
 /// Whether the other side's version of a record wins; `None` if none does. Both sides decide by what the
 /// initiator said, so that they keep the same version.
-fn theirs_win(outcome: &Outcome, is_initiator: bool) -> Option<bool> {
+fn theirs_win(outcome: &SessionOutcome, is_initiator: bool) -> Option<bool> {
     let is_b = outcome.initiator_is_b == is_initiator;
     match (outcome.direction, outcome.on_conflict) {
         (Direction::Pull | Direction::Push, _) => Some(true),
@@ -88,7 +88,7 @@ pub struct Driving<'d> {
     /// folder for the responder.
     pub journal: Option<&'d Path>,
     /// Observes the progress.
-    pub observer: &'d dyn Observer,
+    pub observer: &'d dyn SessionObserver,
     /// Draws names and keys of journals. No result depends on them, but they must be unpredictable.
     pub draw: fn() -> u128,
 }
@@ -102,7 +102,7 @@ pub struct Driving<'d> {
 pub fn reconcile(
     set: &dyn ItemSet,
     options: Options,
-    connection: Connection,
+    connection: PeerConnection,
     driving: Driving<'_>,
 ) -> Result<Ended> {
     let mut drive = Drive::new(set, connection, driving);
@@ -127,7 +127,7 @@ pub fn reconcile(
 pub fn answer(
     set: &dyn ItemSet,
     options: Options,
-    connection: Connection,
+    connection: PeerConnection,
     driving: Driving<'_>,
 ) -> Result<Option<Ended>> {
     let mut drive = Drive::new(set, connection, driving);
@@ -168,13 +168,13 @@ pub(super) struct Drive<'s> {
     /// Salt for hashes of contents, drawn for this session.
     salt: u64,
     /// Observes the progress.
-    observer: &'s dyn Observer,
+    observer: &'s dyn SessionObserver,
     /// Draws names and keys of journals.
     draw: fn() -> u128,
 }
 
 impl<'s> Drive<'s> {
-    fn new(set: &'s dyn ItemSet, connection: Connection, driving: Driving<'s>) -> Self {
+    fn new(set: &'s dyn ItemSet, connection: PeerConnection, driving: Driving<'s>) -> Self {
         let reading = if driving.journal.is_some() { Reading::Resumable } else { Reading::Plain };
         let link = Link::new(connection, driving.patience, reading);
         Self {
@@ -246,25 +246,25 @@ impl<'s> Drive<'s> {
         }
         let mut out = Outbox::new();
         let (mut only_here, mut only_there) = (Vec::new(), Vec::new());
-        session.step(Input::Start, &mut out);
+        session.step(SessionInput::Start, &mut out);
         loop {
             let mut inputs = VecDeque::new();
             for order in out.take() {
                 match order {
-                    Output::Send(bytes) => self.put(bytes)?,
-                    Output::Pause => self.link.mark(),
-                    Output::RunPass(pass) => inputs.push_back(self.scan(pass)?),
-                    Output::Fetch(wanted) => {
-                        inputs.push_back(Input::Items(self.set.items(&wanted)?));
+                    SessionOutput::Send(bytes) => self.put(bytes)?,
+                    SessionOutput::Pause => self.link.mark(),
+                    SessionOutput::RunPass(pass) => inputs.push_back(self.scan(pass)?),
+                    SessionOutput::Fetch(wanted) => {
+                        inputs.push_back(SessionInput::Items(self.set.items(&wanted)?));
                     }
-                    Output::OnlyHere(items) => only_here = items,
-                    Output::OnlyThere(items) => {
+                    SessionOutput::OnlyHere(items) => only_here = items,
+                    SessionOutput::OnlyThere(items) => {
                         self.applied.extend(items.iter().filter_map(|item| item.item.clone()));
                         only_there.extend(items);
-                        inputs.push_back(Input::Applied);
+                        inputs.push_back(SessionInput::Applied);
                     }
-                    Output::Phase(phase) => self.observer.phase(phase),
-                    Output::Finish(Ok(outcome)) => {
+                    SessionOutput::Phase(phase) => self.observer.phase(phase),
+                    SessionOutput::Finish(Ok(outcome)) => {
                         // Drop what the session consumed; the rest came after it.
                         let behind = self.received.saturating_sub(outcome.received_bytes);
                         let behind = usize::try_from(behind).unwrap_or(usize::MAX);
@@ -282,7 +282,7 @@ impl<'s> Drive<'s> {
                             around,
                         });
                     }
-                    Output::Finish(Err(error)) => {
+                    SessionOutput::Finish(Err(error)) => {
                         self.flush();
                         return Err(ReconcileError::from(error).context(self.link.peer.clone()));
                     }
@@ -295,34 +295,34 @@ impl<'s> Drive<'s> {
         }
     }
 
-    fn scan(&self, mut pass: Pass) -> Result<Input> {
+    fn scan(&self, mut pass: Pass) -> Result<SessionInput> {
         self.set.scan(&mut pass)?;
         if pass.includes_applied() {
             self.applied.iter().for_each(|item| pass.add_applied(item.as_item_ref()));
         }
-        Ok(Input::PassDone(pass))
+        Ok(SessionInput::PassDone(pass))
     }
 
-    fn next_input(&mut self, wants_bytes: bool) -> Result<Input> {
+    fn next_input(&mut self, wants_bytes: bool) -> Result<SessionInput> {
         if let Some(bytes) = self.early.take() {
             self.note(&bytes);
-            return Ok(Input::Received(bytes));
+            return Ok(SessionInput::Received(bytes));
         }
         loop {
             if wants_bytes && let Some(bytes) = self.next_journaled()? {
                 self.note(&bytes);
-                return Ok(Input::Received(bytes));
+                return Ok(SessionInput::Received(bytes));
             }
             return Ok(match self.next_event()? {
                 Event::Bytes(bytes) => {
                     self.note(&bytes);
-                    Input::Received(bytes)
+                    SessionInput::Received(bytes)
                 }
-                Event::Closed(None) => Input::Closed,
+                Event::Closed(None) => SessionInput::Closed,
                 Event::Closed(Some(error)) => {
                     return Err(error).context(format!("{}: cannot read", self.link.peer));
                 }
-                Event::Written(Ok(())) => Input::Resume,
+                Event::Written(Ok(())) => SessionInput::Resume,
                 Event::Written(Err(error)) => {
                     return Err(error).context(format!("{}: cannot write", self.link.peer));
                 }

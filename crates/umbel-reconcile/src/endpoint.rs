@@ -52,7 +52,7 @@ pub enum Endpoint {
 }
 
 /// A connection to the other side of a session.
-pub struct Connection {
+pub struct PeerConnection {
     pub(crate) reader: Box<dyn Read + Send>,
     pub(crate) writer: Box<dyn Write + Send>,
     /// The peer's name for messages.
@@ -172,7 +172,7 @@ impl Endpoint {
         arguments: &[String],
         beside: Beside,
         secret: Option<&SecretTls>,
-    ) -> Result<Connection> {
+    ) -> Result<PeerConnection> {
         match self {
             Self::Path(path) => unreachable!("{} is of this machine", path.display()),
             Self::Sketch(place) => unreachable!("{place} answers nobody"),
@@ -181,14 +181,14 @@ impl Endpoint {
                 let stream = stream.with_context(|| format!("tcp://{address}: cannot connect"))?;
                 let peer = format!("tcp://{address}");
                 match secret {
-                    Some(tls) => Connection::dialed(stream, peer, tls),
-                    None => Connection::tcp(stream, peer),
+                    Some(tls) => PeerConnection::dialed(stream, peer, tls),
+                    None => PeerConnection::tcp(stream, peer),
                 }
             }
             Self::Command(command) => {
                 let mut program = Command::new("sh");
                 program.args(["-c", command]);
-                Connection::program(program, format!("exec:{command}"))
+                PeerConnection::program(program, format!("exec:{command}"))
             }
             Self::Ssh { host, path } => {
                 let mut words = vec!["umbel".to_owned(), "reconcile".into(), "--stdio".into()];
@@ -205,7 +205,7 @@ impl Endpoint {
                 let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
                 let mut program = Command::new("ssh");
                 program.args(["-T", "--", host]).arg(quoted.join(" "));
-                Connection::program(program, format!("ssh://{host}/{path}"))
+                PeerConnection::program(program, format!("ssh://{host}/{path}"))
             }
         }
     }
@@ -237,7 +237,7 @@ fn quote(word: &str) -> String {
     }
 }
 
-impl Connection {
+impl PeerConnection {
     /// A connection over a socket.
     ///
     /// # Errors

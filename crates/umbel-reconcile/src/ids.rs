@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Kind, Pass};
+use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Pass, SymbolKind};
 
 /// Shortest and longest id, in bytes: shorter ones are better kept as a bitmap, longer ones as records.
 const ID_BYTES: std::ops::RangeInclusive<usize> = 8..=32;
@@ -74,8 +74,8 @@ fn item_ref(id: &[u8]) -> ItemRef<'_> {
     }
 }
 
-fn kind_of(id_bytes: usize) -> Kind {
-    if id_bytes == 8 { Kind::Id64 } else { Kind::Hashed }
+fn kind_of(id_bytes: usize) -> SymbolKind {
+    if id_bytes == 8 { SymbolKind::Id64 } else { SymbolKind::Hashed }
 }
 
 /// The bytes of an id as in a raw file.
@@ -92,7 +92,7 @@ fn hex(item: &Item) -> Vec<u8> {
 }
 
 impl RecordItems for HexIds {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SymbolKind {
         kind_of(self.bytes)
     }
 
@@ -212,7 +212,7 @@ impl Read for Positioned<'_> {
 }
 
 impl ItemSet for RawIds {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SymbolKind {
         kind_of(self.id_bytes)
     }
 

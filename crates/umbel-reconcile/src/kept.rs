@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use umbel_files::UsageError;
-use umbel_reconcile_engine::{Item, ItemIndex, Kind, Pass, StoredSketch};
+use umbel_reconcile_engine::{Item, ItemIndex, Pass, StoredSketch, SymbolKind};
 use umbel_records::Compression;
 
 /// A set and its sketch.
@@ -86,7 +86,7 @@ impl KeptSet {
 }
 
 impl ItemSet for KeptSet {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SymbolKind {
         self.sketch.sketch.spec().kind()
     }
 

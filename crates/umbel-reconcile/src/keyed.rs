@@ -3,7 +3,7 @@
 use super::records::RecordItems;
 use crate::error::{Context, Result, bail, ensure};
 use std::sync::{Mutex, PoisonError};
-use umbel_reconcile_engine::{Item, ItemRef, Kind};
+use umbel_reconcile_engine::{Item, ItemRef, SymbolKind};
 use umbel_records::{Format, Granularity, ItemExtractor};
 
 /// Lines `key<TAB>value`; the value may contain tabs.
@@ -17,8 +17,8 @@ fn cut(line: &[u8]) -> Result<(&[u8], &[u8])> {
 }
 
 impl RecordItems for TabRecords {
-    fn kind(&self) -> Kind {
-        Kind::Keyed
+    fn kind(&self) -> SymbolKind {
+        SymbolKind::Keyed
     }
 
     fn name(&self) -> &'static str {
@@ -79,8 +79,8 @@ impl JsonRecords {
 }
 
 impl RecordItems for JsonRecords {
-    fn kind(&self) -> Kind {
-        Kind::Keyed
+    fn kind(&self) -> SymbolKind {
+        SymbolKind::Keyed
     }
 
     fn name(&self) -> &'static str {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The session protocol itself is [`umbel_reconcile_engine`]; nothing here decides what is sent. What the
-//! user sees and how the process ends is up to the caller: it passes an [`Observer`] and gets a
+//! user sees and how the process ends is up to the caller: it passes an [`SessionObserver`] and gets a
 //! [`ReconcileError`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -42,13 +42,13 @@ mod tree;
 
 pub use change::Change;
 pub use drive::{Driving, Ended, Initiative, answer, reconcile};
-pub use endpoint::{Beside, Connection, Endpoint};
+pub use endpoint::{Beside, Endpoint, PeerConnection};
 pub use error::ReconcileError;
 pub use form::Form;
 pub use kept::KeptSet;
 pub use link::Patience;
 pub use listen::{Listening, listen};
-pub use observer::Observer;
+pub use observer::SessionObserver;
 pub use offline::{
     Compared, SketchFile, SketchPlace, compare_sketches, compare_with_set, sketch_of, write_new,
 };

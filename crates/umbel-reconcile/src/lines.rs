@@ -2,7 +2,7 @@
 
 use super::records::RecordItems;
 use crate::error::Result;
-use umbel_reconcile_engine::{Item, ItemRef, Kind};
+use umbel_reconcile_engine::{Item, ItemRef, SymbolKind};
 
 /// Bytes of the occurrence number that follows the line in an item.
 const OCCURRENCE_BYTES: usize = 4;
@@ -11,8 +11,8 @@ const OCCURRENCE_BYTES: usize = 4;
 pub(crate) struct Lines;
 
 impl RecordItems for Lines {
-    fn kind(&self) -> Kind {
-        Kind::Hashed
+    fn kind(&self) -> SymbolKind {
+        SymbolKind::Hashed
     }
 
     fn name(&self) -> &'static str {

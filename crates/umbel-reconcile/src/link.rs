@@ -6,7 +6,7 @@
 //! those that the peer has acknowledged. The reading thread stops after each offer and verdict until
 //! `Link::go_on` says where to put what follows.
 
-use super::endpoint::{Connection, Guard};
+use super::endpoint::{Guard, PeerConnection};
 use super::journal::JournalWriter;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -109,8 +109,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(connection: Connection, patience: Patience, reading: Reading) -> Self {
-        let Connection { reader, writer, peer, owner, guard } = connection;
+    pub(super) fn new(connection: PeerConnection, patience: Patience, reading: Reading) -> Self {
+        let PeerConnection { reader, writer, peer, owner, guard } = connection;
         let (event, events) = sync_channel(CHUNKS_WAITING_MAX);
         let (writing, orders) = channel();
         let (going, go) = channel();

@@ -8,7 +8,7 @@
 //! slow connection delays no other.
 
 use super::drive::{Driving, answer};
-use super::endpoint::{Connection, HANDSHAKE_TIMEOUT};
+use super::endpoint::{HANDSHAKE_TIMEOUT, PeerConnection};
 use super::set::ItemSet;
 use crate::error::{Context, Result, ensure, failed};
 use rustix::io::Errno;
@@ -47,7 +47,7 @@ pub struct Listening<'l> {
 
 /// The result of a connection attempt.
 enum Knocked {
-    Admitted(Connection),
+    Admitted(PeerConnection),
     Refused(String),
 }
 
@@ -215,7 +215,7 @@ fn admit(
     peer: SocketAddr,
     secret: Option<&SecretTls>,
     idle: Duration,
-) -> Result<Connection> {
+) -> Result<PeerConnection> {
     let within = if secret.is_some() { HANDSHAKE_TIMEOUT } else { idle };
     let mut first = [0];
     socket.set_read_timeout(Some(within))?;
@@ -232,14 +232,14 @@ fn admit(
     match secret {
         Some(tls) => {
             ensure!(speaks_tls, "it speaks no TLS, so it was not given the secret (--secret-file)");
-            Connection::accepted(socket, peer, tls)
+            PeerConnection::accepted(socket, peer, tls)
         }
         None => {
             ensure!(
                 !speaks_tls,
                 "it speaks TLS, and this side was given no secret (--secret-file)"
             );
-            Connection::tcp(socket, peer)
+            PeerConnection::tcp(socket, peer)
         }
     }
 }

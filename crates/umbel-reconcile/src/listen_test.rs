@@ -5,7 +5,7 @@ use crate::drive::{Initiative, reconcile};
 use crate::endpoint::{Beside, Endpoint};
 use crate::form::Form;
 use crate::link::Patience;
-use crate::observer::Observer;
+use crate::observer::SessionObserver;
 use crate::open::open_set;
 use std::fmt;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use umbel_reconcile_engine::{Aim, Direction, Limits, OnConflict, Optimize, Role};
+use umbel_reconcile_engine::{Aim, Direction, Limits, OnConflict, Optimize, SessionRole};
 use umbel_tls::{Secret, SecretUse};
 
 const SECRET: &str = "8f14e45fceea167a5a36dedd4bea2543";
@@ -25,19 +25,19 @@ fn tls(text: &str) -> SecretTls {
 /// Forwards notices to a channel.
 struct ChannelObserver(Mutex<std::sync::mpsc::Sender<String>>);
 
-impl Observer for ChannelObserver {
+impl SessionObserver for ChannelObserver {
     fn notice(&self, text: fmt::Arguments<'_>) {
         drop(self.0.lock().unwrap().send(text.to_string()));
     }
 }
 
-fn driving(observer: &dyn Observer) -> Driving<'_> {
+fn driving(observer: &dyn SessionObserver) -> Driving<'_> {
     let initiative = Initiative { delete: false };
     let patience = Patience { idle: Duration::from_secs(60), whole: None };
     Driving { initiative, patience, journal: None, observer, draw: || 7 }
 }
 
-fn options(set: &dyn ItemSet, role: Role) -> Options {
+fn options(set: &dyn ItemSet, role: SessionRole) -> Options {
     let (dataset_id, limits) = (Form::Lines.dataset_id(set), Limits::default());
     Options { role, kind: set.kind(), dataset_id, secret: [0; 16], nonce: 5, limits }
 }
@@ -65,7 +65,8 @@ impl Server {
                 counted.fetch_add(1, Ordering::SeqCst);
                 open_set(&path, &Form::Lines)
             };
-            let role = Role::Responder { accept_items: false, on_conflict: OnConflict::Report };
+            let role =
+                SessionRole::Responder { accept_items: false, on_conflict: OnConflict::Report };
             let options = |set: &dyn ItemSet| Ok(options(set, role));
             let address = "127.0.0.1:0";
             let listening = Listening { address, secret, is_insecure: false, once: true };
@@ -95,8 +96,12 @@ impl Server {
         };
         let (sender, _messages) = std::sync::mpsc::channel();
         let observer = ChannelObserver(Mutex::new(sender));
-        let ended =
-            reconcile(&*set, options(&*set, Role::Initiator(aim)), connection, driving(&observer))?;
+        let ended = reconcile(
+            &*set,
+            options(&*set, SessionRole::Initiator(aim)),
+            connection,
+            driving(&observer),
+        )?;
         Ok(ended.outcome.only_here_count + ended.outcome.only_there_count)
     }
 

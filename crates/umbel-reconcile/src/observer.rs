@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Receives progress reports. They are for users only: no result depends on them.
-pub trait Observer: Sync {
+pub trait SessionObserver: Sync {
     /// A notice for the user, in one line.
     fn notice(&self, text: fmt::Arguments<'_>);
 

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use umbel_files::UsageError;
 use umbel_files::{ANY_NEW_FILE, PartialFile};
 use umbel_reconcile_engine::{
-    Item, Kind, Limits, RemoteItem, SketchCell, SketchDecoder, SketchDifference, SketchError,
-    SketchHeader, SketchReader, SketchSpec, StoredSketch,
+    Item, Limits, RemoteItem, SketchCell, SketchDecoder, SketchDifference, SketchError,
+    SketchHeader, SketchReader, SketchSpec, StoredSketch, SymbolKind,
 };
 
 /// Suffix of sketch file names.
@@ -164,7 +164,7 @@ impl SketchFile {
 pub(super) fn check_form(
     name: impl fmt::Display,
     spec: &SketchSpec,
-    (kind, id_bytes): (Kind, usize),
+    (kind, id_bytes): (SymbolKind, usize),
     form: &Form,
 ) -> Result<(), UsageError> {
     if (spec.kind(), spec.dataset_id()) == (kind, form.dataset_id_of(id_bytes)) {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use umbel_filter::{ItemHash, ItemHasher};
-use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Kind, Pass};
+use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Pass, SymbolKind};
 use umbel_records::{Compression, ReadLimits, RecordReader, line_item};
 
 /// Checks that a file of records can be changed.
@@ -29,7 +29,7 @@ pub(super) fn check_plain(compression: Compression, path: &Path) -> Result<()> {
 /// How the records of a file become items.
 pub(crate) trait RecordItems: Send + Sync {
     /// How items become symbols.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> SymbolKind;
 
     /// What messages call an item.
     fn name(&self) -> &'static str;
@@ -208,7 +208,7 @@ fn owned(item: ItemRef<'_>) -> Item {
 }
 
 impl<Items: RecordItems> ItemSet for RecordSet<Items> {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SymbolKind {
         self.items.kind()
     }
 

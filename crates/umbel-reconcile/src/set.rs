@@ -5,12 +5,12 @@ use super::delta::Basis;
 use crate::error::Result;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
-use umbel_reconcile_engine::{Item, ItemIndex, Kind, Pass, StoredSketch};
+use umbel_reconcile_engine::{Item, ItemIndex, Pass, StoredSketch, SymbolKind};
 
 /// A set of items that changes only when `apply` changes it.
 pub trait ItemSet: Send + Sync {
     /// How items become symbols.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> SymbolKind;
 
     /// Length of its ids in bytes; 0 if its items are not ids.
     fn id_bytes(&self) -> usize {

@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use umbel_files::STAGING_PREFIX;
-use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Kind, Pass};
+use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Pass, SymbolKind};
 
 mod in_the_way;
 mod staging;
@@ -284,8 +284,8 @@ fn hash_of(path: &Path, metadata: &Metadata) -> Result<([u8; 32], u64)> {
 }
 
 impl ItemSet for Tree {
-    fn kind(&self) -> Kind {
-        Kind::Hashed
+    fn kind(&self) -> SymbolKind {
+        SymbolKind::Hashed
     }
 
     fn item_count(&self) -> u64 {

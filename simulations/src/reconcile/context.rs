@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
-use umbel_reconcile_engine::{Item, ItemIndex, Outcome, RemoteItem};
+use umbel_reconcile_engine::{Item, ItemIndex, RemoteItem, SessionOutcome};
 
 use super::host::Host;
 use super::oracle::{End, Oracle, Seen};
@@ -126,7 +126,12 @@ impl Context {
     }
 
     /// Records that a side has ended, and that its host has added the items `taken`.
-    pub(super) fn end(&self, place: Place, result: Result<Outcome, Failure>, taken: Vec<Item>) {
+    pub(super) fn end(
+        &self,
+        place: Place,
+        result: Result<SessionOutcome, Failure>,
+        taken: Vec<Item>,
+    ) {
         match &result {
             Ok(outcome) => {
                 let text = format_args!(
@@ -167,7 +172,7 @@ pub(super) const STATES: [&str; 10] = [
     "session_resumed",
 ];
 
-fn note_plan(outcome: &Outcome) {
+fn note_plan(outcome: &SessionOutcome) {
     let plan = outcome.plan.as_str();
     let stages = [
         ("digest", "session_equal"),

@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use turmoil::net::{TcpListener, TcpStream};
 use umbel_reconcile_engine::{
-    Aim, Direction, Item, ItemIndex, Kind, OnConflict, Optimize, Options, Resumption, Role,
-    SketchSpec, StoredSketch,
+    Aim, Direction, Item, ItemIndex, OnConflict, Optimize, Options, Resumption, SessionRole,
+    SketchSpec, StoredSketch, SymbolKind,
 };
 
 use super::context::{Context, Order, Place};
@@ -59,7 +59,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(number: u32, set: BTreeSet<Item>, kind: Kind) -> Rc<Self> {
+    pub(super) fn new(number: u32, set: BTreeSet<Item>, kind: SymbolKind) -> Rc<Self> {
         let spec = SketchSpec::new(kind, 0, SKETCH_SALT, 64).expect("64 bits");
         let coded_count = SKETCH_CODED_COUNTS[number as usize % SKETCH_CODED_COUNTS.len()];
         Rc::new(Self {
@@ -345,7 +345,7 @@ fn options(context: &Context, first: bool, scenario: &Scenario, nonce: u64) -> O
     };
     let mut options = Options::initiator(kind, direction, nonce);
     options.role = if first {
-        Role::Initiator(Aim {
+        SessionRole::Initiator(Aim {
             direction,
             optimize: if scenario.fast { Optimize::Time } else { Optimize::Bytes },
             want_items: scenario.contents,
@@ -355,7 +355,7 @@ fn options(context: &Context, first: bool, scenario: &Scenario, nonce: u64) -> O
             is_b: false,
         })
     } else {
-        Role::Responder { accept_items: true, on_conflict: OnConflict::Report }
+        SessionRole::Responder { accept_items: true, on_conflict: OnConflict::Report }
     };
     if let Some(bytes_max) = scenario.bytes_max {
         options.limits.bytes_max = bytes_max;
@@ -365,7 +365,8 @@ fn options(context: &Context, first: bool, scenario: &Scenario, nonce: u64) -> O
             Stranger::Secret => options.secret = [1; 16],
             Stranger::Dataset => options.dataset_id = 1,
             Stranger::Kind => {
-                options.kind = if kind == Kind::Id64 { Kind::Hashed } else { Kind::Id64 };
+                options.kind =
+                    if kind == SymbolKind::Id64 { SymbolKind::Hashed } else { SymbolKind::Id64 };
             }
         }
     }

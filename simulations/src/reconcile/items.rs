@@ -1,6 +1,6 @@
 //! The items of sets, derived from their numbers.
 
-use umbel_reconcile_engine::{Item, Kind};
+use umbel_reconcile_engine::{Item, SymbolKind};
 
 use crate::plan::scenario::ItemKind;
 
@@ -25,10 +25,10 @@ pub(super) fn item(items: ItemKind, number: u64) -> Item {
 }
 
 /// The engine's kind of such items.
-pub(super) const fn kind_of(items: ItemKind) -> Kind {
+pub(super) const fn kind_of(items: ItemKind) -> SymbolKind {
     match items {
-        ItemKind::Ids => Kind::Id64,
-        ItemKind::Hashes | ItemKind::Lines => Kind::Hashed,
-        ItemKind::Records => Kind::Keyed,
+        ItemKind::Ids => SymbolKind::Id64,
+        ItemKind::Hashes | ItemKind::Lines => SymbolKind::Hashed,
+        ItemKind::Records => SymbolKind::Keyed,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use umbel_reconcile_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
-use umbel_reconcile_engine::{Item, ItemIndex, Outcome, RemoteItem, SessionError};
+use umbel_reconcile_engine::{Item, ItemIndex, RemoteItem, SessionError, SessionOutcome};
 
 use super::context::Place;
 use super::side::Failure;
@@ -51,13 +51,13 @@ const RUNS_MAX: usize = 5;
 /// How a side ended.
 #[derive(Debug)]
 pub(super) enum End {
-    Verified(Box<Outcome>),
+    Verified(Box<SessionOutcome>),
     Failed { text: String, is_driver: bool },
     Crashed,
 }
 
-impl From<Result<Outcome, Failure>> for End {
-    fn from(result: Result<Outcome, Failure>) -> Self {
+impl From<Result<SessionOutcome, Failure>> for End {
+    fn from(result: Result<SessionOutcome, Failure>) -> Self {
         match result {
             Ok(outcome) => Self::Verified(Box::new(outcome)),
             Err(failure) => Self::Failed {

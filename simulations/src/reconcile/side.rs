@@ -10,8 +10,8 @@ use rand::rngs::ChaCha8Rng;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
 use umbel_reconcile_engine::{
-    Input, Item, ItemIndex, Options, Outcome, Output, Pass, RemoteItem, ResumeError, Session,
-    SessionError, StoredSketch,
+    Item, ItemIndex, Options, Pass, RemoteItem, ResumeError, Session, SessionError, SessionInput,
+    SessionOutcome, SessionOutput, StoredSketch,
 };
 use umbel_step::Outbox;
 
@@ -104,8 +104,8 @@ pub(super) struct Side {
     place: Place,
     frozen: Rc<Vec<Item>>,
     session: Session,
-    out: Outbox<Output>,
-    inputs: VecDeque<Input>,
+    out: Outbox<SessionOutput>,
+    inputs: VecDeque<SessionInput>,
     input_count: u32,
     /// Bytes that are to be written.
     outgoing: VecDeque<u8>,
@@ -115,7 +115,7 @@ pub(super) struct Side {
     is_closed: bool,
     /// The items that the session handed out.
     applied: Vec<Item>,
-    result: Option<Result<Outcome, SessionError>>,
+    result: Option<Result<SessionOutcome, SessionError>>,
     /// Differences that are reported once both sides agree that they resume the same session.
     only_here: Option<Vec<ItemIndex>>,
     only_there: Vec<Vec<RemoteItem>>,
@@ -146,7 +146,7 @@ impl Side {
             frozen,
             session,
             out: Outbox::new(),
-            inputs: VecDeque::from([Input::Start]),
+            inputs: VecDeque::from([SessionInput::Start]),
             input_count: 0,
             outgoing: VecDeque::new(),
             written: 0,
@@ -166,7 +166,7 @@ impl Side {
         &mut self,
         reader: &mut (impl AsyncRead + Unpin),
         writer: &mut (impl AsyncWrite + Unpin),
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<SessionOutcome, Failure> {
         loop {
             while let Some(input) = self.inputs.pop_front() {
                 if matches!(self.task.blow, Some((After::Inputs(at), _)) if at <= self.input_count)
@@ -188,7 +188,7 @@ impl Side {
     }
 
     /// The result of the session, once both sides agree that they resume the same one.
-    fn take_result(&mut self) -> Option<Result<Outcome, Failure>> {
+    fn take_result(&mut self) -> Option<Result<SessionOutcome, Failure>> {
         let is_checked = self.transport.as_ref().is_some_and(Transport::is_checked);
         if !is_checked {
             let (context, place) = (&self.context, self.place);
@@ -203,9 +203,9 @@ impl Side {
         }
     }
 
-    fn follow(&mut self, output: Output) {
+    fn follow(&mut self, output: SessionOutput) {
         match output {
-            Output::Send(bytes) => {
+            SessionOutput::Send(bytes) => {
                 self.context.sent(self.place, bytes.len());
                 let bytes = match &mut self.task.liar {
                     Some(liar) => {
@@ -222,34 +222,34 @@ impl Side {
                     None => self.outgoing.extend(bytes),
                 }
             }
-            Output::Pause => self.is_paused = true,
-            Output::RunPass(pass) => self.inputs.push_back(self.scan(pass)),
-            Output::Fetch(wanted) => {
+            SessionOutput::Pause => self.is_paused = true,
+            SessionOutput::RunPass(pass) => self.inputs.push_back(self.scan(pass)),
+            SessionOutput::Fetch(wanted) => {
                 let item = |index: &ItemIndex| {
                     let at = usize::try_from(index.0).expect("a place of the snapshot");
                     self.frozen[at].clone()
                 };
-                self.inputs.push_back(Input::Items(wanted.iter().map(item).collect()));
+                self.inputs.push_back(SessionInput::Items(wanted.iter().map(item).collect()));
             }
-            Output::OnlyHere(items) => self.only_here = Some(items),
-            Output::OnlyThere(items) => {
+            SessionOutput::OnlyHere(items) => self.only_here = Some(items),
+            SessionOutput::OnlyThere(items) => {
                 self.applied.extend(items.iter().filter_map(|item| item.item.clone()));
                 self.only_there.push(items);
-                self.inputs.push_back(Input::Applied);
+                self.inputs.push_back(SessionInput::Applied);
             }
-            Output::Phase(phase) => self.context.trace(self.place, "phase", phase),
-            Output::Finish(result) => self.result = Some(result),
+            SessionOutput::Phase(phase) => self.context.trace(self.place, "phase", phase),
+            SessionOutput::Finish(result) => self.result = Some(result),
         }
     }
 
-    fn scan(&self, mut pass: Pass) -> Input {
+    fn scan(&self, mut pass: Pass) -> SessionInput {
         for (index, item) in (0..).zip(self.frozen.iter()) {
             pass.add(ItemIndex(index), item.as_item_ref());
         }
         if pass.includes_applied() {
             self.applied.iter().for_each(|item| pass.add_applied(item.as_item_ref()));
         }
-        Input::PassDone(pass)
+        SessionInput::PassDone(pass)
     }
 
     /// Waits until something has been read or written, or there is other work.
@@ -264,7 +264,7 @@ impl Side {
         let is_sent = self.transport.as_ref().is_none_or(Transport::is_sent);
         if self.outgoing.is_empty() && self.is_paused && is_sent {
             self.is_paused = false;
-            self.inputs.push_back(Input::Resume);
+            self.inputs.push_back(SessionInput::Resume);
             return Ok(());
         }
         let can_read = (self.session.wants_bytes() || self.transport.is_some()) && !self.is_closed;
@@ -275,14 +275,14 @@ impl Side {
                 Ok(0) => {
                     self.is_closed = true;
                     if self.transport.is_none() {
-                        self.inputs.push_back(Input::Closed);
+                        self.inputs.push_back(SessionInput::Closed);
                     }
                 }
                 Ok(count) => {
                     self.context.trace(self.place, "read", count);
                     match &mut self.transport {
                         Some(transport) => transport.receive(&buffer[..count])?,
-                        None => self.inputs.push_back(Input::Received(buffer[..count].to_vec())),
+                        None => self.inputs.push_back(SessionInput::Received(buffer[..count].to_vec())),
                     }
                 }
                 Err(_) => return Err(Failure::Broken),
@@ -301,7 +301,7 @@ impl Side {
         let Some(transport) = &mut self.transport else { return Ok(false) };
         if self.session.wants_bytes() {
             if let Some(bytes) = transport.feed() {
-                self.inputs.push_back(Input::Received(bytes));
+                self.inputs.push_back(SessionInput::Received(bytes));
                 return Ok(true);
             }
             transport.journal_ended();

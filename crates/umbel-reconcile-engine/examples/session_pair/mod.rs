@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use umbel_reconcile_engine::{Input, Item, ItemIndex, Kind, Options, Outcome, Output, Session};
+use umbel_reconcile_engine::{
+    Item, ItemIndex, Options, Session, SessionInput, SessionOutcome, SessionOutput, SymbolKind,
+};
 use umbel_step::Outbox;
 
 /// Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195.
@@ -14,10 +16,10 @@ pub(crate) fn mix(number: u64) -> u64 {
 }
 
 /// The id of a number: 64 or 256 random bits.
-pub(crate) fn item(kind: Kind, seed: u64, number: u64) -> Item {
+pub(crate) fn item(kind: SymbolKind, seed: u64, number: u64) -> Item {
     let word = |at: u64| mix((4 * number + at).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ mix(seed));
     match kind {
-        Kind::Id64 => Item::Id(word(0)),
+        SymbolKind::Id64 => Item::Id(word(0)),
         _ => Item::Bytes((0..4).flat_map(|at| word(at).to_be_bytes()).collect()),
     }
 }
@@ -26,13 +28,13 @@ pub(crate) fn item(kind: Kind, seed: u64, number: u64) -> Item {
 pub(crate) struct Side<'a> {
     session: Session,
     items: &'a [Item],
-    inputs: VecDeque<Input>,
+    inputs: VecDeque<SessionInput>,
     sent: VecDeque<Vec<u8>>,
     pub(crate) applied: Vec<Item>,
-    pub(crate) outcome: Option<Outcome>,
+    pub(crate) outcome: Option<SessionOutcome>,
     pub(crate) pass_seconds: f64,
     pub(crate) step_seconds: f64,
-    out: Outbox<Output>,
+    out: Outbox<SessionOutput>,
 }
 
 impl<'a> Side<'a> {
@@ -40,7 +42,7 @@ impl<'a> Side<'a> {
         Self {
             session: Session::new(options),
             items,
-            inputs: VecDeque::from([Input::Start]),
+            inputs: VecDeque::from([SessionInput::Start]),
             sent: VecDeque::new(),
             applied: Vec::new(),
             outcome: None,
@@ -66,10 +68,10 @@ impl<'a> Side<'a> {
     }
 
     #[expect(clippy::disallowed_methods, reason = "it measures")]
-    fn follow(&mut self, output: Output) {
+    fn follow(&mut self, output: SessionOutput) {
         match output {
-            Output::Send(bytes) => self.sent.push_back(bytes),
-            Output::RunPass(mut pass) => {
+            SessionOutput::Send(bytes) => self.sent.push_back(bytes),
+            SessionOutput::RunPass(mut pass) => {
                 let started = Instant::now();
                 if pass.includes_applied() {
                     self.applied.iter().for_each(|item| pass.add_applied(item.as_item_ref()));
@@ -78,20 +80,22 @@ impl<'a> Side<'a> {
                     pass.add(ItemIndex(number), item.as_item_ref());
                 }
                 self.pass_seconds += started.elapsed().as_secs_f64();
-                self.inputs.push_back(Input::PassDone(pass));
+                self.inputs.push_back(SessionInput::PassDone(pass));
             }
-            Output::Fetch(indexes) => {
+            SessionOutput::Fetch(indexes) => {
                 let number = |index: u64| usize::try_from(index).expect("an index of ours");
                 let items = indexes.iter().map(|index| self.items[number(index.0)].clone());
-                self.inputs.push_back(Input::Items(items.collect()));
+                self.inputs.push_back(SessionInput::Items(items.collect()));
             }
-            Output::Pause => self.inputs.push_back(Input::Resume),
-            Output::OnlyThere(items) => {
+            SessionOutput::Pause => self.inputs.push_back(SessionInput::Resume),
+            SessionOutput::OnlyThere(items) => {
                 self.applied.extend(items.into_iter().filter_map(|remote| remote.item));
-                self.inputs.push_back(Input::Applied);
+                self.inputs.push_back(SessionInput::Applied);
             }
-            Output::OnlyHere(_) | Output::Phase(_) => {}
-            Output::Finish(result) => self.outcome = Some(result.expect("an honest session")),
+            SessionOutput::OnlyHere(_) | SessionOutput::Phase(_) => {}
+            SessionOutput::Finish(result) => {
+                self.outcome = Some(result.expect("an honest session"))
+            }
         }
     }
 }
@@ -106,11 +110,11 @@ pub(crate) fn run<'a>(
     while ours.outcome.is_none() || theirs.outcome.is_none() {
         let mut did = ours.work() | theirs.work();
         while let Some(bytes) = ours.sent.pop_front() {
-            theirs.inputs.push_back(Input::Received(bytes));
+            theirs.inputs.push_back(SessionInput::Received(bytes));
             did = true;
         }
         while let Some(bytes) = theirs.sent.pop_front() {
-            ours.inputs.push_back(Input::Received(bytes));
+            ours.inputs.push_back(SessionInput::Received(bytes));
             did = true;
         }
         assert!(did, "both wait");

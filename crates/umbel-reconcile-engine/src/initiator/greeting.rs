@@ -5,7 +5,7 @@ use umbel_sketch::Field;
 use super::{Count, Initiator, Known, State};
 use crate::core::Core;
 use crate::error::SessionError;
-use crate::event::Output;
+use crate::event::SessionOutput;
 use crate::job::Job;
 use crate::message::{Estimate, HELLO_SYNDROMES, Hello, HelloSketch, Message, Welcome, hello_bits};
 use crate::pass::{Gathered, Pass, Work};
@@ -16,7 +16,7 @@ impl Initiator {
     pub(crate) fn start(
         &mut self,
         core: &mut Core,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         if !matches!(self.state, State::Idle) {
             return Err(SessionError::Driver { what: "a second start" });
@@ -35,7 +35,12 @@ impl Initiator {
         Ok(())
     }
 
-    pub(super) fn greet(&mut self, core: &mut Core, gathered: &Gathered, out: &mut Outbox<Output>) {
+    pub(super) fn greet(
+        &mut self,
+        core: &mut Core,
+        gathered: &Gathered,
+        out: &mut Outbox<SessionOutput>,
+    ) {
         let Work::Hello { sketch, estimator, .. } = &gathered.work else { return };
         let sketch = sketch.as_ref().map(|sketch| {
             let mut syndromes = sketch.to_bytes();
@@ -66,7 +71,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         welcome: Welcome,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         match welcome {
             Welcome::Refused(refusal) => Err(SessionError::Refused(refusal)),

@@ -7,7 +7,7 @@ use super::{Count, Initiator, Known, State};
 use crate::coded::CodedDecoder;
 use crate::core::{Core, Flow};
 use crate::error::{SessionError, field};
-use crate::event::Output;
+use crate::event::SessionOutput;
 use crate::filter::{FilterJob, FilterStage, FilterTest};
 use crate::job::Job;
 use crate::listing::Listing;
@@ -37,7 +37,7 @@ impl Initiator {
         core: &mut Core,
         own: &Estimator,
         estimate: &Known,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let Count { count, is_exact } = match *estimate {
             Known::Estimator(ref bytes) => {
@@ -97,7 +97,7 @@ impl Initiator {
         core: &mut Core,
         plan: Plan,
         situation: Situation,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         core.symbol_bits = plan.symbol_bits;
         core.enter("filtering", out);
@@ -117,7 +117,7 @@ impl Initiator {
     pub(super) fn after_filter(
         &mut self,
         core: &mut Core,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let State::Filtering(test) = std::mem::replace(&mut self.state, State::Idle) else {
             return Ok(());
@@ -143,7 +143,7 @@ impl Initiator {
         plan: Plan,
         (a, b): (f64, f64),
         deviation: f64,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let Some(mut situation) = self.situation else { return Ok(()) };
         let quarters = plan.filter_quarters[1];
@@ -163,7 +163,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         plan: Plan,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let wrong = SessionError::Driver { what: "no table for the plan" };
         let table = core.table.as_ref().ok_or(wrong)?;

@@ -8,7 +8,7 @@
 use super::{Count, Initiator, Known};
 use crate::core::Core;
 use crate::error::SessionError;
-use crate::event::Output;
+use crate::event::SessionOutput;
 use crate::job::Job;
 use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
 use crate::message::Message;
@@ -75,7 +75,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         failure: Failure,
-        out: &mut Outbox<Output>,
+        out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         if self.is_last_resort {
             return Err(SessionError::NotConverged {

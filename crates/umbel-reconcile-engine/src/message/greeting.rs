@@ -4,13 +4,13 @@ use umbel_sketch::{Field, PinSketch};
 
 use super::{code_in, put_digest, read_digest};
 use crate::digest::SetDigest;
-use crate::error::{FrameError, Refusal, SessionError, field};
+use crate::error::{SessionError, SessionFrameError, SessionRefusal, field};
 use crate::keys::SessionKey;
 use crate::limits::{
     RECONCILE_HELLO_SYNDROMES_MAX as HELLO_SYNDROMES_MAX,
     RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX, RECONCILE_SKETCH_SYMBOLS_MAX,
 };
-use crate::options::{Aim, Direction, Kind, OnConflict, Optimize};
+use crate::options::{Aim, Direction, OnConflict, Optimize, SymbolKind};
 use crate::wire::{Reader, put_varint};
 
 const CODED_COUNT_MAX: u64 = RECONCILE_SKETCH_SYMBOLS_MAX as u64;
@@ -19,10 +19,10 @@ const CODED_COUNT_MAX: u64 = RECONCILE_SKETCH_SYMBOLS_MAX as u64;
 pub(crate) const HELLO_SYNDROMES: u8 = 16;
 
 /// Bits of a symbol in the Hello: a collision there has probability n·15·2^-48, and makes a plan necessary.
-pub(crate) const fn hello_bits(kind: Kind) -> u8 {
+pub(crate) const fn hello_bits(kind: SymbolKind) -> u8 {
     match kind {
-        Kind::Hashed => 48,
-        Kind::Id64 | Kind::Keyed => 64,
+        SymbolKind::Hashed => 48,
+        SymbolKind::Id64 | SymbolKind::Keyed => 64,
     }
 }
 
@@ -41,7 +41,7 @@ impl StoredStart {
         put_varint(body, self.coded_count);
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, FrameError> {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, SessionFrameError> {
         let salt = reader.u128("salt")?.to_le_bytes();
         let symbol_bits = reader.u8("symbol bits")?;
         let coded_count = reader.varint_at_most("coded symbols", CODED_COUNT_MAX)?;
@@ -55,7 +55,7 @@ const VERSION: u8 = 1;
 /// The first frame of the initiator.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Hello {
-    pub(crate) kind: Kind,
+    pub(crate) kind: SymbolKind,
     pub(crate) aim: Aim,
     pub(crate) dataset_id: u64,
     pub(crate) nonce: u64,
@@ -116,7 +116,7 @@ pub(crate) enum Welcome {
         key_mark: u32,
         estimate: Estimate,
     },
-    Refused(Refusal),
+    Refused(SessionRefusal),
 }
 
 /// What the responder knows of the size of the difference.
@@ -131,7 +131,7 @@ pub(crate) enum Estimate {
     Stored { count: u64, coded_count: u64 },
 }
 
-const KINDS: [Kind; 3] = [Kind::Hashed, Kind::Id64, Kind::Keyed];
+const KINDS: [SymbolKind; 3] = [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed];
 const DIRECTIONS: [Direction; 4] =
     [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
 const OPTIMIZE_TIME: u16 = 4;
@@ -184,8 +184,8 @@ fn conflict_flags(aim: &Aim) -> u16 {
     }
 }
 
-pub(super) fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, FrameError> {
-    let field = |field: &'static str, got: u64| FrameError::Field { field, got };
+pub(super) fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, SessionFrameError> {
+    let field = |field: &'static str, got: u64| SessionFrameError::Field { field, got };
     let version = reader.u8("version")?;
     if version != VERSION {
         return Err(field("version", version.into()));
@@ -225,29 +225,32 @@ pub(super) fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, FrameError> {
     Ok(Hello { kind, aim, dataset_id, nonce, digest, sketch, estimator, stored })
 }
 
-fn read_hello_sketch(reader: &mut Reader<'_>) -> Result<HelloSketch, FrameError> {
+fn read_hello_sketch(reader: &mut Reader<'_>) -> Result<HelloSketch, SessionFrameError> {
     let field_bits = reader.u8("field bits")?;
     let syndrome_count = reader.u8("syndrome count")?;
     if syndrome_count > HELLO_SYNDROMES_MAX {
-        return Err(FrameError::Field { field: "syndrome count", got: syndrome_count.into() });
+        return Err(SessionFrameError::Field {
+            field: "syndrome count",
+            got: syndrome_count.into(),
+        });
     }
     let has_zero = match reader.u8("zero bit")? {
         0 => false,
         1 => true,
-        got => return Err(FrameError::Field { field: "zero bit", got: got.into() }),
+        got => return Err(SessionFrameError::Field { field: "zero bit", got: got.into() }),
     };
     let bytes = (usize::from(field_bits) * usize::from(syndrome_count)).div_ceil(8);
     let syndromes = reader.bytes("syndromes", bytes)?.to_vec();
     Ok(HelloSketch { field_bits, syndrome_count, has_zero, syndromes })
 }
 
-const REFUSALS: [Refusal; 6] = [
-    Refusal::Version,
-    Refusal::Kind,
-    Refusal::Dataset,
-    Refusal::ReadOnly,
-    Refusal::TooLarge,
-    Refusal::Conflict,
+const REFUSALS: [SessionRefusal; 6] = [
+    SessionRefusal::Version,
+    SessionRefusal::Kind,
+    SessionRefusal::Dataset,
+    SessionRefusal::ReadOnly,
+    SessionRefusal::TooLarge,
+    SessionRefusal::Conflict,
 ];
 
 pub(super) fn put_welcome(body: &mut Vec<u8>, welcome: &Welcome) {
@@ -285,11 +288,11 @@ pub(super) fn put_welcome(body: &mut Vec<u8>, welcome: &Welcome) {
     }
 }
 
-pub(super) fn read_welcome(reader: &mut Reader<'_>) -> Result<Welcome, FrameError> {
+pub(super) fn read_welcome(reader: &mut Reader<'_>) -> Result<Welcome, SessionFrameError> {
     let verdict = reader.u8("verdict")?;
     if verdict == 3 {
         let code = reader.u8("refusal")?;
-        let unknown = FrameError::Field { field: "refusal", got: code.into() };
+        let unknown = SessionFrameError::Field { field: "refusal", got: code.into() };
         return Ok(Welcome::Refused(*REFUSALS.get(usize::from(code)).ok_or(unknown)?));
     }
     let nonce = reader.u64("nonce")?;
@@ -313,6 +316,6 @@ pub(super) fn read_welcome(reader: &mut Reader<'_>) -> Result<Welcome, FrameErro
             };
             Ok(Welcome::Undecoded { nonce, item_count, mean_item_bytes, key_mark, estimate })
         }
-        got => Err(FrameError::Field { field: "verdict", got: got.into() }),
+        got => Err(SessionFrameError::Field { field: "verdict", got: got.into() }),
     }
 }

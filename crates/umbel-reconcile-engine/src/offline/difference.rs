@@ -7,7 +7,7 @@ use umbel_sketch::{CodedSymbol, Estimator, Indices, RibltDecoder, RibltEncoder};
 use super::super::digest::SetDigest;
 use super::super::item::{ItemIndex, ItemRef, RemoteItem};
 use super::super::keys::{KeyedHash, SessionKey};
-use super::super::options::Kind;
+use super::super::options::SymbolKind;
 use super::super::pass::{Pass, Work};
 use super::super::table::{Entry, Table};
 use super::cells::SketchCell;
@@ -24,9 +24,9 @@ const SPARE_CELLS: u64 = 64;
 /// A difference, verified at least by counts and symbol sums.
 ///
 /// ```
-/// use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Kind, SketchSpec, StoredSketch};
+/// use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, SymbolKind, SketchSpec, StoredSketch};
 ///
-/// let spec = SketchSpec::new(Kind::Id64, 0, [7; 16], 64)?;
+/// let spec = SketchSpec::new(SymbolKind::Id64, 0, [7; 16], 64)?;
 /// let sketch_of = |ids: &[u64]| -> Result<StoredSketch, Box<dyn std::error::Error>> {
 ///     let mut pass = spec.pass(20)?;
 ///     ids.iter().for_each(|&id| pass.add(ItemIndex(0), ItemRef::Id(id)));
@@ -79,10 +79,10 @@ fn insufficient(have: usize, ours: &Estimator, theirs: &Estimator) -> SketchErro
 ///
 /// ```
 /// use umbel_reconcile_engine::{
-///     ItemIndex, ItemRef, Kind, SketchDecoder, SketchReader, SketchSpec, StoredSketch,
+///     ItemIndex, ItemRef, SymbolKind, SketchDecoder, SketchReader, SketchSpec, StoredSketch,
 /// };
 ///
-/// let spec = SketchSpec::new(Kind::Hashed, 0, [7; 16], 64)?;
+/// let spec = SketchSpec::new(SymbolKind::Hashed, 0, [7; 16], 64)?;
 /// let mut pass = spec.pass(20)?;
 /// pass.add(ItemIndex(0), ItemRef::Bytes(b"alpha"));
 /// let file = StoredSketch::of_pass(spec, pass)?.to_bytes();
@@ -254,7 +254,7 @@ impl StoredSketch {
         let found = Found { spec: self.spec, key: &key, here: &only_here, there: &only_there };
         found.check(side(self), side(there))?;
         let mut verified = false;
-        if self.spec.kind == Kind::Id64 {
+        if self.spec.kind == SymbolKind::Id64 {
             let removed = only_here.iter().fold(self.digest, |digest, symbol| {
                 digest.minus(key.hash(ItemRef::Id(key.unpermute(*symbol))))
             });
@@ -312,7 +312,7 @@ impl Found<'_> {
     /// side's digest without what only this side has.
     fn check_digest(&self, rest: SetDigest, theirs: SetDigest) -> Result<bool, SketchError> {
         let mut expected = rest;
-        if self.spec.kind == Kind::Id64 {
+        if self.spec.kind == SymbolKind::Id64 {
             for &symbol in self.there {
                 expected.add(self.key.hash(ItemRef::Id(self.key.unpermute(symbol))));
             }
@@ -330,7 +330,7 @@ impl Found<'_> {
         symbols.sort_unstable();
         let item = |symbol: u64| RemoteItem {
             symbol: symbol << (64 - self.spec.symbol_bits),
-            item: (self.spec.kind == Kind::Id64).then(|| self.key.item_of(symbol)),
+            item: (self.spec.kind == SymbolKind::Id64).then(|| self.key.item_of(symbol)),
         };
         symbols.into_iter().map(item).collect()
     }

@@ -6,8 +6,8 @@ use umbel_codec::crc32c;
 use umbel_sketch::{COUNTER_COUNT, CodedSymbol, Estimator};
 
 use super::super::digest::SetDigest;
-use super::super::error::FrameError;
-use super::super::options::Kind;
+use super::super::error::SessionFrameError;
+use super::super::options::SymbolKind;
 use super::super::pass::Pass;
 use super::super::wire::Reader;
 use super::cells::SketchCell;
@@ -34,9 +34,9 @@ const BLOCK_CELLS: usize = 128;
 /// The header of a sketch file.
 ///
 /// ```
-/// use umbel_reconcile_engine::{Kind, SketchSpec, StoredSketch};
+/// use umbel_reconcile_engine::{SymbolKind, SketchSpec, StoredSketch};
 ///
-/// let spec = SketchSpec::new(Kind::Hashed, 5, [1; 16], 48)?;
+/// let spec = SketchSpec::new(SymbolKind::Hashed, 5, [1; 16], 48)?;
 /// let header = StoredSketch::of_pass(spec, spec.pass(300)?)?.header();
 /// assert_eq!((header.item_count(), header.coded_count()), (0, 300));
 /// assert_eq!(header.spec().dataset_id(), 5);
@@ -109,7 +109,7 @@ impl SketchHeader {
 
     fn parse_fields(
         reader: &mut Reader<'_>,
-    ) -> Result<Result<Self, SketchFormatError>, FrameError> {
+    ) -> Result<Result<Self, SketchFormatError>, SessionFrameError> {
         let denied = |field, got| Ok(Err(SketchFormatError::Field { field, got }));
         reader.bytes("magic and version", 5)?;
         let (kind, symbol_bits, zero) =
@@ -142,19 +142,19 @@ impl SketchHeader {
     }
 }
 
-const fn kind_byte(kind: Kind) -> u8 {
+const fn kind_byte(kind: SymbolKind) -> u8 {
     match kind {
-        Kind::Hashed => 0,
-        Kind::Id64 => 1,
-        Kind::Keyed => 2,
+        SymbolKind::Hashed => 0,
+        SymbolKind::Id64 => 1,
+        SymbolKind::Keyed => 2,
     }
 }
 
-const fn kind_of(byte: u8) -> Option<Kind> {
+const fn kind_of(byte: u8) -> Option<SymbolKind> {
     match byte {
-        0 => Some(Kind::Hashed),
-        1 => Some(Kind::Id64),
-        2 => Some(Kind::Keyed),
+        0 => Some(SymbolKind::Hashed),
+        1 => Some(SymbolKind::Id64),
+        2 => Some(SymbolKind::Keyed),
         _ => None,
     }
 }
@@ -205,9 +205,9 @@ pub(super) fn to_bytes(header: &SketchHeader, cells: &[SketchCell]) -> Vec<u8> {
 /// Reads a sketch file from front to back, and buffers at most a block of it.
 ///
 /// ```
-/// use umbel_reconcile_engine::{ItemIndex, ItemRef, Kind, SketchReader, SketchSpec, StoredSketch};
+/// use umbel_reconcile_engine::{ItemIndex, ItemRef, SymbolKind, SketchReader, SketchSpec, StoredSketch};
 ///
-/// let spec = SketchSpec::new(Kind::Hashed, 0, [1; 16], 64)?;
+/// let spec = SketchSpec::new(SymbolKind::Hashed, 0, [1; 16], 64)?;
 /// let mut pass = spec.pass(130)?;
 /// pass.add(ItemIndex(0), ItemRef::Bytes(b"alpha"));
 /// let bytes = StoredSketch::of_pass(spec, pass)?.to_bytes();

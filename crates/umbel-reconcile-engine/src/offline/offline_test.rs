@@ -11,20 +11,20 @@ const GOLDEN: &[u8] = include_bytes!("../../testdata/sketch_v1.bin");
 
 type Set = BTreeSet<u64>;
 
-fn spec(kind: Kind, symbol_bits: u8) -> SketchSpec {
+fn spec(kind: SymbolKind, symbol_bits: u8) -> SketchSpec {
     let salt = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
     SketchSpec::new(kind, 0x0102_0304_0506_0708, salt, symbol_bits).unwrap()
 }
 
-fn fill(pass: &mut Pass, kind: Kind, set: &Set) {
+fn fill(pass: &mut Pass, kind: SymbolKind, set: &Set) {
     for &number in set {
         let bytes = number.to_be_bytes();
         pass.add(
             ItemIndex(number),
             match kind {
-                Kind::Hashed => ItemRef::Bytes(&bytes),
-                Kind::Id64 => ItemRef::Id(number),
-                Kind::Keyed => ItemRef::Keyed { key: &bytes[6..], value: b"v" },
+                SymbolKind::Hashed => ItemRef::Bytes(&bytes),
+                SymbolKind::Id64 => ItemRef::Id(number),
+                SymbolKind::Keyed => ItemRef::Keyed { key: &bytes[6..], value: b"v" },
             },
         );
     }
@@ -70,7 +70,7 @@ fn found(items: &[super::super::item::RemoteItem]) -> BTreeSet<u64> {
 
 #[test]
 fn golden_file() {
-    let spec = spec(Kind::Id64, 64);
+    let spec = spec(SymbolKind::Id64, 64);
     let sketch = sketch(spec, &Set::from([1, 2, 3]), 8);
     assert_eq!(sketch.to_bytes(), GOLDEN);
     assert_eq!(StoredSketch::from_bytes(GOLDEN), Ok(sketch));
@@ -84,7 +84,7 @@ fn golden_file() {
 
 #[test]
 fn too_few_coded_symbols_say_how_many_are_needed() {
-    let spec = spec(Kind::Hashed, 64);
+    let spec = spec(SymbolKind::Hashed, 64);
     let (ours, theirs) = ((0..1000).collect(), (0..1400).collect());
     let short = sketch(spec, &theirs, 100);
     let error = decode(&ours, &short.to_bytes(), 1 << 20).unwrap_err();
@@ -105,7 +105,7 @@ fn too_few_coded_symbols_say_how_many_are_needed() {
 
 #[test]
 fn an_item_that_is_added_twice_is_noticed_when_the_sketch_is_used() {
-    for kind in [Kind::Hashed, Kind::Id64, Kind::Keyed] {
+    for kind in [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed] {
         let spec = spec(kind, 64);
         let mut kept = sketch(spec, &Set::from([1, 2]), 30);
         kept.add(&sketch(spec, &Set::from([2]), 30)).unwrap();
@@ -124,8 +124,8 @@ fn an_item_that_is_added_twice_is_noticed_when_the_sketch_is_used() {
 
 #[test]
 fn sketches_of_other_salts_do_not_meet() {
-    let ours = sketch(spec(Kind::Hashed, 64), &Set::new(), 9);
-    let other = SketchSpec::new(Kind::Hashed, 0x0102_0304_0506_0708, [0; 16], 64).unwrap();
+    let ours = sketch(spec(SymbolKind::Hashed, 64), &Set::new(), 9);
+    let other = SketchSpec::new(SymbolKind::Hashed, 0x0102_0304_0506_0708, [0; 16], 64).unwrap();
     let mut theirs = sketch(other, &Set::new(), 9);
     assert_eq!(ours.difference(&theirs), Err(SketchError::OtherSpec));
     assert_eq!(theirs.add(&ours), Err(SketchError::OtherSpec));
@@ -137,15 +137,15 @@ fn sketches_of_other_salts_do_not_meet() {
 
 #[test]
 fn a_pass_refuses_other_kinds_and_lengths() {
-    let spec = spec(Kind::Id64, 64);
+    let spec = spec(SymbolKind::Id64, 64);
     let mut pass = spec.pass(3).unwrap();
     pass.add(ItemIndex(0), ItemRef::Bytes(b"x"));
     assert_eq!(StoredSketch::of_pass(spec, pass), Err(SketchError::Mixed));
     assert!(spec.pass(0).is_err() && spec.pass(u64::MAX).is_err());
     let (mut whole, ids) = (spec.pass(50).unwrap(), Set::from([1, 2, 3]));
     let mut part = whole.fork();
-    fill(&mut whole, Kind::Id64, &Set::from([1]));
-    fill(&mut part, Kind::Id64, &Set::from([2, 3]));
+    fill(&mut whole, SymbolKind::Id64, &Set::from([1]));
+    fill(&mut part, SymbolKind::Id64, &Set::from([2, 3]));
     whole.merge(part);
     assert_eq!(StoredSketch::of_pass(spec, whole).unwrap(), sketch(spec, &ids, 50));
 }
@@ -197,7 +197,7 @@ fn lengths_suffice_in_99_of_100_cases() {
         let ids: Set = (0..difference).collect();
         let is_too_short = |run: &u64| {
             let salt = u128::from(*run).to_le_bytes();
-            let spec = SketchSpec::new(Kind::Id64, 0, salt, 64).unwrap();
+            let spec = SketchSpec::new(SymbolKind::Id64, 0, salt, 64).unwrap();
             let empty = sketch(spec, &Set::new(), count);
             sketch(spec, &ids, count).difference(&empty).is_err()
         };
@@ -218,11 +218,11 @@ proptest! {
         piece_bytes in 1usize..3000,
     ) {
         let spec = [
-            spec(Kind::Id64, 64),
-            spec(Kind::Hashed, 64),
-            spec(Kind::Hashed, 48),
-            spec(Kind::Hashed, 33),
-            spec(Kind::Keyed, 64),
+            spec(SymbolKind::Id64, 64),
+            spec(SymbolKind::Hashed, 64),
+            spec(SymbolKind::Hashed, 48),
+            spec(SymbolKind::Hashed, 33),
+            spec(SymbolKind::Keyed, 64),
         ][variant];
         let (a, b): (Set, Set) = (&common | &ours, &common | &theirs);
         let (sketch_a, sketch_b) = (sketch(spec, &a, 500), sketch(spec, &b, 400));
@@ -236,14 +236,14 @@ proptest! {
             prop_assert_eq!(found(&difference.only_here), symbols(spec, ours.clone()));
             prop_assert_eq!(found(&difference.only_there), symbols(spec, theirs.clone()));
         }
-        if spec.kind() == Kind::Id64 {
+        if spec.kind() == SymbolKind::Id64 {
             let ids = by_sketch.only_there.iter().map(|item| item.item.clone().unwrap());
             let expected: BTreeSet<Item> = theirs.iter().map(|id| Item::Id(*id)).collect();
             prop_assert_eq!(ids.collect::<BTreeSet<Item>>(), expected);
         }
-        prop_assert_eq!(by_set.verified, spec.kind() == Kind::Id64 || theirs.is_empty());
+        prop_assert_eq!(by_set.verified, spec.kind() == SymbolKind::Id64 || theirs.is_empty());
         let both_empty = ours.is_empty() && theirs.is_empty();
-        prop_assert_eq!(by_sketch.verified, spec.kind() == Kind::Id64 || both_empty);
+        prop_assert_eq!(by_sketch.verified, spec.kind() == SymbolKind::Id64 || both_empty);
     }
 
     /// Updates of a sketch yield the sketch of the updated set.
@@ -253,7 +253,7 @@ proptest! {
         more in prop::collection::btree_set(1000u64..2000, 0..100),
         gone_share in 0usize..101,
     ) {
-        let spec = spec(Kind::Hashed, 48);
+        let spec = spec(SymbolKind::Hashed, 48);
         let mut kept = sketch(spec, &before, 200);
         kept.add(&sketch(spec, &more, 200)).unwrap();
         let gone: Set = before.iter().take(before.len() * gone_share / 100).copied().collect();
@@ -282,7 +282,7 @@ proptest! {
         cells in prop::collection::vec((any::<u64>(), any::<u32>(), 0u8..4), 1..300),
         ours in prop::collection::btree_set(0u64..1000, 0..50),
     ) {
-        let spec = spec(Kind::Id64, 64);
+        let spec = spec(SymbolKind::Id64, 64);
         let mut forged = sketch(spec, &ours, cells.len() as u64);
         for (cell, (sum, check, count)) in forged.sums.cells.iter_mut().zip(cells) {
             *cell = SketchCell { coded: CodedSymbol { sum, check }, count };

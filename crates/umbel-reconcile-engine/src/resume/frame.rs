@@ -8,7 +8,7 @@
 //! ```
 
 use super::{ResumeError, ResumeVerdict, StreamMark};
-use crate::error::FrameError;
+use crate::error::SessionFrameError;
 use crate::wire::{FrameBuffer, Reader, put_frame, put_varint};
 
 /// Version of these frames, and of everything that determines the bytes which a journal regenerates.
@@ -114,12 +114,12 @@ impl ResumeFrame {
             }
             VERDICT => {
                 let got = reader.u8("verdict")?;
-                let unknown = FrameError::Field { field: "verdict", got: got.into() };
+                let unknown = SessionFrameError::Field { field: "verdict", got: got.into() };
                 Self::Verdict(*VERDICTS.get(usize::from(got)).ok_or(unknown)?)
             }
             DATA => Self::Data(reader.rest().to_vec()),
             ACK => Self::Ack(reader.varint("bytes")?),
-            got => return Err(FrameError::Type { got }.into()),
+            got => return Err(SessionFrameError::Type { got }.into()),
         };
         reader.finish()?;
         Ok(frame)

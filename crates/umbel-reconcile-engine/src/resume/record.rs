@@ -11,7 +11,7 @@
 //! A torn or damaged record ends the journal: what followed it was never acknowledged, or is sent again.
 
 use super::{ResumeError, StreamEnd, StreamHash};
-use crate::error::FrameError;
+use crate::error::SessionFrameError;
 use crate::pass::Fingerprint;
 use crate::wire::{FrameBuffer, Reader, put_frame, put_varint};
 
@@ -110,7 +110,7 @@ impl JournalRecord {
                 let fingerprint = read_fingerprint(&mut reader)?;
                 Self::Ended { fingerprint, end: StreamEnd::from_bytes(reader.rest())? }
             }
-            got => return Err(FrameError::Type { got }.into()),
+            got => return Err(SessionFrameError::Type { got }.into()),
         };
         reader.finish()?;
         Ok(record)
@@ -122,7 +122,7 @@ fn put_fingerprint(body: &mut Vec<u8>, fingerprint: Fingerprint) {
     body.extend_from_slice(&fingerprint.sum.to_le_bytes());
 }
 
-fn read_fingerprint(reader: &mut Reader<'_>) -> Result<Fingerprint, FrameError> {
+fn read_fingerprint(reader: &mut Reader<'_>) -> Result<Fingerprint, SessionFrameError> {
     Ok(Fingerprint { count: reader.u64("item count")?, sum: reader.u128("fingerprint")? })
 }
 
@@ -134,7 +134,7 @@ fn read_header(reader: &mut Reader<'_>) -> Result<JournalHeader, ResumeError> {
     let is_initiator = match reader.u8("role")? {
         0 => false,
         1 => true,
-        got => return Err(FrameError::Field { field: "role", got: got.into() }.into()),
+        got => return Err(SessionFrameError::Field { field: "role", got: got.into() }.into()),
     };
     let session = reader.u128("session")?;
     let (dataset_id, nonce) = (reader.u64("dataset")?, reader.u64("nonce")?);

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::item::Item;
 use crate::limits::RECONCILE_RESUME_WINDOW_BYTES as WINDOW_BYTES;
-use crate::options::{Direction, Kind, Options, Role};
+use crate::options::{Direction, Options, SessionRole, SymbolKind};
 use crate::session_test::sets;
 use crate::shuttle::{Shuttle, Side};
 
@@ -122,7 +122,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(direction: Direction, kind: Kind, sets: (BTreeSet<Item>, BTreeSet<Item>)) -> Self {
+    fn new(direction: Direction, kind: SymbolKind, sets: (BTreeSet<Item>, BTreeSet<Item>)) -> Self {
         Self {
             options: [Options::initiator(kind, direction, 5), Options::responder(kind, 6)],
             sets: sets.into(),
@@ -155,7 +155,7 @@ impl Pair {
     /// Runs both sides until they are done, or until `cut_after` bytes were transferred.
     fn run(&mut self, cut_after: Option<u64>, loses: [usize; 2]) -> [Running; 2] {
         let resumptions = self.greet();
-        let Role::Initiator(aim) = self.options[0].role else { panic!() };
+        let SessionRole::Initiator(aim) = self.options[0].role else { panic!() };
         let changes = [aim.direction.to_initiator(), aim.direction.to_responder()];
         let mut running = [0, 1].map(|at| {
             let side = Side::new(self.options[at], changes[at], &self.sets[at]);
@@ -214,7 +214,7 @@ proptest! {
 
     #[test]
     fn a_session_that_is_cut_goes_on_where_it_was(
-        kind in prop::sample::select(&[Kind::Hashed, Kind::Id64, Kind::Keyed][..]),
+        kind in prop::sample::select(&[SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed][..]),
         direction in prop::sample::select(&DIRECTIONS[..]),
         sizes in prop_oneof![(0..300u64, 0..12u64, 0..12u64), (0..900u64, 0..3_000u64, 0..3_000u64)],
         cuts in vec(0..60_000u64, 0..6),
@@ -246,8 +246,8 @@ proptest! {
         cut in 300..30_000u64,
         whose in 0..2usize,
     ) {
-        let (ours, theirs) = sets(Kind::Hashed, true, 500, 700, 700);
-        let mut pair = Pair::new(direction, Kind::Hashed, (ours, theirs));
+        let (ours, theirs) = sets(SymbolKind::Hashed, true, 500, 700, 700);
+        let mut pair = Pair::new(direction, SymbolKind::Hashed, (ours, theirs));
         pair.run(Some(cut), [0, 0]);
         pair.sets[whose].insert(Item::Bytes(b"new".to_vec()));
         let has = pair.journals[1 - whose].bytes.len();
@@ -267,8 +267,8 @@ proptest! {
     fn a_journal_that_lost_its_end_goes_on_or_says_so(
         cut in 300..60_000u64, whose in 0..2usize, loses in 1..3_000usize,
     ) {
-        let (ours, theirs) = sets(Kind::Hashed, true, 100, 900, 900);
-        let mut pair = Pair::new(Direction::TwoWay, Kind::Hashed, (ours, theirs));
+        let (ours, theirs) = sets(SymbolKind::Hashed, true, 100, 900, 900);
+        let mut pair = Pair::new(Direction::TwoWay, SymbolKind::Hashed, (ours, theirs));
         let mut lost = [0, 0];
         lost[whose] = loses;
         pair.run(Some(cut), lost);
@@ -328,8 +328,8 @@ fn offers_about_other_sessions_are_errors() {
 
 #[test]
 fn a_plain_session_says_that_the_peer_wants_to_resume() {
-    let (ours, theirs) = sets(Kind::Id64, true, 1, 1, 1);
-    let mut shuttle = Shuttle::of(Kind::Id64, Direction::Compare, &ours, &theirs);
+    let (ours, theirs) = sets(SymbolKind::Id64, true, 1, 1, 1);
+    let mut shuttle = Shuttle::of(SymbolKind::Id64, Direction::Compare, &ours, &theirs);
     shuttle.damage = Box::new(|to_ours, bytes| match to_ours {
         false => vec![ResumeFrame::Offer(ResumeOffer::first(1)).to_bytes()],
         true => vec![bytes],

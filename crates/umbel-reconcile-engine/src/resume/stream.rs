@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use umbel_filter::ItemHasher;
 
 use super::{ResumeError, ResumeVerdict};
-use crate::error::FrameError;
+use crate::error::SessionFrameError;
 use crate::limits::RECONCILE_RESUME_TAIL_BYTES_MAX as TAIL_BYTES_MAX;
 use crate::wire::{Reader, put_varint};
 
@@ -145,14 +145,14 @@ impl StreamEnd {
     /// If the bytes are not one.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ResumeError> {
         let mut reader = Reader::new(bytes);
-        let read = |reader: &mut Reader<'_>| -> Result<Self, FrameError> {
+        let read = |reader: &mut Reader<'_>| -> Result<Self, SessionFrameError> {
             let bytes = reader.varint("bytes")?;
             let chain = reader.u128("chain")?;
             let length = reader.varint_at_most("block length", BLOCK_BYTES as u64 - 1)?;
             let length = usize::try_from(length).unwrap_or(BLOCK_BYTES);
             let block = reader.bytes("block", length)?.to_vec();
             let is_whole = bytes % BLOCK_BYTES as u64 == block.len() as u64;
-            let field = FrameError::Field { field: "block length", got: block.len() as u64 };
+            let field = SessionFrameError::Field { field: "block length", got: block.len() as u64 };
             let end = reader.rest();
             if !is_whole || end.len() > TAIL_BYTES_MAX {
                 return Err(field);
@@ -161,7 +161,7 @@ impl StreamEnd {
             Ok(Self { before, end: end.iter().copied().collect() })
         };
         read(&mut reader).map_err(|error| match error {
-            FrameError::Truncated { field } | FrameError::Field { field, .. } => {
+            SessionFrameError::Truncated { field } | SessionFrameError::Field { field, .. } => {
                 ResumeError::Stored { field }
             }
             other => other.into(),

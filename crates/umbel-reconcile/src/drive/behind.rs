@@ -206,17 +206,17 @@ impl Read for Drive<'_> {
 mod tests {
     use super::super::{Driving, Initiative};
     use super::*;
-    use crate::{Connection, Form, ItemSet, Observer, Patience, open_set};
+    use crate::{Form, ItemSet, Patience, PeerConnection, SessionObserver, open_set};
     use std::fmt;
     use std::time::Duration;
 
     struct Silent;
 
-    impl Observer for Silent {
+    impl SessionObserver for Silent {
         fn notice(&self, _: fmt::Arguments<'_>) {}
     }
 
-    fn drive(set: &dyn ItemSet, connection: Connection) -> Drive<'_> {
+    fn drive(set: &dyn ItemSet, connection: PeerConnection) -> Drive<'_> {
         let initiative = Initiative { delete: false };
         let patience = Patience { idle: Duration::from_secs(60), whole: None };
         let driving =
@@ -228,7 +228,7 @@ mod tests {
     fn who_sends_while_contents_are_sent_to_it_is_cut_off() {
         let folder = tempfile::tempdir().unwrap();
         let set = open_set(folder.path(), &Form::Tree).unwrap();
-        let [here, there] = Connection::pair(["a", "b"].map(str::to_owned)).unwrap();
+        let [here, there] = PeerConnection::pair(["a", "b"].map(str::to_owned)).unwrap();
         let (mut here, mut there) = (drive(&*set, here), drive(&*set, there));
         (here.bytes_max, there.bytes_max) = (u64::MAX, u64::MAX);
         there.send(vec![0; 2 * UNREAD_BYTES_MAX]).unwrap();
@@ -243,7 +243,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let set = open_set(folder.path(), &Form::Tree).unwrap();
         for is_sending in [false, true] {
-            let [here, there] = Connection::pair(["a", "b"].map(str::to_owned)).unwrap();
+            let [here, there] = PeerConnection::pair(["a", "b"].map(str::to_owned)).unwrap();
             let (mut here, there) = (drive(&*set, here), drive(&*set, there));
             here.bytes_max = u64::MAX;
             // Nobody takes as much, so that it is never written.
@@ -265,7 +265,7 @@ mod tests {
     fn a_refusal_with_a_reason_that_is_too_long_is_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let set = open_set(folder.path(), &Form::Tree).unwrap();
-        let [here, there] = Connection::pair(["a", "b"].map(str::to_owned)).unwrap();
+        let [here, there] = PeerConnection::pair(["a", "b"].map(str::to_owned)).unwrap();
         let (mut here, mut there) = (drive(&*set, here), drive(&*set, there));
         there.bytes_max = u64::MAX;
         there.send([&REFUSED[..], &[0xff; 2]].concat()).unwrap();
@@ -277,7 +277,7 @@ mod tests {
     fn what_follows_a_session_counts_against_its_limit() {
         let folder = tempfile::tempdir().unwrap();
         let set = open_set(folder.path(), &Form::Tree).unwrap();
-        let [here, there] = Connection::pair(["a", "b"].map(str::to_owned)).unwrap();
+        let [here, there] = PeerConnection::pair(["a", "b"].map(str::to_owned)).unwrap();
         let (mut here, mut there) = (drive(&*set, here), drive(&*set, there));
         (here.session_bytes, here.bytes_max, there.bytes_max) = (90, 100, 100);
         here.send(vec![1; 10]).unwrap();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use umbel_reconcile_engine::FrameError;
+use umbel_reconcile_engine::SessionFrameError;
 
 /// Why a responder refuses a session. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -61,7 +61,7 @@ pub enum RepairError {
     RefusedHere,
     /// The peer's bytes are not a frame. If a new session fails, too, report it.
     #[error("malformed frame")]
-    Frame(#[from] FrameError),
+    Frame(#[from] SessionFrameError),
     /// A frame that is not expected in this phase: a bug of the peer, or an attack.
     #[error("{frame} frame while {phase}")]
     OutOfOrder {

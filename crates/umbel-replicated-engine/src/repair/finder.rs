@@ -8,8 +8,8 @@ use super::options::RepairOptions;
 use super::table::ResidueTable;
 use crate::limits::REPAIR_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
 use umbel_reconcile_engine::{
-    Aim, Direction, Input, Item, ItemIndex, ItemRef, Kind, Limits, OnConflict, Optimize, Options,
-    Output, Role, Session, SessionError,
+    Aim, Direction, Item, ItemIndex, ItemRef, Limits, OnConflict, Optimize, Options, Session,
+    SessionError, SessionInput, SessionOutput, SessionRole, SymbolKind,
 };
 use umbel_step::Outbox;
 
@@ -58,15 +58,15 @@ impl Finder {
             on_conflict: OnConflict::Report,
             is_b: false,
         };
-        Self::new(Role::Initiator(aim), options, blocks)
+        Self::new(SessionRole::Initiator(aim), options, blocks)
     }
 
     pub(crate) fn responder(options: &RepairOptions, blocks: u32) -> Self {
-        let role = Role::Responder { accept_items: false, on_conflict: OnConflict::Report };
+        let role = SessionRole::Responder { accept_items: false, on_conflict: OnConflict::Report };
         Self::new(role, options, blocks)
     }
 
-    fn new(role: Role, options: &RepairOptions, blocks: u32) -> Self {
+    fn new(role: SessionRole, options: &RepairOptions, blocks: u32) -> Self {
         let limits = Limits {
             bytes_max: (1 << 16) + BYTES_PER_BLOCK_MAX * u64::from(blocks),
             diff_max: 2 * u64::from(blocks),
@@ -74,7 +74,7 @@ impl Finder {
         };
         let session = Session::new(Options {
             role,
-            kind: Kind::Hashed,
+            kind: SymbolKind::Hashed,
             dataset_id: options.shape_id,
             secret: options.secret,
             nonce: options.nonce,
@@ -95,7 +95,12 @@ impl Finder {
     }
 
     /// Handles an input, and everything that the session orders until it waits for the peer.
-    pub(crate) fn step(&mut self, input: Input, table: &ResidueTable, send: &mut Vec<Message>) {
+    pub(crate) fn step(
+        &mut self,
+        input: SessionInput,
+        table: &ResidueTable,
+        send: &mut Vec<Message>,
+    ) {
         let mut inputs = vec![input];
         let mut out = Outbox::new();
         while let Some(input) = inputs.pop() {
@@ -111,37 +116,37 @@ impl Finder {
 
     fn follow(
         &mut self,
-        output: Output,
+        output: SessionOutput,
         table: &ResidueTable,
         send: &mut Vec<Message>,
-    ) -> Option<Input> {
+    ) -> Option<SessionInput> {
         match output {
-            Output::Send(bytes) => {
+            SessionOutput::Send(bytes) => {
                 send.extend(bytes.chunks(BODY_BYTES_CUT).map(|part| Message::Find(part.to_vec())));
                 None
             }
-            Output::RunPass(mut pass) => {
+            SessionOutput::RunPass(mut pass) => {
                 for block in 0..table.block_count() {
                     let item = block_item(table, block);
                     pass.add(ItemIndex(block.into()), ItemRef::Bytes(&item));
                 }
-                Some(Input::PassDone(pass))
+                Some(SessionInput::PassDone(pass))
             }
-            Output::Fetch(indexes) => {
+            SessionOutput::Fetch(indexes) => {
                 let item = |index: &ItemIndex| {
                     let block = u32::try_from(index.0).expect("a block of ours");
                     Item::Bytes(block_item(table, block).to_vec())
                 };
-                Some(Input::Items(indexes.iter().map(item).collect()))
+                Some(SessionInput::Items(indexes.iter().map(item).collect()))
             }
-            Output::Pause => Some(Input::Resume),
-            Output::OnlyHere(indexes) => {
+            SessionOutput::Pause => Some(SessionInput::Resume),
+            SessionOutput::OnlyHere(indexes) => {
                 self.only_here = Some(indexes);
                 None
             }
-            Output::OnlyThere(_) => Some(Input::Applied),
-            Output::Phase(_) => None,
-            Output::Finish(result) => {
+            SessionOutput::OnlyThere(_) => Some(SessionInput::Applied),
+            SessionOutput::Phase(_) => None,
+            SessionOutput::Finish(result) => {
                 self.result = Some(matches!(&result, Ok(outcome) if outcome.verified));
                 debug_assert!(!matches!(result, Err(SessionError::Driver { .. })), "{result:?}");
                 None

@@ -13,7 +13,7 @@ use super::table::{BitBlocks, ResidueTable, block_code};
 use super::window::Window;
 use super::windows::Windows;
 use crate::limits::REPAIR_PUSH_BITS_MAX as PUSH_BITS_MAX;
-use umbel_reconcile_engine::{FrameError, Input};
+use umbel_reconcile_engine::{SessionFrameError, SessionInput};
 use umbel_step::Outbox;
 
 /// The phase of the session.
@@ -79,7 +79,7 @@ impl Initiator {
             }
             (State::Finding(finder), Message::Find(bytes)) => {
                 let mut send = Vec::new();
-                finder.step(Input::Received(bytes), &core.table, &mut send);
+                finder.step(SessionInput::Received(bytes), &core.table, &mut send);
                 send.iter().for_each(|message| core.send(message, out));
                 self.found(core, blocks, out)
             }
@@ -122,7 +122,9 @@ impl Initiator {
                     3 => RepairRefusal::Key,
                     4 => RepairRefusal::ReadOnly,
                     got => {
-                        return Err(FrameError::Field { field: "reason", got: got.into() }.into());
+                        return Err(
+                            SessionFrameError::Field { field: "reason", got: got.into() }.into()
+                        );
                     }
                 }));
             }
@@ -134,7 +136,8 @@ impl Initiator {
         }
         let block_count = core.table.block_count();
         let theirs = Estimator::from_bytes(&estimator, block_count.into());
-        let malformed = FrameError::Field { field: "estimator", got: estimator.len() as u64 };
+        let malformed =
+            SessionFrameError::Field { field: "estimator", got: estimator.len() as u64 };
         let theirs = theirs.map_err(|_| malformed)?;
         self.their_root = root;
         self.theirs = Some(core.table.clone());
@@ -145,7 +148,7 @@ impl Initiator {
         core.phase = "finding blocks";
         let mut finder = Finder::initiator(&options, block_count, dirty);
         let mut send = Vec::new();
-        finder.step(Input::Start, &core.table, &mut send);
+        finder.step(SessionInput::Start, &core.table, &mut send);
         send.iter().for_each(|message| core.send(message, out));
         self.state = State::Finding(Box::new(finder));
         self.found(core, blocks, out)

@@ -24,7 +24,7 @@ use umbel_bits::AnsGapCode;
 use super::error::RepairRefusal;
 use super::options::Policy;
 use crate::limits::REPAIR_WINDOWS_MAX as WINDOWS_MAX;
-use umbel_reconcile_engine::FrameError;
+use umbel_reconcile_engine::SessionFrameError;
 use umbel_reconcile_engine::wire::{RawFrame, Reader, put_varint};
 
 /// Version of the protocol.
@@ -188,7 +188,10 @@ impl Message {
         body
     }
 
-    pub(crate) fn read(frame: &RawFrame, limits: &MessageLimits) -> Result<Self, FrameError> {
+    pub(crate) fn read(
+        frame: &RawFrame,
+        limits: &MessageLimits,
+    ) -> Result<Self, SessionFrameError> {
         let mut reader = Reader::new(&frame.body);
         let message = match frame.frame_type {
             1 => Self::Hello {
@@ -220,14 +223,14 @@ impl Message {
                 let text = String::from_utf8_lossy(text);
                 Self::Abort { text: text.chars().filter(|sign| !sign.is_control()).collect() }
             }
-            got => return Err(FrameError::Type { got }),
+            got => return Err(SessionFrameError::Type { got }),
         };
         reader.finish()?;
         Ok(message)
     }
 }
 
-fn read_verdict(reader: &mut Reader<'_>) -> Result<Verdict, FrameError> {
+fn read_verdict(reader: &mut Reader<'_>) -> Result<Verdict, SessionFrameError> {
     match reader.u8("verdict")? {
         0 => Ok(Verdict::Equal),
         1 => Ok(Verdict::Differs {
@@ -237,20 +240,20 @@ fn read_verdict(reader: &mut Reader<'_>) -> Result<Verdict, FrameError> {
             estimator: reader.rest().to_vec(),
         }),
         2 => Ok(Verdict::Refused { reason: reader.u8("reason")?, theirs: reader.u64("theirs")? }),
-        got => Err(FrameError::Field { field: "verdict", got: got.into() }),
+        got => Err(SessionFrameError::Field { field: "verdict", got: got.into() }),
     }
 }
 
-fn read_slot(reader: &mut Reader<'_>) -> Result<u8, FrameError> {
+fn read_slot(reader: &mut Reader<'_>) -> Result<u8, SessionFrameError> {
     let slot = reader.u8("slot")?;
     if usize::from(slot) < WINDOWS_MAX {
         Ok(slot)
     } else {
-        Err(FrameError::Field { field: "slot", got: slot.into() })
+        Err(SessionFrameError::Field { field: "slot", got: slot.into() })
     }
 }
 
-fn read_question(reader: &mut Reader<'_>) -> Result<Question, FrameError> {
+fn read_question(reader: &mut Reader<'_>) -> Result<Question, SessionFrameError> {
     let (what, from, to) = (reader.u8("question")?, reader.u8("from")?, reader.u8("to")?);
     match (what, from, to) {
         (0, from, to) if from < to && usize::from(to) <= super::ladder::SYNDROMES_MAX => {
@@ -259,7 +262,7 @@ fn read_question(reader: &mut Reader<'_>) -> Result<Question, FrameError> {
         (1, 0, 0) => Ok(Question::GroupHashes),
         (2, 0, 0) => Ok(Question::BlockHashes),
         (3, 0, 0) => Ok(Question::Raw),
-        _ => Err(FrameError::Field { field: "question", got: what.into() }),
+        _ => Err(SessionFrameError::Field { field: "question", got: what.into() }),
     }
 }
 
@@ -285,21 +288,21 @@ pub(crate) fn put_list(body: &mut Vec<u8>, values: &[u64]) {
 pub(crate) fn read_list(
     reader: &mut Reader<'_>,
     limits: ListLimits,
-) -> Result<Vec<u64>, FrameError> {
+) -> Result<Vec<u64>, SessionFrameError> {
     let form = reader.u8("list form")?;
     let first = reader.varint("list begin")?;
     let count = reader.varint_at_most("list count", limits.count_max as u64)?;
     let (Some(rest), 0..=1) = (limits.end.checked_sub(first), form) else {
         return Err(match form {
-            0..=1 => FrameError::Field { field: "list begin", got: first },
-            got => FrameError::Field { field: "list form", got: got.into() },
+            0..=1 => SessionFrameError::Field { field: "list begin", got: first },
+            got => SessionFrameError::Field { field: "list form", got: got.into() },
         });
     };
     if form == 0 && count <= rest {
         return Ok((first..first + count).collect());
     }
     if form == 0 || count < 2 || rest < count {
-        return Err(FrameError::Field { field: "list count", got: count });
+        return Err(SessionFrameError::Field { field: "list count", got: count });
     }
     let (low_bits, ratio) = (reader.u8("low bits")?, reader.u8("ratio")?);
     let code = AnsGapCode::new(low_bits.into(), ratio)?;

@@ -16,7 +16,7 @@ use crate::limits::{
     REPAIR_WINDOWS_MAX as WINDOWS_MAX,
 };
 use umbel_reconcile_engine::wire::put_varint;
-use umbel_reconcile_engine::{FrameError, Input};
+use umbel_reconcile_engine::{SessionFrameError, SessionInput};
 use umbel_step::Outbox;
 
 /// A responder between two frames.
@@ -75,7 +75,7 @@ impl Responder {
                 let window = self.windows.get(usize::from(slot)).map_or(&[][..], Vec::as_slice);
                 let asked = places.iter().map(|&place| {
                     let block = usize::try_from(place).ok().and_then(|place| window.get(place));
-                    block.copied().ok_or(FrameError::Field { field: "place", got: place })
+                    block.copied().ok_or(SessionFrameError::Field { field: "place", got: place })
                 });
                 let asked = asked.collect::<Result<Vec<u32>, _>>()?;
                 self.answer(core, question, &asked, blocks, out)
@@ -143,7 +143,7 @@ impl Responder {
         };
         core.send(&Message::Welcome(verdict), out);
         let mut finder = Finder::responder(&options, core.table.block_count());
-        finder.step(Input::Start, &core.table, &mut Vec::new());
+        finder.step(SessionInput::Start, &core.table, &mut Vec::new());
         self.finder = Some(Box::new(finder));
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Responder {
         };
         core.phase = "finding blocks";
         let mut send = Vec::new();
-        finder.step(Input::Received(bytes), &core.table, &mut send);
+        finder.step(SessionInput::Received(bytes), &core.table, &mut send);
         if finder.result().is_some() {
             self.finder = None;
         }

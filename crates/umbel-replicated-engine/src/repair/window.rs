@@ -10,7 +10,7 @@ use super::message::{GROUP_BLOCKS, ListLimits, Question, read_list};
 use super::responder::{block_hash, own_syndromes};
 use super::table::BitBlocks;
 use crate::limits::REPAIR_ANSWER_BYTES_MAX as ANSWER_BYTES_MAX;
-use umbel_reconcile_engine::FrameError;
+use umbel_reconcile_engine::SessionFrameError;
 use umbel_reconcile_engine::wire::Reader;
 
 /// The bits in which the copies of a block differ: a few positions, or a mask.
@@ -254,13 +254,13 @@ impl Window {
             return Err(RepairError::OutOfOrder { frame: "Answer", phase: core.phase });
         };
         if first != asked.answered as u64 {
-            return Err(FrameError::Field { field: "place", got: first }.into());
+            return Err(SessionFrameError::Field { field: "place", got: first }.into());
         }
         let before = asked.answered;
         let mut reader = Reader::new(payload);
         while !reader.is_empty() {
             let Some(&place) = asked.places.get(asked.answered) else {
-                return Err(FrameError::Field { field: "answers", got: first }.into());
+                return Err(SessionFrameError::Field { field: "answers", got: first }.into());
             };
             let place = usize::try_from(place).expect("a place of the window");
             asked.answered += 1;
@@ -279,7 +279,7 @@ impl Window {
             }
         }
         if asked.answered == before {
-            return Err(FrameError::Truncated { field: "answer" }.into());
+            return Err(SessionFrameError::Truncated { field: "answer" }.into());
         }
         if asked.answered < asked.places.len() {
             self.asked = Some(asked);
@@ -329,7 +329,7 @@ impl Window {
         let bits = core.table.bits_of_block(member.block);
         let tail = (bits..BLOCK_BITS).any(|at| words[at as usize / 64] >> (at % 64) & 1 == 1);
         if tail {
-            return Err(FrameError::Field { field: "bit", got: bits.into() }.into());
+            return Err(SessionFrameError::Field { field: "bit", got: bits.into() }.into());
         }
         let mut ours = [0; BLOCK_WORDS];
         blocks.read(member.block, &mut ours);
@@ -341,7 +341,7 @@ impl Window {
     }
 }
 
-fn read_raw(reader: &mut Reader<'_>) -> Result<[u64; BLOCK_WORDS], FrameError> {
+fn read_raw(reader: &mut Reader<'_>) -> Result<[u64; BLOCK_WORDS], SessionFrameError> {
     let mut words = [0; BLOCK_WORDS];
     match reader.u8("block form")? {
         0 => {
@@ -358,7 +358,7 @@ fn read_raw(reader: &mut Reader<'_>) -> Result<[u64; BLOCK_WORDS], FrameError> {
                 words[usize::try_from(at / 64).expect("a word of a block")] |= 1 << (at % 64);
             }
         }
-        got => return Err(FrameError::Field { field: "block form", got: got.into() }),
+        got => return Err(SessionFrameError::Field { field: "block form", got: got.into() }),
     }
     Ok(words)
 }

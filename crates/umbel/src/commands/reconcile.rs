@@ -12,10 +12,10 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use umbel_reconcile::{
-    Beside, Connection, Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Listening,
-    Observer, ReconcileError, answer, listen, open_set, reconcile,
+    Beside, Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Listening,
+    PeerConnection, ReconcileError, SessionObserver, answer, listen, open_set, reconcile,
 };
-use umbel_reconcile_engine::{Aim, Direction, Optimize, Options, Role};
+use umbel_reconcile_engine::{Aim, Direction, Optimize, Options, SessionRole};
 
 mod bounds;
 mod checks;
@@ -268,7 +268,7 @@ impl ReconcileArgs {
         }
     }
 
-    fn driving<'d>(&'d self, observer: &'d dyn Observer) -> Driving<'d> {
+    fn driving<'d>(&'d self, observer: &'d dyn SessionObserver) -> Driving<'d> {
         let (initiative, patience) = (Initiative { delete: self.delete }, self.patience());
         let journal = self.resume.as_deref();
         Driving { initiative, patience, journal, observer, draw: draw_key }
@@ -296,7 +296,7 @@ impl ReconcileArgs {
         }
     }
 
-    fn options(&self, form: &Form, set: &dyn ItemSet, role: Role) -> Options {
+    fn options(&self, form: &Form, set: &dyn ItemSet, role: SessionRole) -> Options {
         Options {
             role,
             kind: set.kind(),
@@ -321,11 +321,11 @@ impl ReconcileArgs {
             on_conflict: self.on_conflict.into(),
             is_b,
         };
-        self.options(form, set, Role::Initiator(aim))
+        self.options(form, set, SessionRole::Initiator(aim))
     }
 
-    fn responder(&self, accept_items: bool) -> Role {
-        Role::Responder { accept_items, on_conflict: self.on_conflict.into() }
+    fn responder(&self, accept_items: bool) -> SessionRole {
+        SessionRole::Responder { accept_items, on_conflict: self.on_conflict.into() }
     }
 
     fn answer(&self, form: &Form) -> Result<()> {
@@ -348,7 +348,7 @@ impl ReconcileArgs {
         }
         let _begun = self.begin(path, form, self.writable)?;
         let set = self.open(path, form)?;
-        let connection = Connection::stdio();
+        let connection = PeerConnection::stdio();
         answer(&*set, responder(&*set)?, connection, driving)?;
         Ok(())
     }
@@ -368,7 +368,7 @@ impl ReconcileArgs {
         let role = self.responder(direction.to_responder());
         let answering = self.options(form, &*there, role);
         let names = [a, b].map(|path| path.display().to_string());
-        let [to_b, to_a] = Connection::pair(names)?;
+        let [to_b, to_a] = PeerConnection::pair(names)?;
         let terminal = Terminal::start();
         let (answered, ended) = std::thread::scope(|scope| {
             let answering =

@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use umbel_reconcile::{
-    Change, Connection, Contents, Driving, Form, Initiative, ItemSet, Observer, Patience,
-    ReconcileError, Wanted, answer, open_set,
+    Change, Contents, Driving, Form, Initiative, ItemSet, Patience, PeerConnection, ReconcileError,
+    SessionObserver, Wanted, answer, open_set,
 };
-use umbel_reconcile_engine::{Item, ItemIndex, Kind, Options, Pass};
+use umbel_reconcile_engine::{Item, ItemIndex, Options, Pass, SymbolKind};
 
 use crate::servers::umbel;
 
@@ -30,7 +30,7 @@ struct Liar {
 }
 
 impl ItemSet for Liar {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> SymbolKind {
         self.tree.kind()
     }
 
@@ -83,7 +83,7 @@ impl Contents for Liar {
 
 struct Silent;
 
-impl Observer for Silent {
+impl SessionObserver for Silent {
     fn notice(&self, _: std::fmt::Arguments<'_>) {}
 }
 
@@ -100,7 +100,7 @@ fn lie(listener: &TcpListener, folder: &Path, bytes: u64) {
         observer: &Silent,
         draw: || 7,
     };
-    let connection = Connection::tcp(stream, from.to_string()).unwrap();
+    let connection = PeerConnection::tcp(stream, from.to_string()).unwrap();
     // It fails if the other side hangs up in the middle; it has sent a short lie by then.
     let _ = answer(&set, options, connection, driving);
 }

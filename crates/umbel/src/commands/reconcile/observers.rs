@@ -5,7 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Arguments;
 use std::io::IsTerminal;
 use std::time::Duration;
-use umbel_reconcile::Observer;
+use umbel_reconcile::SessionObserver;
 
 /// Time between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(100);
@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// For the responder: lines on standard error.
 pub(super) struct Notices;
 
-impl Observer for Notices {
+impl SessionObserver for Notices {
     fn notice(&self, text: Arguments<'_>) {
         eprint_line(text);
     }
@@ -41,7 +41,7 @@ impl Terminal {
     }
 }
 
-impl Observer for Terminal {
+impl SessionObserver for Terminal {
     fn notice(&self, text: Arguments<'_>) {
         eprint_line(text);
     }
