@@ -5,16 +5,16 @@ use crate::error::chain_text;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use umbel_records::{ItemError, ReadError};
+use umbel_records::{ReadError, RecordItemError};
 
-/// Cause of a record without a field of the key, as [`ItemError::cause`] names it.
+/// Cause of a record without a field of the key, as [`RecordItemError::cause`] names it.
 pub(crate) const MISSING_KEY: &str = "missing_key";
 
 /// Why a record (or the rest of a file) is bad.
 #[derive(Debug)]
 pub(crate) enum BadCause {
     /// The record has no item.
-    Item(ItemError),
+    Item(RecordItemError),
     /// The file cannot be read further: its rest is lost.
     Read(ReadError),
     /// One of the two, as text that an earlier process has journaled.
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn all_are_counted_and_the_first_ones_stored() {
         let bad = |record| {
-            let error = ItemError::FieldCount { found: 1, expected: 2 };
+            let error = RecordItemError::FieldCount { found: 1, expected: 2 };
             BadRecord { record, content_offset: 0, cause: BadCause::Item(error) }
         };
         let mut few = ChunkBad::default();
@@ -268,7 +268,7 @@ mod tests {
             bad.loses_rest().map(|bad| bad.record)
         };
         for record in 0..9 {
-            let error = ItemError::FieldCount { found: 1, expected: 2 };
+            let error = RecordItemError::FieldCount { found: 1, expected: 2 };
             assert_eq!(add(record, BadCause::Item(error)), None);
         }
         let unclosed = ReadError::UnclosedQuote { content_offset: 0 };

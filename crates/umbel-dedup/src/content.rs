@@ -23,8 +23,8 @@ use crate::error::{Context, Result, bail};
 use umbel_dedup_engine::Rank;
 use umbel_filter::ItemHash;
 use umbel_records::{
-    ByteSpan, ContentDigest, Format, Granularity, ItemError, ItemExtractor, Normalisers, ReadError,
-    ReadLimits, RecordReader,
+    ByteSpan, ContentDigest, Format, Granularity, ItemExtractor, Normalisers, ReadError,
+    ReadLimits, RecordItemError, RecordReader,
 };
 
 /// What is at a position.
@@ -47,7 +47,7 @@ pub(crate) enum Found<'a> {
         /// Where the record starts in the file's content.
         content_offset: u64,
         /// Why it has none.
-        error: ItemError,
+        error: RecordItemError,
     },
 }
 
@@ -159,12 +159,12 @@ pub(crate) fn without_item<'a>(
     record: &[u8],
     format: Format,
     rule: MissingKey,
-    error: ItemError,
+    error: RecordItemError,
     content_offset: u64,
 ) -> Found<'a> {
     match (error, rule) {
-        (ItemError::MissingKey { .. }, MissingKey::Keep) => Found::Exempt,
-        (ItemError::MissingKey { .. }, MissingKey::Drop) => Found::LeftOut,
+        (RecordItemError::MissingKey { .. }, MissingKey::Keep) => Found::Exempt,
+        (RecordItemError::MissingKey { .. }, MissingKey::Drop) => Found::LeftOut,
         // A blank line between or after JSON values. In a table a line without any byte is no record, and one of blanks
         // is a record with a field.
         _ if format == Format::JsonLines && record.trim_ascii().is_empty() => Found::Exempt,

@@ -6,7 +6,7 @@ use super::format_rule::FormatRule;
 use super::row_groups::RowGroups;
 use super::unreadable::Unreadable;
 use umbel_files::{Inode, Likeness, OpenBelowError, Roots, inode_of, place_of};
-use umbel_objects::{Failure, Object};
+use umbel_objects::{Object, ReadFailure};
 
 use crate::error::{Context, DedupError, InputError, Result};
 use std::fs::{File, Metadata};
@@ -161,8 +161,8 @@ impl Source {
         let Location::Object(object) = &self.location else { return None };
         let name = || self.name.clone();
         object.failure().map(|failure| match failure {
-            Failure::Changed => InputError::Changed(name()).into(),
-            Failure::Other(text) => DedupError::Failed(text).context(name()),
+            ReadFailure::Changed => InputError::Changed(name()).into(),
+            ReadFailure::Other(text) => DedupError::Failed(text).context(name()),
         })
     }
 

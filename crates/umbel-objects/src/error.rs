@@ -35,7 +35,7 @@ pub enum ObjectError {
     Exists,
     /// The server refused the request, and a retry would be refused too.
     #[error("{0}")]
-    Refused(Refusal),
+    Refused(ServerRefusal),
     /// The process is ending. No further object is committed.
     #[error("interrupted")]
     Interrupted,
@@ -88,7 +88,7 @@ impl ObjectError {
 
 /// The content of a server's refusal.
 #[derive(Debug, Default)]
-pub struct Refusal {
+pub struct ServerRefusal {
     /// HTTP status.
     pub(crate) status: u16,
     /// S3's error code, such as `AccessDenied`; empty if there was none.
@@ -101,7 +101,7 @@ pub struct Refusal {
     pub(crate) is_anonymous: bool,
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ServerRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(region) = &self.region {
             let region = shown(region);
@@ -146,18 +146,21 @@ mod tests {
 
     #[test]
     fn refusals_say_what_to_do() {
-        let refusal =
-            |status, code: &str| Refusal { status, code: code.into(), ..Refusal::default() };
+        let refusal = |status, code: &str| ServerRefusal {
+            status,
+            code: code.into(),
+            ..ServerRefusal::default()
+        };
         let text = refusal(404, "NoSuchBucket").to_string();
         assert_eq!(text, "there is no such bucket (HTTP 404, NoSuchBucket)");
-        let anonymous = Refusal { is_anonymous: true, ..refusal(403, "AccessDenied") };
+        let anonymous = ServerRefusal { is_anonymous: true, ..refusal(403, "AccessDenied") };
         assert!(anonymous.to_string().contains("set AWS_ACCESS_KEY_ID"), "{anonymous}");
-        let elsewhere = Refusal { region: Some("eu-west-1".into()), ..refusal(301, "x") };
+        let elsewhere = ServerRefusal { region: Some("eu-west-1".into()), ..refusal(301, "x") };
         assert_eq!(
             elsewhere.to_string(),
             "the bucket is in region eu-west-1: set AWS_REGION=eu-west-1"
         );
-        let long = Refusal { message: "a\nb".repeat(500), ..refusal(400, "Bad") }.to_string();
+        let long = ServerRefusal { message: "a\nb".repeat(500), ..refusal(400, "Bad") }.to_string();
         assert!(long.len() < 300 && !long.contains('\n'), "{long}");
     }
 }

@@ -28,8 +28,8 @@ mod store;
 mod upload;
 
 pub use address::ObjectAddress;
-pub use error::{AddressError, ObjectError, Refusal, StoreError};
-pub use object::{Failure, Object};
+pub use error::{AddressError, ObjectError, ServerRefusal, StoreError};
+pub use object::{Object, ReadFailure};
 pub use open_uploads::abort_open_uploads;
 pub use store::ObjectStore;
 pub use upload::{KeptUpload, PendingObject, Upload};

@@ -1,6 +1,6 @@
 //! Parses the XML of a store: pages of keys, and refusals. `puts.rs` parses what concerns uploads.
 
-use crate::error::{ObjectError, Refusal};
+use crate::error::{ObjectError, ServerRefusal};
 use quick_xml::Reader;
 use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesRef, Event};
@@ -50,7 +50,7 @@ impl Page {
     }
 }
 
-impl Refusal {
+impl ServerRefusal {
     /// Parses the body of a refusal, which may be anything.
     pub(crate) fn read(status: u16, body: &str) -> Self {
         let mut refusal = Self { status, ..Self::default() };
@@ -184,11 +184,11 @@ mod tests {
     #[test]
     fn refusals_are_read_whatever_they_are() {
         let body = "<Error><Code>PermanentRedirect</Code><Message>a &lt; b</Message><Region>eu-west-1</Region></Error>";
-        let refusal = Refusal::read(301, body);
+        let refusal = ServerRefusal::read(301, body);
         assert_eq!((&refusal.code[..], &refusal.message[..]), ("PermanentRedirect", "a < b"));
         assert_eq!(refusal.region.as_deref(), Some("eu-west-1"));
         for body in ["", "<html><Code>x</Code></html>", "bad gateway", "<Error><Code>x"] {
-            let refusal = Refusal::read(502, body);
+            let refusal = ServerRefusal::read(502, body);
             assert_eq!((refusal.status, &refusal.code[..]), (502, ""), "{body}");
         }
     }

@@ -19,12 +19,12 @@ pub struct Object {
     pub(crate) tag: String,
     pub(crate) bytes: u64,
     /// The cause of the first failed read, if one failed.
-    failure: Arc<OnceLock<Failure>>,
+    failure: Arc<OnceLock<ReadFailure>>,
 }
 
 /// Why bytes of an object could not be read. The readers of records see only that the input ends.
 #[derive(Clone, Debug)]
-pub enum Failure {
+pub enum ReadFailure {
     /// The object is now another one.
     Changed,
     /// Anything else, as a text that names the offset.
@@ -54,7 +54,7 @@ impl Object {
     }
 
     /// The cause of the first failed read, if one failed.
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<ReadFailure> {
         self.failure.get().cloned()
     }
 
@@ -72,8 +72,8 @@ impl PartSource for Object {
     fn has_failed(&self, offset: u64, error: &ObjectError) {
         // Only the first failure is kept.
         let _ = self.failure.set(match error {
-            ObjectError::Changed => Failure::Changed,
-            error => Failure::Other(format!("cannot read at byte {offset}: {error}")),
+            ObjectError::Changed => ReadFailure::Changed,
+            error => ReadFailure::Other(format!("cannot read at byte {offset}: {error}")),
         });
     }
 }

@@ -14,7 +14,7 @@
 //! whether the request succeeded.
 
 use crate::address::ObjectAddress;
-use crate::error::{ObjectError, Refusal};
+use crate::error::{ObjectError, ServerRefusal};
 use crate::listing::leaves;
 use crate::part::PartBuffer;
 use crate::sign::{NO_BODY_SHA256, hex, percent_encoded};
@@ -224,7 +224,7 @@ fn conditions(overwrite: bool) -> Vec<(&'static str, String)> {
 }
 
 /// Whether the bucket exists, but no object under the key.
-fn is_absent(refusal: &Refusal) -> bool {
+fn is_absent(refusal: &ServerRefusal) -> bool {
     refusal.status == 404 && refusal.code != "NoSuchBucket"
 }
 
@@ -257,7 +257,7 @@ fn finished(xml: &str) -> Result<(), Trouble> {
     let root = leaves(xml, |_, _| Ok(()));
     match root.as_deref() {
         Ok("CompleteMultipartUploadResult") => Ok(()),
-        Ok("Error") => Err(judged(Refusal::read(200, xml))),
+        Ok("Error") => Err(judged(ServerRefusal::read(200, xml))),
         Ok(root) => {
             let text = format!("expected the end of an upload, not `{root}`");
             Err(ObjectError::malformed(text).into())

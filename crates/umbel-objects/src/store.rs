@@ -1,7 +1,7 @@
 //! Requests to an object store: signed, bounded in time and size, and retried where that may help.
 
 use crate::address::ObjectAddress;
-use crate::error::{ObjectError, Refusal, StoreError};
+use crate::error::{ObjectError, ServerRefusal, StoreError};
 use crate::listing::Page;
 use crate::object::Object;
 use crate::read_ahead::Budget;
@@ -317,7 +317,7 @@ impl ObjectStore {
         let header = response.headers().get("x-amz-bucket-region");
         let region = header.and_then(|region| region.to_str().ok()).map(str::to_owned);
         let body = body_text(response, REFUSAL_BYTES_MAX).unwrap_or_default();
-        let mut refusal = Refusal::read(status, &body);
+        let mut refusal = ServerRefusal::read(status, &body);
         let is_elsewhere = matches!(status, 301 | 307) || refusal.code.contains("Malformed");
         refusal.region = refusal
             .region
@@ -330,7 +330,7 @@ impl ObjectStore {
 
 /// Whether a retry may help after a refusal. It may if the body was damaged or truncated in transit, or if
 /// the request conflicted with another writer at that moment.
-pub(crate) fn judged(refusal: Refusal) -> Trouble {
+pub(crate) fn judged(refusal: ServerRefusal) -> Trouble {
     let codes = [
         "RequestTimeout",
         "SlowDown",

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::{fmt, io};
 use umbel_files::UsageError;
 use umbel_reconcile_engine::{ResumeError, SessionError, SketchError, SketchFormatError};
-use umbel_records::{ExtractorError, ItemError, ReadError};
+use umbel_records::{ExtractorError, ReadError, RecordItemError};
 use umbel_tls::SecretRefusal;
 
 /// The result of most functions of this crate.
@@ -29,7 +29,7 @@ pub enum ReconcileError {
     /// A file of records cannot be read.
     Read(ReadError),
     /// A record is not an item.
-    Item(ItemError),
+    Item(RecordItemError),
     /// Items cannot be extracted in the requested way.
     Extractor(ExtractorError),
     /// An I/O operation failed.
@@ -181,7 +181,7 @@ from_errors!(
     Sketch(SketchError),
     SketchFormat(SketchFormatError),
     Read(ReadError),
-    Item(ItemError),
+    Item(RecordItemError),
     Extractor(ExtractorError),
     Io(io::Error),
     Secret(SecretRefusal)

@@ -11,7 +11,9 @@ use std::ops::Range;
 use crate::json::{Canonical, Cursor, PathTree};
 use crate::key_group::{is_empty_key, write_group};
 use crate::table::TableItems;
-use crate::{Format, ItemError, KeyPath, KeyPathError, Normalisers, TableHeader, item_before};
+use crate::{
+    Format, KeyPath, KeyPathError, Normalisers, RecordItemError, TableHeader, item_before,
+};
 
 /// The part of a record that is compared for equality.
 ///
@@ -156,8 +158,8 @@ impl ItemExtractor {
     /// if the item is the line as it is; otherwise it is valid until the next call.
     ///
     /// # Errors
-    /// [`ItemError`] if the record does not match the format or has no such field; never for lines.
-    pub fn item<'a>(&'a mut self, record: &'a [u8]) -> Result<&'a [u8], ItemError> {
+    /// [`RecordItemError`] if the record does not match the format or has no such field; never for lines.
+    pub fn item<'a>(&'a mut self, record: &'a [u8]) -> Result<&'a [u8], RecordItemError> {
         self.item.clear();
         match &mut self.mode {
             Mode::Line(record_end) => {
@@ -187,9 +189,9 @@ fn parse_paths(texts: Vec<String>) -> Result<Vec<KeyPath>, ExtractorError> {
 }
 
 /// A cursor at the start of the value of `record`.
-fn start(record: &[u8]) -> Result<Cursor<'_>, ItemError> {
+fn start(record: &[u8]) -> Result<Cursor<'_>, RecordItemError> {
     if let Err(error) = str::from_utf8(record) {
-        return Err(ItemError::InvalidUtf8 { offset: error.valid_up_to() });
+        return Err(RecordItemError::InvalidUtf8 { offset: error.valid_up_to() });
     }
     let mut cursor = Cursor::new(record);
     cursor.skip_space();
@@ -219,13 +221,13 @@ impl KeyExtractor {
         }
     }
 
-    fn write(&mut self, record: &[u8], item: &mut Vec<u8>) -> Result<(), ItemError> {
+    fn write(&mut self, record: &[u8], item: &mut Vec<u8>) -> Result<(), RecordItemError> {
         let mut cursor = start(record)?;
         self.tree.find(&mut cursor, &mut self.found)?;
         cursor.finish()?;
         for (path, span) in self.paths.iter().zip(&self.found) {
             let Some(span) = span else {
-                return Err(ItemError::MissingKey { path: path.clone() });
+                return Err(RecordItemError::MissingKey { path: path.clone() });
             };
             self.value.clear();
             let mut cursor = Cursor::new(&record[span.clone()]);

@@ -20,7 +20,7 @@ use crate::KeyPath;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ItemError {
+pub enum RecordItemError {
     /// The record is not one JSON value (RFC 8259); an empty line is none either.
     #[error("invalid JSON at byte {offset} of the record: {detail}")]
     InvalidJson {
@@ -88,7 +88,7 @@ pub enum ItemError {
     },
 }
 
-impl ItemError {
+impl RecordItemError {
     /// A stable snake_case name of the cause, for summaries that count by cause: `invalid_json`,
     /// `invalid_utf8`, `lone_surrogate`, `number_out_of_range`, `nested_too_deep`, `field_count`,
     /// `unclosed_quote`, `no_text` or `missing_key`.

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::json::{Cursor, PathTree, write_string};
 use crate::table::TableText;
-use crate::{ExtractorError, ItemError, KeyPath, TableHeader};
+use crate::{ExtractorError, KeyPath, RecordItemError, TableHeader};
 
 /// Finds one string field in the records of a file. Has buffers that it reuses for every record.
 ///
@@ -62,25 +62,25 @@ impl TextField {
     /// The text of the field in `record`, valid until the next call.
     ///
     /// # Errors
-    /// As [`ItemExtractor::item`](crate::ItemExtractor::item), and [`ItemError::NoText`] if the
+    /// As [`ItemExtractor::item`](crate::ItemExtractor::item), and [`RecordItemError::NoText`] if the
     /// field is not a string.
-    pub fn find(&mut self, record: &[u8]) -> Result<&[u8], ItemError> {
+    pub fn find(&mut self, record: &[u8]) -> Result<&[u8], RecordItemError> {
         self.text.clear();
         match &mut self.place {
             Place::Json { path, tree, found } => {
                 if let Err(error) = str::from_utf8(record) {
-                    return Err(ItemError::InvalidUtf8 { offset: error.valid_up_to() });
+                    return Err(RecordItemError::InvalidUtf8 { offset: error.valid_up_to() });
                 }
                 let mut cursor = Cursor::new(record);
                 cursor.skip_space();
                 tree.find(&mut cursor, found)?;
                 cursor.finish()?;
                 let [Some(span)] = found else {
-                    return Err(ItemError::MissingKey { path: path.clone() });
+                    return Err(RecordItemError::MissingKey { path: path.clone() });
                 };
                 let mut cursor = Cursor::new(&record[span.clone()]);
                 if cursor.peek() != Some(b'"') {
-                    return Err(ItemError::NoText { path: path.clone() });
+                    return Err(RecordItemError::NoText { path: path.clone() });
                 }
                 cursor.string()?.unescape_into(&mut self.text);
                 self.span = span.clone();
@@ -120,13 +120,13 @@ mod tests {
     fn faults_are_named() {
         let mut field = TextField::of_json("a.b".into()).unwrap();
         let path: KeyPath = "a.b".parse().unwrap();
-        assert_eq!(field.find(b"{}"), Err(ItemError::MissingKey { path: path.clone() }));
-        assert_eq!(field.find(b"{\"a\":{\"b\":1}}"), Err(ItemError::NoText { path }));
-        assert!(matches!(field.find(b"{"), Err(ItemError::InvalidJson { .. })));
+        assert_eq!(field.find(b"{}"), Err(RecordItemError::MissingKey { path: path.clone() }));
+        assert_eq!(field.find(b"{\"a\":{\"b\":1}}"), Err(RecordItemError::NoText { path }));
+        assert!(matches!(field.find(b"{"), Err(RecordItemError::InvalidJson { .. })));
         assert!(TextField::of_json("a..b".into()).is_err());
         assert!(TextField::of_table(&header(b"a,b\n"), "c".into()).is_err());
         let mut field = TextField::of_table(&header(b"a,b\n"), "b".into()).unwrap();
-        assert_eq!(field.find(b"1\n"), Err(ItemError::FieldCount { found: 1, expected: 2 }));
+        assert_eq!(field.find(b"1\n"), Err(RecordItemError::FieldCount { found: 1, expected: 2 }));
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use crate::limits::{CELL_BITS_MAX, CHUNK_KEYS_MAX, FORM_BYTES_MAX, KEY_COUNT_MAX
 /// Why there is no file of such a shape. Ask for another one; nothing was built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
-pub enum ShapeError {
+pub enum StaticShapeError {
     /// A cell has no such number of bits, or a part of it has none.
     #[error(
         "{value_bits} value bits and {check_bits} check bits, expected 1 to {CELL_BITS_MAX} in all"
@@ -110,7 +110,7 @@ pub enum BuildError {
     },
     /// The shape cannot be that of a file.
     #[error(transparent)]
-    Shape(#[from] ShapeError),
+    Shape(#[from] StaticShapeError),
 }
 
 /// Why bytes are no static file of ours, or cannot be asked. Nothing was changed.

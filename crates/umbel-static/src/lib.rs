@@ -74,7 +74,7 @@ mod zone;
 
 pub use build::{build_exact, build_filter, build_map};
 pub use chunk::{BuiltChunk, Chunk, ExactChunk};
-pub use error::{BuildError, FileError, ShapeError};
+pub use error::{BuildError, FileError, StaticShapeError};
 pub use file::StaticFile;
 pub use geometry::Geometry;
 pub use head::{Head, HeadBuilder, STATIC_HEADER_BYTES, STATIC_MAGIC, STATIC_VERSION};
@@ -84,4 +84,4 @@ pub use limits::{
 };
 pub use placement::chunk_of;
 pub use shape::{Role, StaticShape, check_bits_for};
-pub use zone::{ZONE_COUNT_MAX, ZONE_UNIVERSE_MAX, Zone, ZoneError};
+pub use zone::{ZONE_COUNT_MAX, ZONE_UNIVERSE_MAX, ZoneFilter, ZoneFilterError};

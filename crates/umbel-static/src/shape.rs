@@ -4,7 +4,7 @@ use std::fmt;
 
 use umbel_codec::FrameKey;
 
-use crate::error::ShapeError;
+use crate::error::StaticShapeError;
 use crate::limits::{
     CELL_BITS_MAX, CHUNK_BITS_MAX, CHUNK_KEYS_EXPECTED_MAX, FORM_BYTES_MAX, KEY_COUNT_MAX,
 };
@@ -72,7 +72,7 @@ impl fmt::Display for Role {
 /// // 2^6 · 2 · 10^6 is the first to reach 10^8: six bits leave 1,562,500 of the others to be corrected.
 /// let exact = StaticShape::exact(1_000_000, 100_000_000, key)?;
 /// assert_eq!((exact.check_bits(), exact.false_positive_rate()), (6, 0.0));
-/// # Ok::<(), umbel_static::ShapeError>(())
+/// # Ok::<(), umbel_static::StaticShapeError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StaticShape {
@@ -88,8 +88,8 @@ impl StaticShape {
     ///
     /// # Errors
     ///
-    /// [`ShapeError::CellBits`].
-    pub fn filter(check_bits: u8, key: FrameKey) -> Result<Self, ShapeError> {
+    /// [`StaticShapeError::CellBits`].
+    pub fn filter(check_bits: u8, key: FrameKey) -> Result<Self, StaticShapeError> {
         Self::new(Role::Filter, 0, check_bits, key)
     }
 
@@ -98,8 +98,8 @@ impl StaticShape {
     ///
     /// # Errors
     ///
-    /// [`ShapeError::CellBits`].
-    pub fn map(value_bits: u8, check_bits: u8, key: FrameKey) -> Result<Self, ShapeError> {
+    /// [`StaticShapeError::CellBits`].
+    pub fn map(value_bits: u8, check_bits: u8, key: FrameKey) -> Result<Self, StaticShapeError> {
         Self::new(Role::Map, value_bits, check_bits, key)
     }
 
@@ -111,8 +111,12 @@ impl StaticShape {
     ///
     /// # Errors
     ///
-    /// [`ShapeError::KeyCount`].
-    pub fn exact(member_count: u64, other_count: u64, key: FrameKey) -> Result<Self, ShapeError> {
+    /// [`StaticShapeError::KeyCount`].
+    pub fn exact(
+        member_count: u64,
+        other_count: u64,
+        key: FrameKey,
+    ) -> Result<Self, StaticShapeError> {
         let members = u128::from(member_count.max(1));
         let fits = |bits: &u8| u128::from(other_count) <= members << (bits + 1);
         let check_bits = (0..CELL_BITS_MAX).find(fits).unwrap_or(CELL_BITS_MAX);
@@ -125,12 +129,12 @@ impl StaticShape {
     ///
     /// # Errors
     ///
-    /// [`ShapeError::Form`].
-    pub fn with_form(self, form: impl Into<String>) -> Result<Self, ShapeError> {
+    /// [`StaticShapeError::Form`].
+    pub fn with_form(self, form: impl Into<String>) -> Result<Self, StaticShapeError> {
         let form = form.into();
         match form.len() {
             0..=FORM_BYTES_MAX => Ok(Self { form, ..self }),
-            form_bytes => Err(ShapeError::Form { form_bytes }),
+            form_bytes => Err(StaticShapeError::Form { form_bytes }),
         }
     }
 
@@ -140,7 +144,7 @@ impl StaticShape {
         value_bits: u8,
         check_bits: u8,
         key: FrameKey,
-    ) -> Result<Self, ShapeError> {
+    ) -> Result<Self, StaticShapeError> {
         let is_possible = match role {
             Role::Filter => value_bits == 0 && (1..=CELL_BITS_MAX).contains(&check_bits),
             Role::Map => {
@@ -151,7 +155,7 @@ impl StaticShape {
         };
         match is_possible {
             true => Ok(Self { role, value_bits, check_bits, key, form: String::new() }),
-            false => Err(ShapeError::CellBits { value_bits, check_bits }),
+            false => Err(StaticShapeError::CellBits { value_bits, check_bits }),
         }
     }
 
@@ -199,15 +203,15 @@ impl StaticShape {
     ///
     /// # Errors
     ///
-    /// [`ShapeError::KeyCount`] if they need more chunks than there can be.
-    pub fn chunk_bits(&self, key_count: u64, other_count: u64) -> Result<u8, ShapeError> {
+    /// [`StaticShapeError::KeyCount`] if they need more chunks than there can be.
+    pub fn chunk_bits(&self, key_count: u64, other_count: u64) -> Result<u8, StaticShapeError> {
         let corrected = match self.role {
             Role::Exact => other_count >> self.check_bits,
             Role::Filter | Role::Map => 0,
         };
         let key_count = key_count.saturating_add(corrected);
         let fits = |bits: &u8| key_count <= CHUNK_KEYS_EXPECTED_MAX << bits;
-        (0..=CHUNK_BITS_MAX).find(fits).ok_or(ShapeError::KeyCount { key_count })
+        (0..=CHUNK_BITS_MAX).find(fits).ok_or(StaticShapeError::KeyCount { key_count })
     }
 }
 
@@ -277,6 +281,6 @@ mod tests {
         assert_eq!([bits(0), bits(1 << 20), bits((1 << 20) + 1)], [Ok(0), Ok(0), Ok(1)]);
         assert_eq!(bits(KEY_COUNT_MAX), Ok(12));
         let key_count = KEY_COUNT_MAX + 1;
-        assert_eq!(bits(key_count), Err(ShapeError::KeyCount { key_count }));
+        assert_eq!(bits(key_count), Err(StaticShapeError::KeyCount { key_count }));
     }
 }

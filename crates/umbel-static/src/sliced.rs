@@ -76,7 +76,7 @@ mod shape;
 pub use build::{Column, SlicedBuilder, build_sliced};
 pub use error::SlicedError;
 pub use file::SlicedFile;
-pub use groups::Group;
+pub use groups::SizeGroup;
 pub use head::{SLICED_HEADER_BYTES, SLICED_MAGIC, SLICED_PAGE_BYTES, SLICED_VERSION, SlicedHead};
 pub use question::Question;
 pub use shape::{

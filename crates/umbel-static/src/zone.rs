@@ -24,19 +24,19 @@ pub const ZONE_COUNT_MAX: u32 = 64;
 /// A set of up to d numbers below N, which merges by OR and never errs.
 ///
 /// ```
-/// use umbel_static::Zone;
+/// use umbel_static::ZoneFilter;
 ///
-/// let mut zone = Zone::new(100, 2)?;
+/// let mut zone = ZoneFilter::new(100, 2)?;
 /// assert_eq!(zone.bit_count(), 41);
 /// zone.insert(7)?;
 /// zone.insert(52)?;
 /// let found: Vec<u64> = (0..100).filter(|number| zone.contains(*number)).collect();
 /// assert_eq!(found, [7, 52]);
 /// assert!(zone.insert(3).is_err());
-/// # Ok::<(), umbel_static::ZoneError>(())
+/// # Ok::<(), umbel_static::ZoneFilterError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Zone {
+pub struct ZoneFilter {
     universe: u64,
     count_max: u32,
     /// Numbers in it.
@@ -49,7 +49,7 @@ pub struct Zone {
 /// Why there is no such zone, or a number or another zone was not taken in. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
-pub enum ZoneError {
+pub enum ZoneFilterError {
     /// Name a universe and a count within the limits.
     #[error(
         "up to {count_max} numbers below {universe}, expected 1 to {ZONE_COUNT_MAX} below 2 to {ZONE_UNIVERSE_MAX}"
@@ -86,17 +86,17 @@ pub enum ZoneError {
     },
 }
 
-impl Zone {
+impl ZoneFilter {
     /// An empty zone for up to `count_max` (d) numbers below `universe` (N).
     ///
     /// # Errors
     ///
-    /// [`ZoneError::Shape`].
-    pub fn new(universe: u64, count_max: u32) -> Result<Self, ZoneError> {
+    /// [`ZoneFilterError::Shape`].
+    pub fn new(universe: u64, count_max: u32) -> Result<Self, ZoneFilterError> {
         let is_shape = (2..=ZONE_UNIVERSE_MAX).contains(&universe)
             && (1..=ZONE_COUNT_MAX).contains(&count_max);
         if !is_shape {
-            return Err(ZoneError::Shape { universe, count_max });
+            return Err(ZoneFilterError::Shape { universe, count_max });
         }
         let bound = (0..count_max).fold(vec![1], |power, _| times(&power, universe));
         let (mut primes, mut product): (Vec<u64>, _) = (Vec::new(), vec![1]);
@@ -157,16 +157,16 @@ impl Zone {
     ///
     /// # Errors
     ///
-    /// [`ZoneError::Number`] or [`ZoneError::Full`].
-    pub fn insert(&mut self, number: u64) -> Result<bool, ZoneError> {
+    /// [`ZoneFilterError::Number`] or [`ZoneFilterError::Full`].
+    pub fn insert(&mut self, number: u64) -> Result<bool, ZoneFilterError> {
         if number >= self.universe {
-            return Err(ZoneError::Number { number, universe: self.universe });
+            return Err(ZoneFilterError::Number { number, universe: self.universe });
         }
         if self.contains(number) {
             return Ok(false);
         }
         if self.count >= self.count_max {
-            return Err(ZoneError::Full { count: self.count, count_max: self.count_max });
+            return Err(ZoneFilterError::Full { count: self.count, count_max: self.count_max });
         }
         let positions: Vec<(usize, u64)> = self.positions(number).collect();
         positions.into_iter().for_each(|(word, bit)| self.words[word] |= bit);
@@ -179,11 +179,11 @@ impl Zone {
     ///
     /// # Errors
     ///
-    /// [`ZoneError::Mismatch`] or [`ZoneError::Full`].
-    pub fn merge(&mut self, other: &Self) -> Result<(), ZoneError> {
+    /// [`ZoneFilterError::Mismatch`] or [`ZoneFilterError::Full`].
+    pub fn merge(&mut self, other: &Self) -> Result<(), ZoneFilterError> {
         let Self { universe, count_max, .. } = *other;
         if (self.universe, self.count_max) != (universe, count_max) {
-            return Err(ZoneError::Mismatch { universe, count_max });
+            return Err(ZoneFilterError::Mismatch { universe, count_max });
         }
         let is_here = self.words.iter().zip(&other.words).all(|(ours, theirs)| theirs & !ours == 0);
         if is_here {
@@ -191,7 +191,7 @@ impl Zone {
         }
         let count = self.count + other.count;
         if count > count_max {
-            return Err(ZoneError::Full { count, count_max });
+            return Err(ZoneFilterError::Full { count, count_max });
         }
         self.words.iter_mut().zip(&other.words).for_each(|(ours, theirs)| *ours |= theirs);
         self.count = count;
@@ -235,7 +235,7 @@ mod tests {
         let mut errors = 0;
         for a in 0..100 {
             for b in 0..a {
-                let mut zone = Zone::with(100, 2, primes.to_vec());
+                let mut zone = ZoneFilter::with(100, 2, primes.to_vec());
                 for number in [a, b] {
                     let positions: Vec<_> = zone.positions(number).collect();
                     positions.into_iter().for_each(|(word, bit)| zone.words[word] |= bit);
@@ -248,20 +248,20 @@ mod tests {
 
     #[test]
     fn the_last_prime_is_needed() {
-        assert_eq!(Zone::new(100, 2).unwrap().primes, [2, 3, 5, 7, 11, 13]);
+        assert_eq!(ZoneFilter::new(100, 2).unwrap().primes, [2, 3, 5, 7, 11, 13]);
         assert_eq!(errors(&[2, 3, 5, 7, 11, 13]), 0);
         assert_eq!(errors(&[2, 3, 5, 7, 11]), 430);
     }
 
     #[test]
     fn sizes_are_those_of_the_formula() {
-        assert_eq!(Zone::new(1 << 32, 10).unwrap().bit_count(), 5830);
-        assert_eq!(Zone::new(2, 1).unwrap().primes, [2]);
-        assert!(Zone::new(ZONE_UNIVERSE_MAX, ZONE_COUNT_MAX).unwrap().bit_count() < 400_000);
+        assert_eq!(ZoneFilter::new(1 << 32, 10).unwrap().bit_count(), 5830);
+        assert_eq!(ZoneFilter::new(2, 1).unwrap().primes, [2]);
+        assert!(ZoneFilter::new(ZONE_UNIVERSE_MAX, ZONE_COUNT_MAX).unwrap().bit_count() < 400_000);
         for (universe, count_max) in [(1, 1), (ZONE_UNIVERSE_MAX + 1, 1), (2, 0), (2, 65)] {
             assert_eq!(
-                Zone::new(universe, count_max),
-                Err(ZoneError::Shape { universe, count_max })
+                ZoneFilter::new(universe, count_max),
+                Err(ZoneFilterError::Shape { universe, count_max })
             );
         }
     }
@@ -275,14 +275,14 @@ mod tests {
 
     #[test]
     fn wrong_use_is_refused() {
-        let mut zone = Zone::new(50, 1).unwrap();
-        assert_eq!(zone.insert(50), Err(ZoneError::Number { number: 50, universe: 50 }));
+        let mut zone = ZoneFilter::new(50, 1).unwrap();
+        assert_eq!(zone.insert(50), Err(ZoneFilterError::Number { number: 50, universe: 50 }));
         assert!(!zone.contains(50));
         assert_eq!(zone.insert(3), Ok(true));
         assert_eq!(zone.insert(3), Ok(false));
-        assert_eq!(zone.insert(4), Err(ZoneError::Full { count: 1, count_max: 1 }));
-        let other = Zone::new(50, 2).unwrap();
-        let mismatch = ZoneError::Mismatch { universe: 50, count_max: 2 };
+        assert_eq!(zone.insert(4), Err(ZoneFilterError::Full { count: 1, count_max: 1 }));
+        let other = ZoneFilter::new(50, 2).unwrap();
+        let mismatch = ZoneFilterError::Mismatch { universe: 50, count_max: 2 };
         assert_eq!(zone.merge(&other), Err(mismatch));
     }
 
@@ -295,7 +295,7 @@ mod tests {
             more in btree_set(0u64..400, 0..5),
         ) {
             let zone_of = |numbers: &std::collections::BTreeSet<u64>| {
-                let mut zone = Zone::new(universe, 4).unwrap();
+                let mut zone = ZoneFilter::new(universe, 4).unwrap();
                 numbers.iter().filter(|x| **x < universe).for_each(|x| { zone.insert(*x).unwrap(); });
                 zone
             };

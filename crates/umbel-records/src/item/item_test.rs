@@ -13,12 +13,12 @@ fn key(paths: &[&str]) -> Granularity {
     Granularity::Key(paths.iter().map(|path| (*path).to_owned()).collect())
 }
 
-fn key_item(paths: &[&str], record: &str) -> Result<Vec<u8>, ItemError> {
+fn key_item(paths: &[&str], record: &str) -> Result<Vec<u8>, RecordItemError> {
     let mut extractor = extractor(Format::JsonLines, key(paths));
     extractor.item(record.as_bytes()).map(<[u8]>::to_vec)
 }
 
-fn record_item(record: &[u8]) -> Result<Vec<u8>, ItemError> {
+fn record_item(record: &[u8]) -> Result<Vec<u8>, RecordItemError> {
     let mut extractor = extractor(Format::JsonLines, Granularity::Record);
     extractor.item(record).map(<[u8]>::to_vec)
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::text::write_string;
-use crate::{ItemError, Normalisers};
+use crate::{Normalisers, RecordItemError};
 
 /// Writes values in canonical form. Reuses its buffers for every value.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl Canonical {
         &mut self,
         cursor: &mut Cursor<'_>,
         target: &mut Vec<u8>,
-    ) -> Result<(), ItemError> {
+    ) -> Result<(), RecordItemError> {
         // An earlier call may have returned an error and left them filled.
         self.fields.clear();
         self.names.clear();
@@ -54,7 +54,7 @@ impl Canonical {
         cursor: &mut Cursor<'_>,
         depth: usize,
         target: &mut Vec<u8>,
-    ) -> Result<(), ItemError> {
+    ) -> Result<(), RecordItemError> {
         match cursor.peek() {
             Some(b'"') if self.normalisers.is_empty() => {
                 cursor.string()?.write_canonical(target, &mut self.scratch);
@@ -77,7 +77,7 @@ impl Canonical {
         cursor: &mut Cursor<'_>,
         depth: usize,
         target: &mut Vec<u8>,
-    ) -> Result<(), ItemError> {
+    ) -> Result<(), RecordItemError> {
         let depth = cursor.enter(depth)?;
         target.push(b'[');
         let body = target.len();
@@ -97,7 +97,7 @@ impl Canonical {
         cursor: &mut Cursor<'_>,
         depth: usize,
         target: &mut Vec<u8>,
-    ) -> Result<(), ItemError> {
+    ) -> Result<(), RecordItemError> {
         let depth = cursor.enter(depth)?;
         target.push(b'{');
         let body = target.len();

@@ -6,7 +6,7 @@
 use super::JSON_DEPTH_MAX;
 use super::number::{NumberText, is_finite};
 use super::text::{StringText, plain_bytes, unicode_escape};
-use crate::ItemError;
+use crate::RecordItemError;
 
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -46,7 +46,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Checks that only white space is left.
-    pub(crate) fn finish(&mut self) -> Result<(), ItemError> {
+    pub(crate) fn finish(&mut self) -> Result<(), RecordItemError> {
         self.skip_space();
         match self.peek() {
             None => Ok(()),
@@ -55,7 +55,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips a value of any kind and validates it. `depth` is the number of open brackets.
-    pub(crate) fn skip_value(&mut self, depth: usize) -> Result<(), ItemError> {
+    pub(crate) fn skip_value(&mut self, depth: usize) -> Result<(), RecordItemError> {
         match self.peek() {
             Some(b'"') => self.string().map(drop),
             Some(b'{') => {
@@ -80,9 +80,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips the bracket at the cursor and returns the depth inside.
-    pub(crate) fn enter(&mut self, depth: usize) -> Result<usize, ItemError> {
+    pub(crate) fn enter(&mut self, depth: usize) -> Result<usize, RecordItemError> {
         if depth >= JSON_DEPTH_MAX {
-            return Err(ItemError::NestedTooDeep { offset: self.at, limit: JSON_DEPTH_MAX });
+            return Err(RecordItemError::NestedTooDeep { offset: self.at, limit: JSON_DEPTH_MAX });
         }
         self.at += 1;
         Ok(depth + 1)
@@ -94,7 +94,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn next_field(
         &mut self,
         is_first: &mut bool,
-    ) -> Result<Option<StringText<'a>>, ItemError> {
+    ) -> Result<Option<StringText<'a>>, RecordItemError> {
         if !self.next_entry(is_first, b'}', "expected `,` or `}`")? {
             return Ok(None);
         }
@@ -113,7 +113,7 @@ impl<'a> Cursor<'a> {
 
     /// In an array: true if the cursor is at another element, false if it is behind the closing
     /// bracket.
-    pub(crate) fn next_element(&mut self, is_first: &mut bool) -> Result<bool, ItemError> {
+    pub(crate) fn next_element(&mut self, is_first: &mut bool) -> Result<bool, RecordItemError> {
         self.next_entry(is_first, b']', "expected `,` or `]`")
     }
 
@@ -123,7 +123,7 @@ impl<'a> Cursor<'a> {
         is_first: &mut bool,
         close: u8,
         expected: &'static str,
-    ) -> Result<bool, ItemError> {
+    ) -> Result<bool, RecordItemError> {
         self.skip_space();
         match self.peek() {
             Some(byte) if byte == close => {
@@ -142,7 +142,7 @@ impl<'a> Cursor<'a> {
 
     /// The string at the cursor, which is at its opening quote.
     #[inline]
-    pub(crate) fn string(&mut self) -> Result<StringText<'a>, ItemError> {
+    pub(crate) fn string(&mut self) -> Result<StringText<'a>, RecordItemError> {
         self.at += 1;
         let start = self.at;
         let mut has_escapes = false;
@@ -165,7 +165,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips the escape at the cursor.
-    fn escape(&mut self) -> Result<(), ItemError> {
+    fn escape(&mut self) -> Result<(), RecordItemError> {
         let rest = &self.text[self.at..];
         self.at += match rest.get(1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,
@@ -173,7 +173,7 @@ impl<'a> Cursor<'a> {
                 let offset = self.at;
                 let escape = unicode_escape(rest)
                     .ok_or_else(|| self.invalid("expected four hexadecimal digits"))?;
-                escape.char.ok_or(ItemError::LoneSurrogate { offset })?;
+                escape.char.ok_or(RecordItemError::LoneSurrogate { offset })?;
                 escape.bytes
             }
             _ => return Err(self.invalid("unknown escape in a string")),
@@ -182,7 +182,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The number at the cursor, which is at its sign or first digit.
-    pub(crate) fn number(&mut self) -> Result<NumberText<'a>, ItemError> {
+    pub(crate) fn number(&mut self) -> Result<NumberText<'a>, RecordItemError> {
         let start = self.at;
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -206,13 +206,13 @@ impl<'a> Cursor<'a> {
         }
         let number = NumberText { raw: &self.text[start..self.at], is_integer };
         if !is_integer && !is_finite(number) {
-            return Err(ItemError::NumberOutOfRange { offset: start });
+            return Err(RecordItemError::NumberOutOfRange { offset: start });
         }
         Ok(number)
     }
 
     #[inline]
-    fn digits(&mut self) -> Result<(), ItemError> {
+    fn digits(&mut self) -> Result<(), RecordItemError> {
         let start = self.at;
         while let Some(b'0'..=b'9') = self.peek() {
             self.at += 1;
@@ -221,7 +221,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The word at the cursor: `true`, `false` or `null`.
-    pub(crate) fn literal(&mut self) -> Result<&'static str, ItemError> {
+    pub(crate) fn literal(&mut self) -> Result<&'static str, RecordItemError> {
         let rest = &self.text[self.at..];
         let found = ["true", "false", "null"].iter().find(|word| rest.starts_with(word.as_bytes()));
         match found {
@@ -238,7 +238,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[cold]
-    fn invalid(&self, detail: &'static str) -> ItemError {
-        ItemError::InvalidJson { offset: self.at, detail }
+    fn invalid(&self, detail: &'static str) -> RecordItemError {
+        RecordItemError::InvalidJson { offset: self.at, detail }
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::text::StringText;
-use crate::{ItemError, KeyPath};
+use crate::{KeyPath, RecordItemError};
 
 /// For each path, the range of its value in the record, in bytes; `None` if it is missing.
 pub(crate) type Found = [Option<Range<usize>>];
@@ -59,7 +59,11 @@ impl PathTree {
 
     /// Validates the value at the cursor and stores in `found`, which has one element per path, where
     /// the values are.
-    pub(crate) fn find(&self, cursor: &mut Cursor<'_>, found: &mut Found) -> Result<(), ItemError> {
+    pub(crate) fn find(
+        &self,
+        cursor: &mut Cursor<'_>,
+        found: &mut Found,
+    ) -> Result<(), RecordItemError> {
         found.fill(None);
         self.walk(cursor, 0, 0, found)
     }
@@ -70,7 +74,7 @@ impl PathTree {
         depth: usize,
         node: usize,
         found: &mut Found,
-    ) -> Result<(), ItemError> {
+    ) -> Result<(), RecordItemError> {
         let start = cursor.at();
         let Node { children, paths } = &self.nodes[node];
         match cursor.peek() {
@@ -106,7 +110,7 @@ impl PathTree {
         depth: usize,
         child: Option<&Child>,
         found: &mut Found,
-    ) -> Result<(), ItemError> {
+    ) -> Result<(), RecordItemError> {
         match child {
             None => cursor.skip_value(depth),
             Some(child) => {

@@ -9,7 +9,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::{Format, Granularity, ItemError, ItemExtractor, KeyPath};
+use crate::{Format, Granularity, ItemExtractor, KeyPath, RecordItemError};
 
 /// A JSON value whose equality is simple.
 #[derive(Debug, Clone, PartialEq)]
@@ -185,7 +185,7 @@ fn is_accepted(record: &str) -> bool {
     let whole = extractor(&[]).item(record.as_bytes()).map(<[u8]>::len);
     let keyed = extractor(&["k"]).item(record.as_bytes()).map(<[u8]>::len);
     match (&whole, &keyed) {
-        (Ok(_), Ok(_) | Err(ItemError::MissingKey { .. })) => true,
+        (Ok(_), Ok(_) | Err(RecordItemError::MissingKey { .. })) => true,
         (Err(one), Err(other)) => {
             assert_eq!(one, other, "both ways find the same fault");
             false
@@ -260,7 +260,7 @@ proptest! {
                 let mut twin = extractor(&["k"]);
                 prop_assert_eq!(item, twin.item(record.as_bytes()).unwrap());
             }
-            (Err(ItemError::MissingKey { path: missing }), None) => {
+            (Err(RecordItemError::MissingKey { path: missing }), None) => {
                 prop_assert_eq!(missing, path);
             }
             (item, found) => panic!("{item:?} but {found:?} in {text}"),

@@ -5,7 +5,7 @@ use std::ops::Range;
 use csv_core::{ReadFieldResult, Reader};
 
 use super::TableHeader;
-use crate::ItemError;
+use crate::RecordItemError;
 
 /// Splits records into fields. Has buffers that it reuses for every record.
 #[derive(Debug)]
@@ -50,8 +50,8 @@ impl TableFields {
     /// Splits one record, with or without its line end.
     ///
     /// # Errors
-    /// [`ItemError::UnclosedQuote`] if a quote is open at its end.
-    pub(crate) fn split(&mut self, record: &[u8]) -> Result<(), ItemError> {
+    /// [`RecordItemError::UnclosedQuote`] if a quote is open at its end.
+    pub(crate) fn split(&mut self, record: &[u8]) -> Result<(), RecordItemError> {
         self.fields.clear();
         let body = record.strip_suffix(b"\n").unwrap_or(record);
         let mark = if self.passes_marks && body.starts_with(MARK) { MARK.len() } else { 0 };
@@ -79,7 +79,7 @@ impl TableFields {
                 _ if at > body.len() => {
                     self.machine.reset();
                     self.machine.read_field(b"\n", &mut [0]);
-                    return Err(ItemError::UnclosedQuote);
+                    return Err(RecordItemError::UnclosedQuote);
                 }
                 _ => {}
             }

@@ -3,7 +3,7 @@
 use super::TableHeader;
 use super::fields::TableFields;
 use crate::key_group::write_group;
-use crate::{ExtractorError, Granularity, ItemError, Normalisers};
+use crate::{ExtractorError, Granularity, Normalisers, RecordItemError};
 
 /// Makes items from the records of a table.
 #[derive(Debug)]
@@ -56,11 +56,15 @@ impl TableItems {
     }
 
     /// Appends the item of `record` to `item`.
-    pub(crate) fn write(&mut self, record: &[u8], item: &mut Vec<u8>) -> Result<(), ItemError> {
+    pub(crate) fn write(
+        &mut self,
+        record: &[u8],
+        item: &mut Vec<u8>,
+    ) -> Result<(), RecordItemError> {
         self.fields.split(record)?;
         let (found, expected) = (self.fields.count(), self.column_count);
         if found != expected {
-            return Err(ItemError::FieldCount { found, expected });
+            return Err(RecordItemError::FieldCount { found, expected });
         }
         let normal = &mut self.normalisers;
         match &self.what {
@@ -72,7 +76,7 @@ impl TableItems {
                 for (index, name) in columns {
                     let text = self.fields.text(*index);
                     if str::from_utf8(text).is_err() {
-                        return Err(ItemError::FieldNotUtf8 { column: name.clone() });
+                        return Err(RecordItemError::FieldNotUtf8 { column: name.clone() });
                     }
                     write_group(b's', normal.apply(text), item);
                 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::TableHeader;
 use super::fields::TableFields;
-use crate::{ExtractorError, ItemError};
+use crate::{ExtractorError, RecordItemError};
 
 /// One column of a table.
 #[derive(Debug)]
@@ -34,15 +34,15 @@ impl TableText {
         &mut self,
         record: &[u8],
         text: &mut Vec<u8>,
-    ) -> Result<Range<usize>, ItemError> {
+    ) -> Result<Range<usize>, RecordItemError> {
         self.fields.split(record)?;
         let (found, expected) = (self.fields.count(), self.column_count);
         if found != expected {
-            return Err(ItemError::FieldCount { found, expected });
+            return Err(RecordItemError::FieldCount { found, expected });
         }
         text.extend_from_slice(self.fields.text(self.column));
         if str::from_utf8(text).is_err() {
-            return Err(ItemError::FieldNotUtf8 { column: self.name.clone() });
+            return Err(RecordItemError::FieldNotUtf8 { column: self.name.clone() });
         }
         Ok(self.fields.raw(self.column))
     }

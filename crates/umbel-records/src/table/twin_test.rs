@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use super::fields::TableFields;
 use super::*;
 use crate::{
-    Compression, ContentDigest, ExtractorError, Granularity, ItemError, ItemExtractor, ReadError,
-    ReadLimits, RecordReader,
+    Compression, ContentDigest, ExtractorError, Granularity, ItemExtractor, ReadError, ReadLimits,
+    RecordItemError, RecordReader,
 };
 
 /// A record and its fields.
@@ -93,13 +93,13 @@ fn items_of_tables() {
     let header = header(b"id,a.b\n");
     let mut key = ItemExtractor::of_table(&header, Granularity::Key(vec!["a.b".into()])).unwrap();
     assert_eq!(key.item(b"1,\"x\"\"\"\r\n").unwrap(), b"s\x02x\"");
-    let utf8 = ItemError::FieldNotUtf8 { column: "a.b".into() };
+    let utf8 = RecordItemError::FieldNotUtf8 { column: "a.b".into() };
     assert_eq!(key.item(b"1,\xff\n"), Err(utf8));
     assert_eq!(key.item(b"\xff,1\n").unwrap(), b"s\x011");
-    let count = ItemError::FieldCount { found: 3, expected: 2 };
+    let count = RecordItemError::FieldCount { found: 3, expected: 2 };
     assert_eq!(key.item(b"1,2,3\n"), Err(count));
-    assert_eq!(key.item(b"1,\"2\n"), Err(ItemError::UnclosedQuote));
-    assert_eq!(key.item(b"\n"), Err(ItemError::FieldCount { found: 0, expected: 2 }));
+    assert_eq!(key.item(b"1,\"2\n"), Err(RecordItemError::UnclosedQuote));
+    assert_eq!(key.item(b"\n"), Err(RecordItemError::FieldCount { found: 0, expected: 2 }));
     assert_eq!(key.item(b"\xef\xbb\xbf1,2").unwrap(), b"s\x012", "as if nothing had been");
     let mut record = ItemExtractor::of_table(&header, Granularity::Record).unwrap();
     let plain = record.item(b"1,2\n").unwrap().to_vec();

@@ -5,7 +5,7 @@ use umbel_filter::words::iter_ones;
 use umbel_filter::{Classic, Insert, ItemHash};
 
 use super::error::SlicedError;
-use super::groups::Group;
+use super::groups::SizeGroup;
 use super::head::{SLICED_PAGE_BYTES, SlicedHead};
 use super::index;
 use super::shape::{SET_COUNT_MAX, SlicedSet, SlicedShape};
@@ -98,7 +98,7 @@ impl SlicedBuilder {
 
     /// The groups, in order.
     #[must_use]
-    pub fn groups(&self) -> &[Group] {
+    pub fn groups(&self) -> &[SizeGroup] {
         self.head.groups()
     }
 

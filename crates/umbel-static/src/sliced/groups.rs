@@ -8,7 +8,7 @@ use super::shape::{ColumnSize, SlicedSet};
 
 /// The sets of one size.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Group {
+pub struct SizeGroup {
     pub(super) shape: BlockShape,
     pub(super) size: ColumnSize,
     pub(super) sets: Vec<usize>,
@@ -20,7 +20,7 @@ pub struct Group {
     pub(super) first_word: usize,
 }
 
-impl Group {
+impl SizeGroup {
     /// Numbers of its sets, ascending: that of its columns.
     #[must_use]
     pub fn sets(&self) -> &[usize] {
@@ -51,7 +51,7 @@ impl Group {
 }
 
 /// The groups of some sets by rising size.
-pub(super) fn groups_of(sets: &[SlicedSet], probe_count: u32) -> Vec<Group> {
+pub(super) fn groups_of(sets: &[SlicedSet], probe_count: u32) -> Vec<SizeGroup> {
     let mut by_size: BTreeMap<ColumnSize, Vec<usize>> = BTreeMap::new();
     for (number, set) in sets.iter().enumerate() {
         by_size.entry(set.size).or_default().push(number);
@@ -59,7 +59,7 @@ pub(super) fn groups_of(sets: &[SlicedSet], probe_count: u32) -> Vec<Group> {
     let (mut start, mut first_word) = (0, 0);
     let group = |(size, sets): (ColumnSize, Vec<usize>)| {
         let (row_bits, shape) = (row_bits(sets.len()), size.shape(probe_count));
-        let group = Group { shape, size, sets, start, row_bits, first_word };
+        let group = SizeGroup { shape, size, sets, start, row_bits, first_word };
         // 62 sizes of at most 2^40 rows of at most 2^20 sets: below 2^63 bytes.
         start += group.bytes();
         first_word += group.words();

@@ -8,7 +8,7 @@ use std::ops::Range;
 use umbel_codec::{FrameKey, crc32c};
 use umbel_filter::{Classic, ItemHash};
 
-use super::groups::{Group, groups_of};
+use super::groups::{SizeGroup, groups_of};
 use super::index;
 use super::question::{Question, and_row, fill};
 use super::shape::{ColumnSize, NAME_BYTES_MAX, SET_COUNT_MAX, SlicedSet, SlicedShape};
@@ -40,7 +40,7 @@ const WITH_CHECKSUM: usize = 16;
 pub struct SlicedHead {
     pub(super) shape: SlicedShape,
     pub(super) sets: Vec<SlicedSet>,
-    pub(super) groups: Vec<Group>,
+    pub(super) groups: Vec<SizeGroup>,
     pub(super) checksums: Vec<u32>,
 }
 
@@ -191,7 +191,7 @@ impl SlicedHead {
 
     /// The groups of sets of one size, by rising size.
     #[must_use]
-    pub fn groups(&self) -> &[Group] {
+    pub fn groups(&self) -> &[SizeGroup] {
         &self.groups
     }
 
@@ -262,7 +262,7 @@ impl SlicedHead {
     /// A question that nothing was asked of yet.
     #[must_use]
     pub fn question(&self) -> Question {
-        Question::new(self.groups.iter().map(Group::words).sum())
+        Question::new(self.groups.iter().map(SizeGroup::words).sum())
     }
 
     /// Asks for one more item. `rows` hands over bytes of the matrix, counted from its start: those of one row each

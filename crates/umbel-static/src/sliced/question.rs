@@ -7,7 +7,7 @@
 // Input is hostile here: an index out of bounds must be an error, not a panic.
 #![deny(clippy::indexing_slicing)]
 
-use super::groups::Group;
+use super::groups::SizeGroup;
 
 /// A question of one item or of many, and its answers so far.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ impl Question {
     }
 
     /// The words of a group.
-    pub(super) fn words_of(&mut self, group: &Group) -> &mut [u64] {
+    pub(super) fn words_of(&mut self, group: &SizeGroup) -> &mut [u64] {
         let words = self.found.get_mut(group.first_word..).unwrap_or_default();
         words.get_mut(..group.words()).unwrap_or_default()
     }
@@ -59,7 +59,7 @@ impl Question {
     }
 
     /// In how many answers the set of this bit was.
-    pub(super) fn count_of(&self, group: &Group, column: usize) -> u32 {
+    pub(super) fn count_of(&self, group: &SizeGroup, column: usize) -> u32 {
         let bit = |plane: &Vec<u64>| {
             let word = plane.get(group.first_word + column / 64).copied().unwrap_or_default();
             (word >> (column % 64) & 1) as u32

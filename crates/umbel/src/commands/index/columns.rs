@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use umbel_filter::{ItemHash, ItemHasher};
 use umbel_records::{Compression, ReadLimits, RecordReader};
-use umbel_static::sliced::{Group, SlicedBuilder, SlicedHead, SlicedSet, SlicedShape};
+use umbel_static::sliced::{SizeGroup, SlicedBuilder, SlicedHead, SlicedSet, SlicedShape};
 
 /// The hashes of a file are sorted and deduplicated once there are this many: 16 MiB.
 const HASHES_MIN: usize = 1 << 20;
@@ -107,7 +107,7 @@ impl Columns {
     }
 
     /// `count` words of each column of a group, from word `first`.
-    fn part(&self, group: &Group, first: usize, count: usize) -> Result<Vec<Vec<u64>>> {
+    fn part(&self, group: &SizeGroup, first: usize, count: usize) -> Result<Vec<Vec<u64>>> {
         let mut bytes = vec![0; 8 * count];
         let part = |set: &usize| -> Result<Vec<u64>> {
             let (_, start) = &self.sets[*set];

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use umbel_filter::ItemHash;
 use umbel_records::{
-    Compression, Format, ItemError, ItemExtractor, ParquetFile, ReadLimits, RecordReader,
+    Compression, Format, ItemExtractor, ParquetFile, ReadLimits, RecordItemError, RecordReader,
     TableHeader,
 };
 use umbel_static::Role;
@@ -203,7 +203,7 @@ impl AskArgs {
     }
 }
 
-fn bad(name: &str, record: u64, offset: u64, error: ItemError) -> anyhow::Error {
+fn bad(name: &str, record: u64, offset: u64, error: RecordItemError) -> anyhow::Error {
     anyhow::Error::from(error).context(format!("{name}: record {record} (byte {offset})"))
 }
 

@@ -17,7 +17,9 @@ use umbel_dedup::{FoundRecord, ItemSource, OpenedItems, parse_bytes, refuse_exis
 use umbel_files::{ANY_NEW_FILE, FileRoles};
 use umbel_filter::ItemHash;
 use umbel_records::Normaliser;
-use umbel_static::{BuildError, CELL_BITS_MAX, Head, ShapeError, StaticShape, check_bits_for};
+use umbel_static::{
+    BuildError, CELL_BITS_MAX, Head, StaticShape, StaticShapeError, check_bits_for,
+};
 
 /// Default false-positive rate of a filter.
 const DEFAULT_RATE: f64 = 0.01;
@@ -193,7 +195,7 @@ impl BuildArgs {
         gathered: &Gathered,
         hashing: Hashing,
         (key_count, other_count): (u64, u64),
-    ) -> Result<StaticShape, ShapeError> {
+    ) -> Result<StaticShape, StaticShapeError> {
         if gathered.others.is_some() {
             return StaticShape::exact(key_count, other_count, hashing.key);
         }
@@ -210,7 +212,7 @@ impl BuildArgs {
     fn write(
         &self,
         gathered: &Gathered,
-        plan_for: impl Fn(u64, u64) -> Result<Plan, ShapeError>,
+        plan_for: impl Fn(u64, u64) -> Result<Plan, StaticShapeError>,
         explain: impl Fn(anyhow::Error) -> anyhow::Error,
     ) -> Result<Head> {
         let path: &Path = &self.output;

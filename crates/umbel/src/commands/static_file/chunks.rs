@@ -7,7 +7,7 @@ use std::path::Path;
 use umbel_dedup::GatheredItems;
 use umbel_filter::ItemHash;
 use umbel_static::{
-    BuildError, BuiltChunk, CHUNK_BITS_MAX, Head, HeadBuilder, Role, ShapeError, StaticShape,
+    BuildError, BuiltChunk, CHUNK_BITS_MAX, Head, HeadBuilder, Role, StaticShape, StaticShapeError,
 };
 
 /// Number of upper bits of a hash that choose its group. A chunk consists of whole groups, whatever the
@@ -50,7 +50,7 @@ impl Gathered {
     /// cannot be written.
     pub(super) fn write(
         &self,
-        plan_for: impl Fn(u64, u64) -> Result<Plan, ShapeError>,
+        plan_for: impl Fn(u64, u64) -> Result<Plan, StaticShapeError>,
         file: &File,
         path: &Path,
     ) -> Result<Head> {
@@ -59,7 +59,7 @@ impl Gathered {
         loop {
             let plan = match plan_for(counts.0, counts.1) {
                 // Too many keys with duplicates may be few enough without.
-                Err(ShapeError::KeyCount { .. }) => {
+                Err(StaticShapeError::KeyCount { .. }) => {
                     counts = self.count_distinct()?;
                     plan_for(counts.0, counts.1)?
                 }
