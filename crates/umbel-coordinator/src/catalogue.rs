@@ -36,7 +36,7 @@ const SHARD_CALLS_MAX: usize = 64;
 
 /// What a new filter is to be.
 #[derive(Clone, PartialEq, Debug)]
-pub enum NewFilter {
+pub enum FilterRequest {
     /// Planned from figures.
     Planned {
         /// The kind of filter.
@@ -152,13 +152,13 @@ impl Coordinator {
     pub async fn create(
         &self,
         name: &FilterName,
-        new: &NewFilter,
+        new: &FilterRequest,
         owner: Option<PrincipalName>,
         deadline: Instant,
     ) -> Result<(FilterId, FilterRecord), CallFailure> {
         self.wait_formed(deadline).await?;
         let settings = match new {
-            NewFilter::Planned { kind, distribution, capacity, size, hashing } => {
+            FilterRequest::Planned { kind, distribution, capacity, size, hashing } => {
                 let (cells, filter_count) =
                     self.read_meta(|state| (widest_cells(state), state.filters().count()))?;
                 check_filter_count(filter_count)?;
@@ -167,7 +167,7 @@ impl Coordinator {
                 settings.shape = self.placed(settings.shape);
                 settings
             }
-            NewFilter::Like(other) => {
+            FilterRequest::Like(other) => {
                 self.meta_refresh(deadline).await?;
                 self.refuse_taken(name)?;
                 self.live_filter(other.as_str(), deadline).await?.record.settings
@@ -175,7 +175,7 @@ impl Coordinator {
         };
         // A random key, or place, distinguishes this filter from all others, so a filter of the name with
         // the same settings was created by this very call, whose first reply was lost.
-        let is_unique = matches!(new, NewFilter::Planned { .. });
+        let is_unique = matches!(new, FilterRequest::Planned { .. });
         let id = match self.propose_filter(name, &settings, (false, owner), deadline).await {
             Err(CallFailure::Meta(MetaError::NameTaken { name })) if is_unique => {
                 let own = self.read_meta(|state| {

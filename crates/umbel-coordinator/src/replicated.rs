@@ -30,14 +30,14 @@ pub mod scrub;
 
 use gathered::Gathered;
 
-pub use flush::Flushed;
+pub use flush::FlushReport;
 
 /// How long another node may take to describe its copy.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state of the exchange of a node's copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ExchangeReport {
+pub struct CopyExchangeReport {
     /// Copies on this node.
     pub copy_count: usize,
     /// Its sweeps over the cube.
@@ -267,10 +267,10 @@ impl Coordinator {
     }
 
     /// The state of the exchange of this node's copies.
-    pub fn exchange_status(&self) -> Result<ExchangeReport, CallFailure> {
+    pub fn exchange_status(&self) -> Result<CopyExchangeReport, CallFailure> {
         let copies = self.local()?.copies();
         let (sent_bytes, received_bytes) = copies.traffic_bytes();
-        Ok(ExchangeReport {
+        Ok(CopyExchangeReport {
             copy_count: copies.all().len(),
             sweeps: copies.sweeps(),
             sent_bytes,

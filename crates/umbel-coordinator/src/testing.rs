@@ -14,7 +14,7 @@ use umbel_node::testing::deadline;
 use umbel_proto::v1::Items;
 
 use crate::Coordinator;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::item_batch::ItemBatch;
 use crate::sizes::FilterSize;
 
@@ -42,7 +42,7 @@ pub const MINUTES: WindowRules = WindowRules {
 
 /// Creates a partitioned filter for 10,000 items, with a false positive rate of 1 in 10,000.
 pub async fn create(coordinator: &Coordinator, name: &str, kind: Kind) -> FilterId {
-    let new = NewFilter::Planned {
+    let new = FilterRequest::Planned {
         kind,
         distribution: Distribution::Partitioned,
         capacity: 10_000,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tonic::{Code, Status};
 use umbel_coordinator::AckLevel;
-use umbel_coordinator::catalogue::{FilterPage, Hashing, NewFilter};
+use umbel_coordinator::catalogue::{FilterPage, FilterRequest, Hashing};
 use umbel_coordinator::sizes::FilterSize;
 use umbel_coordinator::transfers::{
     BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportPart, ImportHead, ImportPart,
@@ -165,7 +165,7 @@ pub(super) fn client_request(
 pub(super) fn new_filter(
     caller: &Caller,
     request: v1::CreateRequest,
-) -> Result<(FilterName, NewFilter), CallFailure> {
+) -> Result<(FilterName, FilterRequest), CallFailure> {
     let v1::CreateRequest {
         name,
         kind,
@@ -196,7 +196,7 @@ pub(super) fn new_filter(
             return Err(invalid(format!("{field} is set, but like takes it from another filter")));
         }
         let like = caller.filter(FilterVerb::Read, "like", like)?;
-        return Ok((name, NewFilter::Like(like)));
+        return Ok((name, FilterRequest::Like(like)));
     }
     let size = match (has_rate, memory_bytes) {
         (true, 0) => FilterSize::Rate(false_positive_rate),
@@ -212,7 +212,7 @@ pub(super) fn new_filter(
     let (kind, size) = with_window(kind, size, window)?;
     let hashing = hashing.unwrap_or(Hashing::Keyed);
     let distribution = distribution.unwrap_or_default();
-    Ok((name, NewFilter::Planned { kind, distribution, capacity, size, hashing }))
+    Ok((name, FilterRequest::Planned { kind, distribution, capacity, size, hashing }))
 }
 
 pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary {
@@ -407,7 +407,7 @@ fn invalid(what: String) -> CallFailure {
 mod tests {
     use super::*;
 
-    fn create(change: impl FnOnce(&mut v1::CreateRequest)) -> Result<NewFilter, String> {
+    fn create(change: impl FnOnce(&mut v1::CreateRequest)) -> Result<FilterRequest, String> {
         let mut request = v1::CreateRequest {
             name: "f".to_owned(),
             capacity: 1000,
@@ -449,7 +449,7 @@ mod tests {
         let size = FilterSize::Rate(0.01);
         let (kind, hashing) = (Kind::Blocked, Hashing::Keyed);
         let distribution = Distribution::Partitioned;
-        let expected = NewFilter::Planned { kind, distribution, capacity: 1000, size, hashing };
+        let expected = FilterRequest::Planned { kind, distribution, capacity: 1000, size, hashing };
         assert_eq!(create(|_| ()), Ok(expected));
     }
 
@@ -487,7 +487,7 @@ mod tests {
                 ..Default::default()
             };
         });
-        assert_eq!(like, Ok(NewFilter::Like(FilterName::new("g").unwrap())));
+        assert_eq!(like, Ok(FilterRequest::Like(FilterName::new("g").unwrap())));
     }
 
     #[test]

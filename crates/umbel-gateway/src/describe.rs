@@ -6,7 +6,7 @@ use futures_util::{Stream, StreamExt, stream};
 use umbel_coordinator::catalogue::overlap::Overlap;
 use umbel_coordinator::catalogue::{CopiesInfo, FilterInfo};
 use umbel_coordinator::replicated::scrub::ScrubbedPair;
-use umbel_coordinator::replicated::{ExchangeReport, Flushed};
+use umbel_coordinator::replicated::{CopyExchangeReport, FlushReport};
 use umbel_coordinator::scrub::{Scrubbed, ScrubbedSlice};
 use umbel_coordinator::{Coordinator, ReadLevel};
 use umbel_engine::placement::ShardRanges;
@@ -135,7 +135,7 @@ fn distinct(estimates: &DistinctEstimates) -> v1::DistinctEstimates {
     }
 }
 
-pub(super) fn flushed(flushed: &Flushed) -> v1::FlushResponse {
+pub(super) fn flushed(flushed: &FlushReport) -> v1::FlushResponse {
     v1::FlushResponse { nodes: numbers(&flushed.nodes), missing_nodes: numbers(&flushed.missing) }
 }
 
@@ -143,8 +143,9 @@ pub(super) fn numbers(nodes: &[NodeId]) -> Vec<u64> {
     nodes.iter().map(|node| node.0).collect()
 }
 
-pub(super) fn exchange(report: ExchangeReport) -> v1::ExchangeStatus {
-    let ExchangeReport { copy_count, sweeps, sent_bytes, received_bytes, refused_count } = report;
+pub(super) fn exchange(report: CopyExchangeReport) -> v1::ExchangeStatus {
+    let CopyExchangeReport { copy_count, sweeps, sent_bytes, received_bytes, refused_count } =
+        report;
     v1::ExchangeStatus {
         filter_count: u32::try_from(copy_count).unwrap_or(u32::MAX),
         sweep: sweeps.sweep,

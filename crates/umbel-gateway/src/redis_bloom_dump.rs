@@ -30,7 +30,7 @@ const WORD_BYTES: usize = 8;
 /// Why a piece was refused. None of it was used; start again with the header.
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
-pub enum PieceError {
+pub enum DumpPieceError {
     /// The first piece is not the header of a supported filter.
     #[error(transparent)]
     Header(#[from] RedisBloomHeaderError),
@@ -111,8 +111,8 @@ impl DumpReader {
     ///
     /// # Errors
     /// If it is not the header of a supported filter.
-    pub fn new(header: &[u8]) -> Result<Self, PieceError> {
-        RedisBloomHeader::parse(header).map(Self::of).map_err(PieceError::Header)
+    pub fn new(header: &[u8]) -> Result<Self, DumpPieceError> {
+        RedisBloomHeader::parse(header).map(Self::of).map_err(DumpPieceError::Header)
     }
 
     /// Starts with a header.
@@ -146,26 +146,26 @@ impl DumpReader {
     ///
     /// # Errors
     /// If it is not the next piece, or not a piece of this filter.
-    pub fn push(&mut self, iterator: i64, data: &[u8]) -> Result<Vec<Bytes>, PieceError> {
+    pub fn push(&mut self, iterator: i64, data: &[u8]) -> Result<Vec<Bytes>, DumpPieceError> {
         let byte_count = data.len();
         let end = u64::try_from(iterator).ok().and_then(|iterator| iterator.checked_sub(1));
         let start = end.and_then(|end| end.checked_sub(byte_count as u64));
         let Some((start, end)) = start.zip(end) else {
-            return Err(PieceError::Iterator { iterator, byte_count });
+            return Err(DumpPieceError::Iterator { iterator, byte_count });
         };
         if self.last == Some((start, end)) {
             return Ok(Vec::new());
         }
         let data_bytes = self.header.data_bytes();
         if start >= data_bytes {
-            return Err(PieceError::NoLink { start, data_bytes });
+            return Err(DumpPieceError::NoLink { start, data_bytes });
         }
         if start != self.taken {
-            return Err(PieceError::Order { start, expected: self.taken });
+            return Err(DumpPieceError::Order { start, expected: self.taken });
         }
         let left = self.link_bytes() - self.framed - self.rest.len() as u64;
         if byte_count as u64 > left {
-            return Err(PieceError::TooLarge { byte_count, left });
+            return Err(DumpPieceError::TooLarge { byte_count, left });
         }
         self.rest.extend_from_slice(data);
         (self.taken, self.last) = (end, Some((start, end)));
@@ -189,7 +189,7 @@ impl DumpReader {
     }
 
     /// The complete frames of the current link.
-    fn frames(&mut self) -> Result<Vec<Bytes>, PieceError> {
+    fn frames(&mut self) -> Result<Vec<Bytes>, DumpPieceError> {
         let mut frames = Vec::new();
         loop {
             let ends = self.framed + self.rest.len() as u64 == self.link_bytes();
@@ -415,16 +415,16 @@ pub(crate) mod tests {
         let mut reader = DumpReader::new(&pieces[0].1).unwrap();
         for (iterator, byte_count) in [(0, 0), (-1, 0), (i64::MIN, 8), (8, 8), (5, 16)] {
             let refused = reader.push(iterator, &vec![0; byte_count]);
-            assert_eq!(refused, Err(PieceError::Iterator { iterator, byte_count }));
+            assert_eq!(refused, Err(DumpPieceError::Iterator { iterator, byte_count }));
         }
-        let beyond = Err(PieceError::NoLink { start: 280, data_bytes: 280 });
+        let beyond = Err(DumpPieceError::NoLink { start: 280, data_bytes: 280 });
         assert_eq!(reader.push(289, &[0; 8]), beyond);
-        let large = Err(PieceError::TooLarge { byte_count: 24, left: 16 });
+        let large = Err(DumpPieceError::TooLarge { byte_count: 24, left: 16 });
         assert_eq!(reader.push(25, &[0; 24]), large);
-        let early = Err(PieceError::Order { start: 16, expected: 0 });
+        let early = Err(DumpPieceError::Order { start: 16, expected: 0 });
         assert_eq!(reader.push(49, &[0; 32]), early);
         assert_eq!(reader.push(17, &[0; 16]).map(|frames| frames.len()), Ok(1));
-        assert!(matches!(DumpReader::new(&pieces[0].1[1..]), Err(PieceError::Header(_))));
+        assert!(matches!(DumpReader::new(&pieces[0].1[1..]), Err(DumpPieceError::Header(_))));
     }
 
     #[test]

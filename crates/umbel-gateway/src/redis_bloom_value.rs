@@ -19,7 +19,7 @@ use umbel_filter::{
 };
 use umbel_rdb::{ModuleId, ModuleReader, PayloadWriter, RdbError};
 
-use crate::redis_bloom_dump::{DumpError, DumpReader, DumpWriter, PieceError};
+use crate::redis_bloom_dump::{DumpError, DumpPieceError, DumpReader, DumpWriter};
 
 /// The name of the module type.
 pub const TYPE_NAME: &[u8; 9] = b"MBbloom--";
@@ -93,7 +93,7 @@ pub enum ValueError {
     },
     /// The frame cannot be made: a bug.
     #[error(transparent)]
-    Piece(#[from] PieceError),
+    Piece(#[from] DumpPieceError),
     /// The caller does not want the rest.
     #[error("nobody takes it any more")]
     Unwanted,

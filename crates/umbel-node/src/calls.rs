@@ -10,7 +10,7 @@ use umbel_engine::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
 use umbel_replicated_engine::hypercube::VersionVector;
 
 use crate::comparisons::Comparison;
-use crate::cube::{Compared, CopyFailure};
+use crate::cube::{CopyComparison, CopyFailure};
 use crate::export_change::{ExportedFrame, FrameDigests};
 
 /// A coordinator's request to a replica of a shard.
@@ -353,7 +353,7 @@ pub enum CopyAnswer {
     /// Why nothing was done.
     Failed(CopyFailure),
     /// The differences between two copies, or why they were not compared.
-    Compared(Result<Compared, String>),
+    Compared(Result<CopyComparison, String>),
 }
 
 /// A copy, and the exchange of its node.

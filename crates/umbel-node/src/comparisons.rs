@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use umbel_engine::shard::SliceScrubbed;
 
-use crate::cube::Compared;
+use crate::cube::CopyComparison;
 
 /// Result of a comparison, the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -74,7 +74,7 @@ impl Comparison {
     }
 
     /// The result for two copies.
-    pub(crate) fn of_copies<E: ToString>(at_ms: u64, outcome: &Result<Compared, E>) -> Self {
+    pub(crate) fn of_copies<E: ToString>(at_ms: u64, outcome: &Result<CopyComparison, E>) -> Self {
         let compared = match outcome {
             Ok(compared) => compared,
             Err(error) => return Self::failed(at_ms, error.to_string()),

@@ -38,5 +38,5 @@ pub use failure::CopyFailure;
 pub use image::assembler;
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use scrub::shape_id;
-pub use scrub::{Compared, SESSION_TIME_MAX};
+pub use scrub::{CopyComparison, SESSION_TIME_MAX};
 pub(crate) use scrub::{answer_scrub, take_turns, turn_pause};

@@ -8,7 +8,7 @@ pub use self::cuckoo::{CuckooCommand, CuckooInsert};
 pub use self::dump::DumpCommand;
 pub use self::payload::PayloadCommand;
 pub use self::umbel::{
-    LateItems, NewFilter, NewSize, NewWindow, SetEstimate, UmbelCommand, WindowEnd,
+    CreateFilter, LatePolicy, NewSize, NewWindow, SetEstimate, UmbelCommand, WindowEnd,
 };
 
 pub(crate) mod bloom;
@@ -35,7 +35,7 @@ pub enum Command<'a> {
         new: NewBloom,
     },
     /// `BF.ADD`, `BF.MADD`, `BF.INSERT`, `SADD`: inserts items.
-    Insert(Insert<'a>),
+    Insert(InsertItems<'a>),
     /// `BF.EXISTS`, `BF.MEXISTS`, `SISMEMBER`, `SMISMEMBER`: queries items.
     Contains(Items<'a>),
     /// `BF.CARD`, `SCARD`: how many items were new.
@@ -135,7 +135,7 @@ impl AnswerForm {
 
 /// Items to insert into a filter.
 #[derive(Clone, Copy, Debug)]
-pub struct Insert<'a> {
+pub struct InsertItems<'a> {
     /// The items and their filter.
     pub items: Items<'a>,
     /// The settings with which the filter is created if it does not exist; None if it must not be

@@ -31,10 +31,10 @@ pub mod table;
 pub use arguments::Arguments;
 pub use command::{
     AnswerForm, ClientAttribute, ClientChoice, ClientCommand, ClusterQuery, Command, CommandQuery,
-    Condition, ConnectionCommand, Credentials, CuckooCommand, CuckooInsert, DumpCommand, Expiry,
-    ExpiryCommand, Hello, InfoField, Insert, Items, KeysCommand, LateItems, ListFilter, NewBloom,
-    NewFilter, NewSize, NewWindow, PayloadCommand, ReplyMode, RequestName, Scan, SetEstimate,
-    TimeUnit, Transaction, UmbelCommand, WindowEnd,
+    Condition, ConnectionCommand, CreateFilter, Credentials, CuckooCommand, CuckooInsert,
+    DumpCommand, Expiry, ExpiryCommand, Hello, InfoField, InsertItems, Items, KeysCommand,
+    LatePolicy, ListFilter, NewBloom, NewSize, NewWindow, PayloadCommand, ReplyMode, RequestName,
+    Scan, SetEstimate, TimeUnit, Transaction, UmbelCommand, WindowEnd,
 };
 pub use decode::{Decoder, ProtocolError};
 pub use refusal::Refusal;

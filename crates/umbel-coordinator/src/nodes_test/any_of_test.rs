@@ -6,7 +6,7 @@ use umbel_filter::Kind;
 use super::Coordinated;
 use super::node_test::{create, deadline, items, start_alone};
 use crate::ReadLevel;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 use umbel_node::failure::CallFailure;
 
@@ -23,7 +23,7 @@ async fn the_first_filter_that_has_an_item_is_named() {
         let items = items(50 * day..50 * day + 100);
         asked.insert(name.as_str(), &items, None, None, deadline()).await.unwrap();
     }
-    let near = NewFilter::Planned {
+    let near = FilterRequest::Planned {
         kind: Kind::Blocked,
         distribution: Distribution::Replicated,
         capacity: 1_000,

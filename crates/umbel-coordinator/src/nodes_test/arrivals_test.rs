@@ -6,7 +6,7 @@ use umbel_filter::Kind;
 use super::node_test::{deadline, items, start_alone, start_cluster};
 use super::*;
 use crate::AckLevel;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 
 /// Under a steady load, the forecast predicts within a tenth when the filter reaches its capacity, and
@@ -18,7 +18,7 @@ async fn a_steady_load_is_forecast() {
     let node = start_alone(folder.path()).await;
     let asked = node.coordinator();
     let (capacity, name) = (100_000, FilterName::new("seen").unwrap());
-    let new = NewFilter::Planned {
+    let new = FilterRequest::Planned {
         kind: Kind::Blocked,
         distribution: Distribution::Partitioned,
         capacity,

@@ -26,7 +26,7 @@ use super::node_test::{MINUTES, config, deadline, items, start};
 use super::recut_test::{name, split};
 use super::*;
 use crate::ClientRequest;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 
 /// If this variable is set and a folder does not exist, its test writes it: `UMBEL_WRITE_FOLDER=1`.
@@ -64,7 +64,7 @@ async fn create(asked: &Coordinator, name: &str, kind: Kind, distribution: Distr
         _ => FilterSize::Rate(1e-4),
     };
     let hashing = Hashing::Keyed;
-    let new = NewFilter::Planned { kind, distribution, capacity: 400, size, hashing };
+    let new = FilterRequest::Planned { kind, distribution, capacity: 400, size, hashing };
     asked.create(&FilterName::new(name).unwrap(), &new, None, deadline()).await.unwrap();
 }
 

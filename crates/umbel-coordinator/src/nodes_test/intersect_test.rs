@@ -7,7 +7,7 @@ use umbel_filter::Kind;
 use super::Coordinated;
 use super::node_test::{create, deadline, items, start_alone};
 use crate::Coordinator;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 use umbel_node::failure::CallFailure;
 
@@ -16,7 +16,7 @@ fn name(text: &str) -> FilterName {
 }
 
 async fn like(coordinator: &Coordinator, new: &str, other: &str) {
-    let like = NewFilter::Like(name(other));
+    let like = FilterRequest::Like(name(other));
     coordinator.create(&name(new), &like, None, deadline()).await.unwrap();
 }
 
@@ -69,7 +69,7 @@ async fn what_filters_share_goes_into_another_one() {
         create(&asked, &kind.to_string(), kind).await;
         check(&asked, &kind.to_string()).await;
     }
-    let near = |kind, distribution, capacity, rate| NewFilter::Planned {
+    let near = |kind, distribution, capacity, rate| FilterRequest::Planned {
         kind,
         distribution,
         capacity,

@@ -11,7 +11,7 @@ use super::node_test::{config, deadline, items, start};
 use super::recut_test::{ITEM_COUNT, fill, name, split};
 use super::*;
 use crate::ClientRequest;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 use umbel_node::calls::ShardRequest;
 use umbel_node::failure::CallFailure;
@@ -128,7 +128,7 @@ async fn a_merge_that_a_filter_does_not_allow_is_given_up_and_nothing_changes() 
     let asked = node.coordinator();
     let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
     let (kind, size) = (Kind::Cuckoo, FilterSize::Rate(1e-4));
-    let new = NewFilter::Planned { kind, distribution, capacity: 1_800, size, hashing };
+    let new = FilterRequest::Planned { kind, distribution, capacity: 1_800, size, hashing };
     asked.create(&name("cuckoo"), &new, None, deadline()).await.unwrap();
     // Its only page, which the border divides, is more than half full, and both shards have all of it.
     insert(&asked, kind, 0..1_700).await;

@@ -8,7 +8,7 @@ use umbel_filter::sizing::Estimate;
 use super::Coordinated;
 use super::node_test::{create, deadline, items, start_alone};
 use crate::Coordinator;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 use umbel_node::failure::CallFailure;
 
@@ -17,7 +17,7 @@ fn name(text: &str) -> FilterName {
 }
 
 async fn like(coordinator: &Coordinator, new: &str, other: &str) {
-    let like = NewFilter::Like(name(other));
+    let like = FilterRequest::Like(name(other));
     coordinator.create(&name(new), &like, None, deadline()).await.unwrap();
 }
 
@@ -49,7 +49,7 @@ async fn what_two_filters_share_is_estimated() {
         like(&asked, &other, &one).await;
         check(&asked, &one, &other).await;
     }
-    let near = NewFilter::Planned {
+    let near = FilterRequest::Planned {
         kind: Kind::Blocked,
         distribution: Distribution::Replicated,
         capacity: 10_000,

@@ -12,7 +12,7 @@ use umbel_filter::Kind;
 use super::node_test::{MINUTES, config, create, deadline, items, start};
 use super::*;
 use crate::ClientRequest;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 use crate::transfers::{BackupPart, ExportPart, ExportWish, ImportHead, ImportPart, Restored};
 use umbel_node::failure::CallFailure;
@@ -36,7 +36,7 @@ pub(super) async fn fill(asked: &Arc<Coordinator>, capacity: u64) {
             _ => FilterSize::Rate(1e-4),
         };
         let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
-        let new = NewFilter::Planned { kind, distribution, capacity, size, hashing };
+        let new = FilterRequest::Planned { kind, distribution, capacity, size, hashing };
         asked.create(&name(&kind.to_string()), &new, None, deadline()).await.unwrap();
         asked
             .insert(&kind.to_string(), &items(0..ITEM_COUNT), None, None, deadline())
@@ -216,7 +216,7 @@ async fn requests_of_before_splits_get_their_first_answers() {
     let mut sums = Vec::new();
     for kind in counting() {
         let (target, like) = (name(&format!("sum of {kind}")), name(&kind.to_string()));
-        asked.create(&target, &NewFilter::Like(like), None, deadline()).await.unwrap();
+        asked.create(&target, &FilterRequest::Like(like), None, deadline()).await.unwrap();
         sums.push((kind, sum(kind, 9).await));
     }
     let mut first = Vec::new();

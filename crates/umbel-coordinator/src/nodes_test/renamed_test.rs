@@ -10,7 +10,7 @@ use umbel_ports::{Purpose, Rare, RealSeed, Seed};
 
 use super::Coordinated;
 use super::node_test::{create, deadline, items, start_alone};
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 use crate::transfers::BackupPart;
 use crate::{ClientRequest, Coordinator};
@@ -26,7 +26,7 @@ async fn a_backup_has_each_filter_under_the_name_that_it_had() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
     let asked = node.coordinator();
-    let new = NewFilter::Planned {
+    let new = FilterRequest::Planned {
         kind: Kind::Blocked,
         distribution: Distribution::Partitioned,
         capacity: 1_000,

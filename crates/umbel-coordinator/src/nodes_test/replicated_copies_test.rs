@@ -11,7 +11,7 @@ use super::node_test::{deadline, items, start};
 use super::replicated_test::{KINDS, create, flush_all, insert, name, present, start_quiet, stop};
 use super::*;
 use crate::ReadLevel;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 use crate::transfers::{BackupPart, ExportPart, ExportWish, ImportHead, ImportPart, one_shard};
 use umbel_node::failure::CallFailure;
@@ -212,7 +212,10 @@ async fn merges_take_the_room_of_imports() {
     let (_, nodes) = start_quiet(&folders).await;
     let asked = nodes[0].coordinator();
     create(&asked, "into", Kind::Blocked).await;
-    asked.create(&name("from"), &NewFilter::Like(name("into")), None, deadline()).await.unwrap();
+    asked
+        .create(&name("from"), &FilterRequest::Like(name("into")), None, deadline())
+        .await
+        .unwrap();
     insert(&asked, "from", 0..100).await;
     let mut rooms = Vec::new();
     for _ in 0..WHOLE_IMPORTS_MAX {
@@ -236,7 +239,7 @@ async fn a_backup_holds_filters_of_both_distributions() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (_, nodes) = start_quiet(&folders).await;
     let asked = nodes[0].coordinator();
-    let partitioned = NewFilter::Planned {
+    let partitioned = FilterRequest::Planned {
         kind: Kind::Blocked,
         distribution: Distribution::Partitioned,
         capacity: 10_000,
@@ -283,7 +286,7 @@ async fn what_this_node_has_of_filters_is_merged_on_all() {
         let [a, b, c] = ["a", "b", "c"].map(|letter| format!("{kind} {letter}"));
         create(&one, &a, kind).await;
         for other in [&b, &c] {
-            let like = NewFilter::Like(name(&a));
+            let like = FilterRequest::Like(name(&a));
             one.create(&name(other), &like, None, deadline()).await.unwrap();
         }
         assert!(one.unconfirmed(deadline()).await.unwrap().is_empty());

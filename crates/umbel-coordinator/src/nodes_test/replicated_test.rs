@@ -10,7 +10,7 @@ use super::node_test::{config, deadline, free_addresses, items, start};
 use super::*;
 use crate::AckLevel;
 use crate::ReadLevel;
-use crate::catalogue::{CopiesInfo, Hashing, NewFilter};
+use crate::catalogue::{CopiesInfo, FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 use umbel_node::peer::peer_client;
 use umbel_node::peer::{LocalIdentity, add_hello};
@@ -42,7 +42,7 @@ pub(super) async fn start_quiet(folders: &[TempDir]) -> (Vec<Config>, Vec<Node>)
 }
 
 pub(crate) async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) -> FilterId {
-    let new = NewFilter::Planned {
+    let new = FilterRequest::Planned {
         kind,
         distribution: Distribution::Replicated,
         capacity: 10_000,

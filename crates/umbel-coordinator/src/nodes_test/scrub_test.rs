@@ -16,7 +16,7 @@ use super::node_test::{deadline, start};
 use super::replicated_test::{KINDS, flush_all, insert, name, present, start_quiet, stop};
 use super::*;
 use crate::ReadLevel;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::replicated::scrub::ScrubbedPair;
 use crate::scrub::Scrubbed;
 use crate::sizes::FilterSize;
@@ -26,7 +26,7 @@ use umbel_node::peer::{LocalIdentity, add_hello};
 
 /// Creates a filter with an array that is small enough for unoptimised builds.
 async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) -> FilterId {
-    let new = NewFilter::Planned {
+    let new = FilterRequest::Planned {
         kind,
         distribution: Distribution::Replicated,
         capacity: 10_000,

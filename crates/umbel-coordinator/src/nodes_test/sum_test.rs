@@ -8,7 +8,7 @@ use umbel_filter::Kind;
 use super::Coordinated;
 use super::node_test::{deadline, items, start_alone};
 use crate::ClientRequest;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 
 fn name(text: &str) -> FilterName {
@@ -26,7 +26,7 @@ async fn what_filters_count_is_added_up_once_for_each_request() {
     // Of 3,000 lookups, one is wrong in one of 3,000 runs, also after growth to twenty times the items.
     for (kind, capacity, rate) in [(Kind::Counting, 20_000, 1e-7), (Kind::Quotient, 200, 1e-9)] {
         let [target, one, other] = ["target", "one", "other"].map(|name| format!("{kind} {name}"));
-        let new = NewFilter::Planned {
+        let new = FilterRequest::Planned {
             kind,
             distribution: Distribution::Partitioned,
             capacity,
@@ -35,7 +35,7 @@ async fn what_filters_count_is_added_up_once_for_each_request() {
         };
         asked.create(&name(&target), &new, None, deadline()).await.unwrap();
         for (filter, range) in [(&one, 0..2_000), (&other, 1_000..3_000)] {
-            let like = NewFilter::Like(name(&target));
+            let like = FilterRequest::Like(name(&target));
             asked.create(&name(filter), &like, None, deadline()).await.unwrap();
             asked.insert(filter, &items(range), None, None, deadline()).await.unwrap();
         }

@@ -14,7 +14,7 @@ use super::replicated_test::{flush_all, insert, name, present, stop};
 use super::windowed_test::{Clock, DAY_MS, MINUTE_MS, RULES};
 use super::*;
 use crate::ReadLevel;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 use umbel_node::failure::CallFailure;
 
@@ -76,8 +76,8 @@ async fn start(config: &Config, clock: &Arc<Clock>) -> Node {
     Node::start(config.clone(), ports, Box::new(PeersOnly)).await.unwrap()
 }
 
-fn window(rules: WindowRules, capacity: u64) -> NewFilter {
-    NewFilter::Planned {
+fn window(rules: WindowRules, capacity: u64) -> FilterRequest {
+    FilterRequest::Planned {
         kind: Kind::Window,
         distribution: Distribution::Replicated,
         capacity,

@@ -10,7 +10,7 @@ use umbel_filter::Kind;
 use super::node_test::{PeersOnly, config, deadline, items};
 use super::*;
 use crate::ReadLevel;
-use crate::catalogue::{Hashing, NewFilter};
+use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 use umbel_node::failure::CallFailure;
 
@@ -35,7 +35,7 @@ async fn start(data: &Path, clock: &Arc<Clock>) -> Node {
 }
 
 async fn create(coordinator: &Coordinator, name: &str, rules: WindowRules) {
-    let new = NewFilter::Planned {
+    let new = FilterRequest::Planned {
         kind: Kind::Window,
         distribution: Distribution::Partitioned,
         capacity: 10_000,

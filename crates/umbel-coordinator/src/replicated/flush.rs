@@ -25,7 +25,7 @@ const UNANSWERED_MAX: usize = 3;
 
 /// The result of a flush.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Flushed {
+pub struct FlushReport {
     /// Nodes that hold everything that any of them had acknowledged before.
     pub nodes: Vec<NodeId>,
     /// All other nodes: they did not answer, or did not receive everything in time.
@@ -39,7 +39,7 @@ impl Coordinator {
         &self,
         name: &FilterName,
         deadline: Instant,
-    ) -> Result<Flushed, CallFailure> {
+    ) -> Result<FlushReport, CallFailure> {
         let filter = self.live_filter(name.as_str(), deadline).await?;
         if !filter.record.is_replicated() {
             let what = format!("{name} is partitioned: there is nothing to flush");
@@ -61,7 +61,7 @@ impl Coordinator {
             let request = &request;
             async move { (node, comes_true(local, node, group, request, deadline).await) }
         });
-        let mut flushed = Flushed { nodes: Vec::new(), missing: Vec::new() };
+        let mut flushed = FlushReport { nodes: Vec::new(), missing: Vec::new() };
         for (node, has_all) in join_all(covering).await {
             if has_all {
                 flushed.nodes.push(node);

@@ -10,7 +10,7 @@ use umbel_replicated_engine::hypercube::{Cube, Rank};
 use crate::Coordinator;
 use crate::scrub::Wanted;
 use umbel_node::calls::{CopyAnswer, CopyRequest};
-use umbel_node::cube::{Compared, SESSION_TIME_MAX};
+use umbel_node::cube::{CopyComparison, SESSION_TIME_MAX};
 use umbel_node::failure::CallFailure;
 
 /// Pairs that are compared at once: each node requests one comparison at a time and answers one, so that
@@ -27,7 +27,7 @@ pub struct ScrubbedPair {
     /// The node of the other one.
     pub partner: NodeId,
     /// The differences, or why they were not compared.
-    pub compared: Result<Compared, String>,
+    pub compared: Result<CopyComparison, String>,
 }
 
 impl Coordinator {
@@ -68,7 +68,7 @@ impl Coordinator {
         generation: Generation,
         node: NodeId,
         partner: NodeId,
-    ) -> Result<Compared, String> {
+    ) -> Result<CopyComparison, String> {
         let local = self.local().map_err(|failure| failure.to_string())?;
         let group = GroupId::of_copy(filter).ok_or_else(|| format!("{filter} has no copies"))?;
         let request = CopyRequest::Scrub { generation, partner };

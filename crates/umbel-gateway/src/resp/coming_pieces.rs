@@ -7,7 +7,7 @@ use umbel_filter::Kind;
 use umbel_resp::Refusal;
 
 use super::dump_bytes::{NoCopy, PartReader};
-use crate::redis_bloom_dump::{DumpReader, PieceError};
+use crate::redis_bloom_dump::{DumpPieceError, DumpReader};
 
 /// Bits of an iterator for the number of the piece: 2^20 pieces are 384 GiB.
 pub(super) const PIECE_NUMBER_BITS: u32 = 20;
@@ -87,8 +87,10 @@ fn take_of_chain(
         return Ok((vec![ImportPart::Head(head)], false));
     }
     let frames = reader.push(iterator, data).map_err(|error| match error {
-        PieceError::NoLink { .. } => Refusal::Other("ERR invalid offset - no link found".into()),
-        PieceError::TooLarge { .. } => {
+        DumpPieceError::NoLink { .. } => {
+            Refusal::Other("ERR invalid offset - no link found".into())
+        }
+        DumpPieceError::TooLarge { .. } => {
             Refusal::Other("ERR invalid chunk - Too big for current filter".into())
         }
         _ => Refusal::BadData,

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use umbel_coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
+use umbel_coordinator::catalogue::{FilterInfo, FilterRequest, Hashing};
 use umbel_coordinator::item_batch::ItemBatch;
 use umbel_coordinator::sizes::FilterSize;
 use umbel_coordinator::{beside_done, graver, partly};
@@ -73,10 +73,10 @@ pub(super) async fn answer(
     }
 }
 
-const fn plan(capacity: u64) -> Plan {
+const fn plan(capacity: u64) -> FilterRequest {
     let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
     let size = FilterSize::Rate(ERROR_RATE);
-    Plan::Planned { kind: Kind::Cuckoo, distribution, capacity, size, hashing }
+    FilterRequest::Planned { kind: Kind::Cuckoo, distribution, capacity, size, hashing }
 }
 
 /// Whether the filter is a cuckoo filter; None if no filter has this name.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::ops::Range;
 
 use tokio::time::Instant;
-use umbel_coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
+use umbel_coordinator::catalogue::{FilterInfo, FilterRequest, Hashing};
 use umbel_coordinator::item_batch::ItemBatch;
 use umbel_coordinator::sizes::FilterSize;
 use umbel_coordinator::{ClientRequest, ReadLevel, partly};
@@ -241,7 +241,7 @@ fn read_level(session: &Session, name: &str) -> Option<ReadLevel> {
 }
 
 /// The filter that a plain command creates.
-fn plan(session: &Session, new: NewBloom) -> Plan {
+fn plan(session: &Session, new: NewBloom) -> FilterRequest {
     let kind = match (session.shared.default_kind, new.expansion) {
         (Kind::Scalable, 0) => Kind::Blocked,
         (kind, _) => kind,
@@ -254,15 +254,23 @@ fn plan(session: &Session, new: NewBloom) -> Plan {
         _ => FilterSize::Rate(rate),
     };
     let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
-    Plan::Planned { kind, distribution, capacity: new.capacity, size, hashing }
+    FilterRequest::Planned { kind, distribution, capacity: new.capacity, size, hashing }
 }
 
 /// Creates a filter, if the caller may.
-pub(super) async fn create(session: &Session, name: &FilterName, new: Plan) -> Result<(), Refusal> {
+pub(super) async fn create(
+    session: &Session,
+    name: &FilterName,
+    new: FilterRequest,
+) -> Result<(), Refusal> {
     try_create(session, name, new).await.map_err(|failure| refusal(&failure))
 }
 
-async fn try_create(session: &Session, name: &FilterName, new: Plan) -> Result<(), CallFailure> {
+async fn try_create(
+    session: &Session,
+    name: &FilterName,
+    new: FilterRequest,
+) -> Result<(), CallFailure> {
     let name = session.caller.filter(FilterVerb::Manage, "key", name.as_str().to_owned())?;
     let (deadline, owner) =
         (session.shared.deadlines.of_long_command(), session.caller.principal_name());

@@ -14,8 +14,8 @@ use umbel_engine::shard::SliceShape;
 use umbel_filter::Kind;
 use umbel_resp::table::CommandSpec;
 use umbel_resp::{
-    Arguments, Command, Insert, Items, NewBloom, Refusal, Reply, Request, RequestName, Transaction,
-    encode_array_head, table,
+    Arguments, Command, InsertItems, Items, NewBloom, Refusal, Reply, Request, RequestName,
+    Transaction, encode_array_head, table,
 };
 
 use super::answers::refusal;
@@ -103,7 +103,7 @@ fn about_items(request: &Request) -> Option<(&'static CommandSpec, ItemVerb, Ite
 
 fn verb_of<'a>(command: &Command<'a>) -> Option<(ItemVerb, Items<'a>)> {
     match *command {
-        Command::Insert(Insert { items, new, request }) => {
+        Command::Insert(InsertItems { items, new, request }) => {
             Some((ItemVerb::Insert(new, request), items))
         }
         Command::Contains(items) => Some((ItemVerb::Contains, items)),

@@ -1,13 +1,13 @@
 //! Umbel's own commands, except those for sessions and requests.
 
-use umbel_coordinator::catalogue::{Hashing, NewFilter as Plan};
+use umbel_coordinator::catalogue::{FilterRequest, Hashing};
 use umbel_coordinator::sizes::FilterSize;
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
 use umbel_engine::shard::{LateItems, SetOperation, WindowRules, WindowTime};
 use umbel_filter::Kind;
 use umbel_resp::{
-    Arguments, Items, NewFilter, NewSize, NewWindow, Refusal, Reply, RequestName, SetEstimate,
+    Arguments, CreateFilter, Items, NewSize, NewWindow, Refusal, Reply, RequestName, SetEstimate,
     UmbelCommand, WindowEnd,
 };
 
@@ -63,9 +63,9 @@ fn rules_of(window: NewWindow) -> Result<WindowRules, Refusal> {
         WindowEnd::Time { slice_ms, is_of_event: true } => (slice_ms, WindowTime::Event),
     };
     let late = match late {
-        umbel_resp::LateItems::Reject => LateItems::Reject,
-        umbel_resp::LateItems::Drop => LateItems::Drop,
-        umbel_resp::LateItems::Oldest => LateItems::Oldest,
+        umbel_resp::LatePolicy::Reject => LateItems::Reject,
+        umbel_resp::LatePolicy::Drop => LateItems::Drop,
+        umbel_resp::LatePolicy::Oldest => LateItems::Oldest,
     };
     let rules = WindowRules { slice_ms, slice_count, time, late, refresh };
     rules.check().map_err(|what| Refusal::Other(format!("ERR {what}").into()))?;
@@ -73,11 +73,15 @@ fn rules_of(window: NewWindow) -> Result<WindowRules, Refusal> {
 }
 
 /// `UMBEL.CREATE`.
-async fn create_any(session: &Session, key: &[u8], new: NewFilter<'_>) -> Result<Reply, Refusal> {
+async fn create_any(
+    session: &Session,
+    key: &[u8],
+    new: CreateFilter<'_>,
+) -> Result<Reply, Refusal> {
     let name = session.filter(FilterVerb::Manage, key)?;
     let plan = match new {
-        NewFilter::Like(other) => Plan::Like(session.filter(FilterVerb::Read, other)?),
-        NewFilter::Planned { kind, capacity, size, is_replicated } => {
+        CreateFilter::Like(other) => FilterRequest::Like(session.filter(FilterVerb::Read, other)?),
+        CreateFilter::Planned { kind, capacity, size, is_replicated } => {
             let name = std::str::from_utf8(kind).ok();
             let kind: Option<Kind> = name.and_then(|name| name.parse().ok());
             let kind = kind.ok_or(Refusal::CreateOption)?;
@@ -92,12 +96,12 @@ async fn create_any(session: &Session, key: &[u8], new: NewFilter<'_>) -> Result
                 }
             };
             let distribution = distribution_of(is_replicated);
-            Plan::Planned { kind, distribution, capacity, size, hashing: Hashing::Keyed }
+            FilterRequest::Planned { kind, distribution, capacity, size, hashing: Hashing::Keyed }
         }
-        NewFilter::Window { capacity, error_rate: rate, window, is_replicated } => {
+        CreateFilter::Window { capacity, error_rate: rate, window, is_replicated } => {
             let size = FilterSize::Window { rate, rules: rules_of(window)? };
             let (kind, distribution) = (Kind::Window, distribution_of(is_replicated));
-            Plan::Planned { kind, distribution, capacity, size, hashing: Hashing::Keyed }
+            FilterRequest::Planned { kind, distribution, capacity, size, hashing: Hashing::Keyed }
         }
     };
     create(session, &name, plan).await?;

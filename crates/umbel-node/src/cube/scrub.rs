@@ -66,7 +66,7 @@ const TURN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What two copies differed in; both have all of these bits now.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct Compared {
+pub struct CopyComparison {
     /// Bits that this node's copy lacked.
     pub ours: SetBits,
     /// Bits that the partner's copy lacked.

@@ -1,6 +1,6 @@
 //! Parses the arguments of `BF.*` like RedisBloom.
 
-use super::{AnswerForm, Command, InfoField, Insert, Items, NewBloom};
+use super::{AnswerForm, Command, InfoField, InsertItems, Items, NewBloom};
 use crate::arguments::{Arguments, is_word};
 use crate::number::{float, integer};
 use crate::refusal::Refusal;
@@ -64,7 +64,7 @@ fn items(arguments: Arguments<'_>, form: AnswerForm) -> Items<'_> {
 }
 
 fn inserted(items: Items<'_>) -> Command<'_> {
-    Command::Insert(Insert { items, new: Some(NewBloom::default()), request: None })
+    Command::Insert(InsertItems { items, new: Some(NewBloom::default()), request: None })
 }
 
 pub(crate) fn add(arguments: Arguments<'_>) -> Parsed<'_> {
@@ -151,7 +151,7 @@ pub(crate) fn insert(arguments: Arguments<'_>) -> Parsed<'_> {
         new.expansion = 0;
     }
     let items = Items { key: arguments.at(1), items, form: AnswerForm::List };
-    Ok(Command::Insert(Insert { items, new: is_made.then_some(new), request: None }))
+    Ok(Command::Insert(InsertItems { items, new: is_made.then_some(new), request: None }))
 }
 
 pub(crate) fn cardinality(arguments: Arguments<'_>) -> Parsed<'_> {

@@ -87,7 +87,7 @@ fn reserve_reads_options_anywhere() {
 
 fn inserted(text: &str) -> (Option<NewBloom>, Vec<String>, Option<RequestName>, AnswerForm) {
     let request = line(text);
-    let Ok(Command::Insert(Insert { items, new, request })) = parsed(&request) else {
+    let Ok(Command::Insert(InsertItems { items, new, request })) = parsed(&request) else {
         panic!("{text}")
     };
     assert_eq!(items.key, b"k");
@@ -178,9 +178,9 @@ fn a_filter_of_any_kind_is_described() {
     let size = NewSize::Bytes(64);
     assert_eq!(
         new,
-        NewFilter::Planned { kind: b"blocked", capacity: 5, size, is_replicated: true }
+        CreateFilter::Planned { kind: b"blocked", capacity: 5, size, is_replicated: true }
     );
-    assert_eq!(created("LIKE other"), Ok(NewFilter::Like(b"other")));
+    assert_eq!(created("LIKE other"), Ok(CreateFilter::Like(b"other")));
     for (options, by) in [("EXPANSION 4", 4), ("expansion 0", 0), ("fixed", 0)] {
         let request =
             line(&format!("UMBEL.CREATE k {options} KIND redisbloom ERROR 0.5 CAPACITY 5"));
@@ -189,7 +189,11 @@ fn a_filter_of_any_kind_is_described() {
         };
         let (size, is_replicated) = (NewSize::Chain { error_rate: 0.5, expansion: by }, false);
         let kind = b"redisbloom".as_slice();
-        assert_eq!(new, NewFilter::Planned { kind, capacity: 5, size, is_replicated }, "{options}");
+        assert_eq!(
+            new,
+            CreateFilter::Planned { kind, capacity: 5, size, is_replicated },
+            "{options}"
+        );
     }
 }
 
@@ -214,16 +218,16 @@ fn a_merge_may_have_a_request_name() {
 
 /// The filter that `UMBEL.CREATE k` with these options describes. Another filter that it names must be
 /// `other`.
-fn created(options: &str) -> Result<NewFilter<'static>, Refusal> {
+fn created(options: &str) -> Result<CreateFilter<'static>, Refusal> {
     let request = line(&format!("UMBEL.CREATE k {options}"));
     match parsed(&request)? {
-        Command::Umbel(UmbelCommand::Create { new: NewFilter::Like(b"other"), .. }) => {
-            Ok(NewFilter::Like(b"other"))
+        Command::Umbel(UmbelCommand::Create { new: CreateFilter::Like(b"other"), .. }) => {
+            Ok(CreateFilter::Like(b"other"))
         }
         Command::Umbel(UmbelCommand::Create {
-            new: NewFilter::Window { capacity, error_rate, window, is_replicated },
+            new: CreateFilter::Window { capacity, error_rate, window, is_replicated },
             ..
-        }) => Ok(NewFilter::Window { capacity, error_rate, window, is_replicated }),
+        }) => Ok(CreateFilter::Window { capacity, error_rate, window, is_replicated }),
         other => panic!("{other:?}"),
     }
 }
@@ -231,19 +235,19 @@ fn created(options: &str) -> Result<NewFilter<'static>, Refusal> {
 #[test]
 fn a_window_is_described() {
     let window = |options: &str| match created(&format!("CAPACITY 9 ERROR 0.5 {options}")) {
-        Ok(NewFilter::Window { capacity: 9, error_rate: 0.5, window, is_replicated }) => {
+        Ok(CreateFilter::Window { capacity: 9, error_rate: 0.5, window, is_replicated }) => {
             (window, is_replicated)
         }
         other => panic!("{other:?}"),
     };
     let time = |slice_ms, is_of_event| WindowEnd::Time { slice_ms, is_of_event };
-    let late = LateItems::Reject;
+    let late = LatePolicy::Reject;
     let of = |slice_count, end| NewWindow { slice_count, end, late, refresh: false };
     // A day has 24 hours.
     assert_eq!(window("WINDOW 86400000"), (of(24, time(3_600_000, false)), false));
     assert_eq!(window("window manual replicated"), (of(1, WindowEnd::Rotation), true));
     assert_eq!(window("SLICES 7 WINDOW MANUAL"), (of(7, WindowEnd::Rotation), false));
-    let events = NewWindow { late: LateItems::Oldest, refresh: true, ..of(2, time(5, true)) };
+    let events = NewWindow { late: LatePolicy::Oldest, refresh: true, ..of(2, time(5, true)) };
     assert_eq!(window("WINDOW 10 SLICES 2 TIME event LATE oldest REFRESH"), (events, false));
 }
 

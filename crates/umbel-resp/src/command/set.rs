@@ -1,7 +1,7 @@
 //! The commands on sets that filters support: `SADD`, `SISMEMBER`, `SMISMEMBER`, `SCARD`. Replies are
 //! integers in both versions of the protocol, as in Redis.
 
-use super::{AnswerForm, Command, Insert, Items, NewBloom};
+use super::{AnswerForm, Command, InsertItems, Items, NewBloom};
 use crate::arguments::Arguments;
 use crate::refusal::Refusal;
 
@@ -13,7 +13,7 @@ fn items(arguments: Arguments<'_>, form: AnswerForm) -> Items<'_> {
 
 pub(crate) fn add(arguments: Arguments<'_>) -> Parsed<'_> {
     let items = items(arguments, AnswerForm::Count);
-    Ok(Command::Insert(Insert { items, new: Some(NewBloom::default()), request: None }))
+    Ok(Command::Insert(InsertItems { items, new: Some(NewBloom::default()), request: None }))
 }
 
 pub(crate) fn is_member(arguments: Arguments<'_>) -> Parsed<'_> {
@@ -40,7 +40,7 @@ mod tests {
             let request: Request = line.split(' ').collect();
             let arguments = Arguments::new(&request);
             match table::find(arguments).unwrap().parse(arguments).unwrap() {
-                Command::Insert(Insert { items, new, .. }) => {
+                Command::Insert(InsertItems { items, new, .. }) => {
                     assert_eq!(new, Some(NewBloom::default()));
                     (items.items.len(), items.form)
                 }

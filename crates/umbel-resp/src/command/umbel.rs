@@ -25,7 +25,7 @@ pub enum UmbelCommand<'a> {
         /// Its name.
         key: &'a [u8],
         /// Its settings.
-        new: NewFilter<'a>,
+        new: CreateFilter<'a>,
     },
     /// `UMBEL.INFO`: describes a filter with all its figures.
     Info {
@@ -78,7 +78,7 @@ pub enum SetEstimate {
 
 /// The filter that `UMBEL.CREATE` creates.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum NewFilter<'a> {
+pub enum CreateFilter<'a> {
     /// With these settings.
     Planned {
         /// The kind's name.
@@ -113,7 +113,7 @@ pub struct NewWindow {
     /// What ends a slice.
     pub end: WindowEnd,
     /// What happens to items whose time is before the window.
-    pub late: LateItems,
+    pub late: LatePolicy,
     /// Whether a repeated insert renews an item.
     pub refresh: bool,
 }
@@ -134,7 +134,7 @@ pub enum WindowEnd {
 
 /// What happens to items whose time is before the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LateItems {
+pub enum LatePolicy {
     /// The insert is refused.
     Reject,
     /// They are reported as present and not inserted.
@@ -269,7 +269,7 @@ struct CreateOptions<'a> {
     window: Option<Option<u64>>,
     slices: Option<u64>,
     is_of_event: bool,
-    late: Option<LateItems>,
+    late: Option<LatePolicy>,
     refresh: bool,
 }
 
@@ -333,7 +333,7 @@ impl<'a> CreateOptions<'a> {
     }
 
     /// The filter that the options describe; None if they contradict each other.
-    fn filter(self) -> Option<NewFilter<'a>> {
+    fn filter(self) -> Option<CreateFilter<'a>> {
         let Self { kind, capacity, like, is_replicated, .. } = self;
         let size = match (self.size, self.expansion) {
             (size, None) => size,
@@ -345,14 +345,14 @@ impl<'a> CreateOptions<'a> {
         let is_plain = self.slices.is_none() && !self.is_of_event && self.late.is_none();
         match (kind, capacity, size, like, self.window) {
             (Some(kind), Some(capacity), Some(size), None, None) if is_plain && !self.refresh => {
-                Some(NewFilter::Planned { kind, capacity, size, is_replicated })
+                Some(CreateFilter::Planned { kind, capacity, size, is_replicated })
             }
             (None, Some(capacity), Some(NewSize::ErrorRate(error_rate)), None, Some(window_ms)) => {
                 let window = self.window(window_ms)?;
-                Some(NewFilter::Window { capacity, error_rate, window, is_replicated })
+                Some(CreateFilter::Window { capacity, error_rate, window, is_replicated })
             }
             (None, None, None, Some(like), None) if is_plain && !self.refresh && !is_replicated => {
-                Some(NewFilter::Like(like))
+                Some(CreateFilter::Like(like))
             }
             _ => None,
         }
@@ -376,13 +376,16 @@ impl<'a> CreateOptions<'a> {
         if late.is_some() && !is_of_event {
             return None;
         }
-        Some(NewWindow { slice_count, end, late: late.unwrap_or(LateItems::Reject), refresh })
+        Some(NewWindow { slice_count, end, late: late.unwrap_or(LatePolicy::Reject), refresh })
     }
 }
 
-fn late_items(name: &[u8]) -> Option<LateItems> {
-    let all =
-        [("REJECT", LateItems::Reject), ("DROP", LateItems::Drop), ("OLDEST", LateItems::Oldest)];
+fn late_items(name: &[u8]) -> Option<LatePolicy> {
+    let all = [
+        ("REJECT", LatePolicy::Reject),
+        ("DROP", LatePolicy::Drop),
+        ("OLDEST", LatePolicy::Oldest),
+    ];
     all.into_iter().find(|(known, _)| is_word(name, known)).map(|(_, late)| late)
 }
 

@@ -14,7 +14,7 @@ use umbel_raft::peer::{add_hello, member_client};
 use super::image::Image;
 use super::line::{Line, Outlet, PART_PATIENCE, PARTS_WAITING_MAX, claim_part, of_status};
 use super::talk::{Side, talk};
-use super::{Compared, SESSION_TIME_MAX, ScrubError, SetBits};
+use super::{CopyComparison, SESSION_TIME_MAX, ScrubError, SetBits};
 use crate::comparisons::Comparison;
 use crate::cube::Copy;
 use crate::local::Local;
@@ -26,7 +26,7 @@ pub(crate) async fn compare(
     copy: &Arc<Copy>,
     generation: Generation,
     partner: NodeId,
-) -> Result<Compared, ScrubError> {
+) -> Result<CopyComparison, ScrubError> {
     let asking = Arc::clone(&local.copies().scrubs().asking);
     let _turn = timeout(SESSION_TIME_MAX, asking.acquire_owned()).await;
     let _turn = _turn.map_err(|_| ScrubError::Busy)?.expect("it is never closed");
@@ -53,7 +53,7 @@ async fn compare_now(
     copy: &Arc<Copy>,
     generation: Generation,
     partner: NodeId,
-) -> Result<Compared, ScrubError> {
+) -> Result<CopyComparison, ScrubError> {
     let broken = |what: String| ScrubError::Broken(what);
     let address = local.address_of(partner).ok_or(ScrubError::NoAddress(partner))?;
     let client = member_client(local.net(), &address, local.identity().member(partner));
@@ -83,5 +83,5 @@ async fn compare_now(
         _ => return Err(ScrubError::Nonsense("an end is expected".to_owned())),
     };
     let byte_count = outcome.sent_bytes + outcome.received_bytes;
-    Ok(Compared { ours, theirs, byte_count })
+    Ok(CopyComparison { ours, theirs, byte_count })
 }
