@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use umbel_engine::GroupId;
 use umbel_engine::shard::{InsertPart, RepairPart, ShardCommand};
-use umbel_node::ports::Observer;
+use umbel_node::ports::NodeObserver;
 use umbel_node::ports::observer::{Event, GroupReport, Payload};
 
 use crate::counters;
@@ -162,7 +162,7 @@ impl fmt::Display for Short<'_> {
     }
 }
 
-impl Observer for SimObserver {
+impl NodeObserver for SimObserver {
     fn observe(&self, event: &Event<'_>) {
         let now = now_us();
         self.trace(now, event);

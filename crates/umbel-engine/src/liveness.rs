@@ -152,7 +152,7 @@ pub enum Input<'a> {
 
 /// What the caller must do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum LivenessOrder {
     /// The node is suspected from now on: calls that wait for it may give up.
     Suspect(NodeId),
     /// The node is alive, for the first time or again, or its process was restarted.
@@ -175,7 +175,7 @@ pub enum Order {
 ///
 /// ```
 /// use std::collections::BTreeSet;
-/// use umbel_engine::liveness::{Beat, Input, LedVersion, Liveness, Order, Timing};
+/// use umbel_engine::liveness::{Beat, Input, LedVersion, Liveness, LivenessOrder, Timing};
 /// use umbel_engine::NodeId;
 /// use umbel_step::Outbox;
 ///
@@ -185,13 +185,13 @@ pub enum Order {
 /// let beat = Beat { version: LedVersion { incarnation: 8, number: 1 }, leads: None, has: None };
 /// liveness.step(Input::Tick { now_ms: 0, peers: &peers, groups: &[] }, &mut outbox);
 /// liveness.step(Input::Received { node: NodeId(2), now_ms: 10, beat }, &mut outbox);
-/// assert_eq!(outbox.take(), [Order::Trust(NodeId(2))]);
+/// assert_eq!(outbox.take(), [LivenessOrder::Trust(NodeId(2))]);
 /// for now_ms in (100..=500).step_by(100) {
 ///     liveness.step(Input::Tick { now_ms, peers: &peers, groups: &[] }, &mut outbox);
 /// }
 /// assert!(outbox.take().is_empty());
 /// liveness.step(Input::Tick { now_ms: 600, peers: &peers, groups: &[] }, &mut outbox);
-/// assert_eq!(outbox.take(), [Order::Suspect(NodeId(2))]);
+/// assert_eq!(outbox.take(), [LivenessOrder::Suspect(NodeId(2))]);
 /// ```
 #[derive(Debug)]
 pub struct Liveness {
@@ -229,14 +229,14 @@ impl Liveness {
     }
 
     /// Handles an event.
-    pub fn step(&mut self, input: Input<'_>, outbox: &mut Outbox<Order>) {
+    pub fn step(&mut self, input: Input<'_>, outbox: &mut Outbox<LivenessOrder>) {
         match input {
             Input::Received { node, now_ms, beat } => {
                 let Some(peer) = self.peers.get_mut(&node) else { return };
                 if peer.receive(now_ms, beat) {
                     // It may lack what all others have been reminded of.
                     self.rests.clear();
-                    outbox.push(Order::Trust(node));
+                    outbox.push(LivenessOrder::Trust(node));
                 }
             }
             Input::Unreachable { node } => {
@@ -306,7 +306,7 @@ impl Liveness {
         now_ms: u64,
         peers: &BTreeSet<NodeId>,
         groups: &[GroupStanding],
-        outbox: &mut Outbox<Order>,
+        outbox: &mut Outbox<LivenessOrder>,
     ) {
         self.follow_peers(now_ms, peers, outbox);
         self.claim(now_ms, groups);
@@ -321,7 +321,12 @@ impl Liveness {
 
     /// Suspects silent peers. Time during which this node itself was paused does not count as their
     /// silence.
-    fn follow_peers(&mut self, now_ms: u64, peers: &BTreeSet<NodeId>, outbox: &mut Outbox<Order>) {
+    fn follow_peers(
+        &mut self,
+        now_ms: u64,
+        peers: &BTreeSet<NodeId>,
+        outbox: &mut Outbox<LivenessOrder>,
+    ) {
         self.peers.retain(|node, _| peers.contains(node));
         for &node in peers {
             self.peers.entry(node).or_default();
@@ -333,7 +338,7 @@ impl Liveness {
                 peer.received_ms.map(|received_ms| (received_ms + stood_ms).min(now_ms));
             if peer.is_alive && peer.is_gone(now_ms, self.timing.suspect_ms) {
                 peer.lose();
-                outbox.push(Order::Suspect(node));
+                outbox.push(LivenessOrder::Suspect(node));
             }
         }
     }
@@ -355,13 +360,18 @@ impl Liveness {
     }
 
     /// Decides about one group.
-    fn look_at(&mut self, now_ms: u64, standing: &GroupStanding, outbox: &mut Outbox<Order>) {
+    fn look_at(
+        &mut self,
+        now_ms: u64,
+        standing: &GroupStanding,
+        outbox: &mut Outbox<LivenessOrder>,
+    ) {
         let group = standing.group;
         if standing.is_leader {
             self.vacancies.remove(&group);
             let rest = self.rests.entry(group).or_insert_with(|| Rest::new(standing));
             if rest.is_reminder_due(standing) {
-                outbox.push(Order::Remind(group));
+                outbox.push(LivenessOrder::Remind(group));
             }
             self.send_home(now_ms, standing, outbox);
             return;
@@ -385,7 +395,7 @@ impl Liveness {
         {
             let vacancy = self.vacancies.get_mut(&group).expect("it was looked at just now");
             vacancy.asked(now_ms);
-            outbox.push(Order::Stand(group));
+            outbox.push(LivenessOrder::Stand(group));
         }
     }
 
@@ -397,7 +407,12 @@ impl Liveness {
     }
 
     /// Hands leadership over to the group's home, if both have been stable for `STEADY_MS`.
-    fn send_home(&mut self, now_ms: u64, standing: &GroupStanding, outbox: &mut Outbox<Order>) {
+    fn send_home(
+        &mut self,
+        now_ms: u64,
+        standing: &GroupStanding,
+        outbox: &mut Outbox<LivenessOrder>,
+    ) {
         let order = voters_from_home(standing);
         let Some(&home) = order.first().filter(|&&home| home != self.own) else { return };
         let is_long = |since_ms: u64| now_ms >= since_ms + STEADY_MS;
@@ -409,7 +424,7 @@ impl Liveness {
         let is_paused = self.handed_over_ms.is_some_and(|at| now_ms < at + HAND_OVER_PAUSE_MS);
         if standing.voters.len() == 1 && is_home && is_steady && !is_paused {
             self.handed_over_ms = Some(now_ms);
-            outbox.push(Order::HandOver { group: standing.group, to: home });
+            outbox.push(LivenessOrder::HandOver { group: standing.group, to: home });
         }
     }
 }

@@ -11,7 +11,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use tokio::time::Instant;
-use umbel_ports::Connection;
+use umbel_ports::ConnectionHandle;
 
 use super::budget::Budget;
 use super::console;
@@ -99,7 +99,7 @@ pub(super) async fn admit(
         | Manner::TalksLong
         | Manner::Peer => None,
     };
-    let connection: Option<Connection> =
+    let connection: Option<ConnectionHandle> =
         manner.gives_many().then(|| request.extensions().get().cloned()).flatten();
     let lease = budget.lease();
     let request = match request.body().is_end_stream() {

@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use umbel_coordinator::Coordinator;
 use umbel_engine::meta::{ClusterVerb, FilterVerb};
-use umbel_ports::{Connection, PeerIdentity};
+use umbel_ports::{ConnectionHandle, PeerIdentity};
 
 use super::caller::Need;
 use super::console;
@@ -124,7 +124,7 @@ pub(super) async fn gate(
         return answer(request.headers(), &refused);
     }
     if caller.is_somebody()
-        && let Some(connection) = request.extensions().get::<Connection>()
+        && let Some(connection) = request.extensions().get::<ConnectionHandle>()
     {
         connection.prove();
     }

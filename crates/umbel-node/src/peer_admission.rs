@@ -10,7 +10,7 @@ use umbel_engine::{GroupId, NodeId};
 use umbel_ports::{Disk, PortFuture};
 use umbel_proto::v1::{AdoptRequest, ExchangePart, ExchangeQuestion, ScrubPart, WhoAreYouResponse};
 use umbel_raft::peer::{
-    AnswerStream, CallHandler, CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, RefusalReason,
+    AnswerStream, CallHandler, CallKind, CallRefusal, LocalIdentity, PEER_PROTOCOL, RefusalReason,
     cluster_bytes, cluster_of_bytes,
 };
 use umbel_raft::{Witness, answer_standings, asks_standings};
@@ -136,12 +136,12 @@ impl PeerAdmission {
 
     /// Access to the node for a member; refuses a caller that is no longer a member, or if this node is
     /// not one yet.
-    fn admit(&self, from: NodeId) -> Result<Arc<Local>, Refusal> {
-        let starting = || Refusal::new(RefusalReason::Unavailable, "this node is starting");
+    fn admit(&self, from: NodeId) -> Result<Arc<Local>, CallRefusal> {
+        let starting = || CallRefusal::new(RefusalReason::Unavailable, "this node is starting");
         let local = self.local.get().cloned().ok_or_else(starting)?;
         let is_gone = local.meta().replica().read_meta(|state| state.is_no_member(from));
         if is_gone && !planted::on(Planted::RemovedNodeAdmitted) {
-            return Err(Refusal::new(RefusalReason::Removed, not_a_member(from)));
+            return Err(CallRefusal::new(RefusalReason::Removed, not_a_member(from)));
         }
         Ok(local)
     }
@@ -188,7 +188,7 @@ impl CallHandler for PeerAdmission {
         kind: CallKind,
         group: GroupId,
         body: Bytes,
-    ) -> PortFuture<'static, Result<Bytes, Refusal>> {
+    ) -> PortFuture<'static, Result<Bytes, CallRefusal>> {
         Box::pin(async move {
             if asks_standings(kind, &body) {
                 return Ok(self.standings_of(from));

@@ -10,7 +10,7 @@ use umbel_ports::{Disk, Net, RealDisk, RealNet, RealSeed, Seed, WrappingKey};
 
 pub mod observer;
 
-pub use observer::Observer;
+pub use observer::NodeObserver;
 
 /// All ports of a node.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub struct Ports {
     /// Entropy and wall-clock time.
     pub seed: Arc<dyn Seed>,
     /// The observer of the node's events; None in production.
-    pub observer: Option<Arc<dyn Observer>>,
+    pub observer: Option<Arc<dyn NodeObserver>>,
     /// Input, scratch space and outputs of jobs on this node; without them, the node takes part in no
     /// job.
     pub workshops: Option<Arc<dyn Workshops>>,

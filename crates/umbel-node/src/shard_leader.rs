@@ -13,7 +13,7 @@ use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_raft::peer::Links;
 use umbel_raft::{Group, ProposeError};
 use umbel_step::planted::{self, Planted};
-use umbel_storage::types::{Command, Reply};
+use umbel_storage::types::{CommandReply, LogCommand};
 
 use crate::arrivals::Arrivals;
 use crate::calls::{AllowedGrowth, ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest};
@@ -339,8 +339,8 @@ impl ShardLeader {
 }
 
 async fn propose(group: &Group, command: ShardCommand) -> Result<ShardReply, ShardFailure> {
-    match group.propose(Command::Shard(command)).await.map_err(failure)? {
-        Reply::Shard(reply) => Ok(reply),
+    match group.propose(LogCommand::Shard(command)).await.map_err(failure)? {
+        CommandReply::Shard(reply) => Ok(reply),
         other => Err(ShardFailure::Stopped(format!("a shard answered {other:?}"))),
     }
 }

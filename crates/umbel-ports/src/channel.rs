@@ -23,7 +23,7 @@ use super::limits::{
 };
 use crate::metrics;
 use crate::{
-    Connection, ConnectionSlot, Listener, Net, NodeIdentity, PeerIdentity, PortFuture, Stream,
+    ConnectionHandle, ConnectionSlot, Listener, Net, NodeIdentity, PeerIdentity, PortFuture, Stream,
 };
 
 /// Like [`channel_to`], for any server.
@@ -72,7 +72,7 @@ pub fn channel_to(
 }
 
 /// A server with the windows and pings that match [`channel_to`]; the caller adds the services. Each
-/// request carries the [`PeerIdentity`] and the [`Connection`] that it came on in its extensions.
+/// request carries the [`PeerIdentity`] and the [`ConnectionHandle`] that it came on in its extensions.
 pub fn server() -> Server<Stack<MapRequestLayer<NameOrigin>, Identity>> {
     let name: NameOrigin = name_origin;
     Server::builder()
@@ -137,7 +137,7 @@ impl tokio_stream::Stream for IncomingConnections {
 pub struct Accepted {
     stream: Box<dyn Stream>,
     identity: PeerIdentity,
-    connection: Connection,
+    connection: ConnectionHandle,
     watch: FrameWatch,
     allowance: FrameAllowance,
     taken_at: Instant,
@@ -212,7 +212,7 @@ impl Accepted {
 #[derive(Clone)]
 pub struct RequestOrigin {
     identity: PeerIdentity,
-    connection: Connection,
+    connection: ConnectionHandle,
 }
 
 impl Connected for Accepted {

@@ -46,7 +46,7 @@ pub(super) const HANDSHAKES_MAX: usize = 256;
 
 /// A handle with which others can end a connection.
 #[derive(Clone, Default)]
-pub struct Connection(Arc<State>);
+pub struct ConnectionHandle(Arc<State>);
 
 #[derive(Default)]
 struct State {
@@ -58,7 +58,7 @@ struct State {
     place: Option<(Arc<Places>, u64)>,
 }
 
-impl Connection {
+impl ConnectionHandle {
     /// Ends the connection: its reader gets an error.
     pub fn end(&self) {
         self.0.is_ended.store(true, Ordering::Release);
@@ -131,17 +131,17 @@ struct Table {
 struct Taken {
     /// None if the address is not counted.
     address: Option<IpAddr>,
-    connection: Connection,
+    connection: ConnectionHandle,
 }
 
 /// A connection's slot, for as long as the connection lives.
 pub struct ConnectionSlot {
-    connection: Connection,
+    connection: ConnectionHandle,
 }
 
 impl ConnectionSlot {
     /// The connection that has this slot.
-    pub const fn connection(&self) -> &Connection {
+    pub const fn connection(&self) -> &ConnectionHandle {
         &self.connection
     }
 }
@@ -223,7 +223,7 @@ impl ConnectionSlots {
         table.last += 1;
         let number = table.last;
         let place = Some((Arc::clone(&self.0), number));
-        let connection = Connection(Arc::new(State { place, ..State::default() }));
+        let connection = ConnectionHandle(Arc::new(State { place, ..State::default() }));
         table.unproved.insert(number);
         if let Some(address) = address {
             table.unproved_of.insert((address, number));

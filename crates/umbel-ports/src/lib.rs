@@ -43,7 +43,7 @@ mod seed;
 mod tls;
 mod wrapping;
 
-pub use connections::{Connection, ConnectionSlot, raise_descriptor_limit};
+pub use connections::{ConnectionHandle, ConnectionSlot, raise_descriptor_limit};
 pub use disk::RealDisk;
 pub use issued::IssuedFiles;
 pub use long_work::beside_others;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
-use umbel_engine::liveness::{Beat, GroupStanding, Order};
+use umbel_engine::liveness::{Beat, GroupStanding, LivenessOrder};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
 
@@ -122,24 +122,28 @@ async fn send_beat(
     }
 }
 
-fn carry_out((host, running): (&GroupHost, &dyn RunningGroups), order: Order, sent: &mut Sent) {
+fn carry_out(
+    (host, running): (&GroupHost, &dyn RunningGroups),
+    order: LivenessOrder,
+    sent: &mut Sent,
+) {
     match order {
-        Order::Suspect(node) => {
+        LivenessOrder::Suspect(node) => {
             tracing::warn!(%node, "not heard any more: others take over what it leads");
             host.links().give_up(node);
         }
-        Order::Trust(node) => tracing::info!(%node, "heard"),
-        Order::Stand(id) => {
+        LivenessOrder::Trust(node) => tracing::info!(%node, "heard"),
+        LivenessOrder::Stand(id) => {
             if let Some(group) = running.group(id) {
                 sent.order(id, async move { group.stand().await });
             }
         }
-        Order::Remind(id) => {
+        LivenessOrder::Remind(id) => {
             if let Some(group) = running.group(id) {
                 sent.order(id, async move { group.remind().await });
             }
         }
-        Order::HandOver { group: id, to } => {
+        LivenessOrder::HandOver { group: id, to } => {
             if let Some(group) = running.group(id) {
                 sent.order(id, async move { group.hand_home(to).await });
             }

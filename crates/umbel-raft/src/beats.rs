@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use umbel_engine::liveness::{Beat, GroupStanding, Input, Liveness, Order, Timing};
+use umbel_engine::liveness::{Beat, GroupStanding, Input, Liveness, LivenessOrder, Timing};
 use umbel_engine::{GroupId, NodeId};
 use umbel_step::Outbox;
 
@@ -19,7 +19,7 @@ pub struct Beats {
 
 struct State {
     liveness: Liveness,
-    orders: Outbox<Order>,
+    orders: Outbox<LivenessOrder>,
 }
 
 impl Beats {
@@ -84,7 +84,7 @@ impl Beats {
         &self,
         peers: &BTreeSet<NodeId>,
         groups: &[GroupStanding],
-    ) -> (Vec<(NodeId, Beat)>, Vec<Order>) {
+    ) -> (Vec<(NodeId, Beat)>, Vec<LivenessOrder>) {
         let now_ms = self.now_ms();
         let mut state = self.lock();
         let State { liveness, orders } = &mut *state;

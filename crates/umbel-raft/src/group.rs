@@ -17,12 +17,12 @@ use umbel_engine::{GroupId, NodeId};
 use umbel_ports::{Purpose, Rare, Seed};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::observer::Event;
-use umbel_storage::types::{Command, LogId, NodeAddress, Reply, Runtime, Types};
+use umbel_storage::types::{CommandReply, LogCommand, LogId, NodeAddress, Runtime, Types};
 use umbel_storage::{FinalStateId, LogStore, Storage};
 
 use crate::beats::Beats;
 use crate::network::{Network, SnapshotReceiver};
-use crate::state_machine::{Replica, StateMachine};
+use crate::state_machine::{GroupReplica, StateMachine};
 
 mod calls;
 mod elections;
@@ -75,7 +75,7 @@ pub enum ProposeError {
 pub struct Group {
     id: GroupId,
     raft: openraft::Raft<Types, StateMachine>,
-    replica: Arc<Replica>,
+    replica: Arc<GroupReplica>,
     log: LogStore,
     storage: Storage,
     barrier: mpsc::Sender<Reader>,
@@ -94,7 +94,7 @@ impl Group {
     pub(crate) async fn start(
         id: GroupId,
         node: NodeId,
-        replica: Replica,
+        replica: GroupReplica,
         storage: &Storage,
         network: Network,
         seed: Arc<dyn Seed>,
@@ -182,7 +182,7 @@ impl Group {
     }
 
     /// The state of this node's replica, for readers.
-    pub fn replica(&self) -> &Replica {
+    pub fn replica(&self) -> &GroupReplica {
         &self.replica
     }
 
@@ -307,7 +307,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`ProposeError`].
-    pub async fn propose(&self, command: Command) -> Result<Reply, ProposeError> {
+    pub async fn propose(&self, command: LogCommand) -> Result<CommandReply, ProposeError> {
         match self.raft.client_write(command).await {
             Ok(response) => Ok(response.data),
             Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {

@@ -17,7 +17,7 @@ use crate::network::Network;
 use crate::peer::{Links, LocalIdentity};
 use crate::read_rounds::ReadRounds;
 use crate::recall::{LATER_TIMEOUT, Recollection, START_TIMEOUT};
-use crate::state_machine::Replica;
+use crate::state_machine::GroupReplica;
 use crate::witness::Witness;
 
 /// What the Raft groups of a node share: storage, links, failure detector, and what nodes know of each
@@ -87,7 +87,7 @@ impl GroupHost {
     pub async fn start_meta(&self, versions: VersionRange) -> Result<Arc<Group>, String> {
         let id = GroupId::META;
         self.recollection.restore(&self.storage, id).await.map_err(|error| meta_failed(&error))?;
-        self.start_group(id, Replica::meta(versions)).await
+        self.start_group(id, GroupReplica::meta(versions)).await
     }
 
     /// Starts a shard's group from its state on disk. `first_range` is the hash range with which the shard
@@ -103,10 +103,10 @@ impl GroupHost {
         self.storage.claim(id).await;
         let restored = self.recollection.restore(&self.storage, id).await;
         restored.map_err(|error| error.to_string())?;
-        self.start_group(id, Replica::shard(id, first_range)).await
+        self.start_group(id, GroupReplica::shard(id, first_range)).await
     }
 
-    async fn start_group(&self, id: GroupId, replica: Replica) -> Result<Arc<Group>, String> {
+    async fn start_group(&self, id: GroupId, replica: GroupReplica) -> Result<Arc<Group>, String> {
         let (links, witness) = (Arc::clone(&self.links), Arc::clone(&self.witness));
         let network = Network::new(links, witness, self.rounds.clone(), id);
         let (seed, beats) = (Arc::clone(&self.seed), Arc::clone(&self.beats));

@@ -36,5 +36,5 @@ pub use host::{GroupHost, RunningGroups};
 pub use recall::{
     KnownInserts, Recollection, answer_standings, ask_committed, asks_standings, committed_in,
 };
-pub use state_machine::Replica;
+pub use state_machine::GroupReplica;
 pub use witness::Witness;

@@ -148,14 +148,14 @@ impl CallKind {
 /// A handler's refusal: the response to a call that was not carried out.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{message}")]
-pub struct Refusal {
+pub struct CallRefusal {
     /// For the calling program.
     pub(crate) reason: RefusalReason,
     /// For people: what is wrong and what to do.
     pub message: String,
 }
 
-impl Refusal {
+impl CallRefusal {
     /// A refusal.
     pub fn new(reason: RefusalReason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }

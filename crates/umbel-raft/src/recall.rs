@@ -328,7 +328,7 @@ mod tests {
 
     use super::*;
     use crate::peer::test_node::{TestNode, identity, links, serve_handler};
-    use crate::peer::{CallHandler, LocalIdentity, Refusal};
+    use crate::peer::{CallHandler, CallRefusal, LocalIdentity};
 
     const ADDRESS: &str = "two:1";
 
@@ -348,10 +348,10 @@ mod tests {
             kind: CallKind,
             _group: GroupId,
             body: Bytes,
-        ) -> PortFuture<'static, Result<Bytes, Refusal>> {
+        ) -> PortFuture<'static, Result<Bytes, CallRefusal>> {
             assert!(asks_standings(kind, &body));
             let answer = match take_one(&self.refusals) {
-                true => Err(Refusal::new(RefusalReason::Overloaded, "busy")),
+                true => Err(CallRefusal::new(RefusalReason::Overloaded, "busy")),
                 false => Ok(encode(&RecallAnswer::Standings(Standings::default()))),
             };
             Box::pin(async { answer })

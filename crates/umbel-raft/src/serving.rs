@@ -10,7 +10,7 @@ use umbel_storage::types::Vote;
 
 use crate::group::Group;
 use crate::host::{GroupHost, RunningGroups};
-use crate::peer::{CallKind, Refusal, RefusalReason};
+use crate::peer::{CallKind, CallRefusal, RefusalReason};
 use crate::recall::calls::{RecallAnswer, RecallRequest};
 
 impl GroupHost {
@@ -28,7 +28,7 @@ impl GroupHost {
         kind: CallKind,
         group: GroupId,
         body: Bytes,
-    ) -> Result<Bytes, Refusal> {
+    ) -> Result<Bytes, CallRefusal> {
         match kind {
             CallKind::Recall => Ok(encode(&serve_recall(groups, group, argument(&body)?).await?)),
             CallKind::Beat => {
@@ -46,7 +46,7 @@ impl GroupHost {
                 Ok(encode(&claims.iter().map(follows).collect::<Vec<bool>>()))
             }
             _ => {
-                let group = groups.group(group).ok_or_else(|| Refusal::unknown_group(group))?;
+                let group = groups.group(group).ok_or_else(|| CallRefusal::unknown_group(group))?;
                 serve_raft(&group, from, kind, &body).await
             }
         }
@@ -58,7 +58,7 @@ async fn serve_raft(
     from: NodeId,
     kind: CallKind,
     body: &Bytes,
-) -> Result<Bytes, Refusal> {
+) -> Result<Bytes, CallRefusal> {
     match kind {
         CallKind::Append => Ok(encode(&group.append(argument(body)?).await.map_err(stopped)?)),
         CallKind::Vote => Ok(encode(&group.vote(argument(body)?).await.map_err(stopped)?)),
@@ -90,11 +90,11 @@ async fn serve_recall(
     groups: &dyn RunningGroups,
     group: GroupId,
     request: RecallRequest,
-) -> Result<RecallAnswer, Refusal> {
+) -> Result<RecallAnswer, CallRefusal> {
     match request {
         RecallRequest::Standings => unreachable!("peer admission has answered it"),
         RecallRequest::Lost { confirmed } => {
-            let group = groups.group(group).ok_or_else(|| Refusal::unknown_group(group))?;
+            let group = groups.group(group).ok_or_else(|| CallRefusal::unknown_group(group))?;
             group.lost(confirmed).await.map_err(stopped)?;
             Ok(RecallAnswer::Noted)
         }
@@ -106,10 +106,10 @@ async fn serve_recall(
     }
 }
 
-fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
-    decode(body).map_err(Refusal::bad_body)
+fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallRefusal> {
+    decode(body).map_err(CallRefusal::bad_body)
 }
 
-fn stopped(why: String) -> Refusal {
-    Refusal::new(RefusalReason::Unavailable, why)
+fn stopped(why: String) -> CallRefusal {
+    CallRefusal::new(RefusalReason::Unavailable, why)
 }

@@ -14,9 +14,9 @@ use umbel_engine::{FilterId, GroupId, ShardId};
 use umbel_filter::HashRange;
 use umbel_ports::encoding::{decode, encode};
 use umbel_step::planted::{self, Planted};
-use umbel_storage::observer::{Event, Observer, Payload};
+use umbel_storage::observer::{Event, NodeObserver, Payload};
 use umbel_storage::types::{
-    Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership, Types, entry_id,
+    CommandReply, LogCommand, LogEntry, LogId, SnapshotMeta, StoredMembership, Types, entry_id,
 };
 use umbel_storage::{SnapshotFile, SnapshotStore, Storage};
 
@@ -33,7 +33,7 @@ use records::{Records, invalid};
 use written::{write_copied, write_shard};
 
 /// A node's replica of a group, shared by the log that changes it and its readers.
-pub struct Replica {
+pub struct GroupReplica {
     group: GroupId,
     /// The hash range with which the shard began; the current range may be the first part of it, after
     /// a split.
@@ -71,7 +71,7 @@ enum Copied {
     Shard(Box<ShardSnapshot>),
 }
 
-impl Replica {
+impl GroupReplica {
     pub(crate) fn meta(versions: VersionRange) -> Self {
         let state = GroupState::Meta(Box::default());
         Self { versions, ..Self::new(GroupId::META, HashRange::WHOLE, state) }
@@ -169,10 +169,10 @@ impl Replica {
     }
 
     /// Applies one entry.
-    fn apply(&self, entry: &Entry) -> Reply {
+    fn apply(&self, entry: &LogEntry) -> CommandReply {
         let turn = self.turn();
         let copies = match &entry.payload {
-            EntryPayload::Normal(Command::Shard(command)) => self.copy_shared(&turn, command),
+            EntryPayload::Normal(LogCommand::Shard(command)) => self.copy_shared(&turn, command),
             _ => Vec::new(),
         };
         let mut inner = self.write(&turn);
@@ -181,17 +181,17 @@ impl Replica {
             inner.membership = StoredMembership::new(Some(entry.log_id), membership);
         }
         match (&mut inner.state, &entry.payload) {
-            (GroupState::Meta(state), EntryPayload::Normal(Command::Meta(command))) => {
-                Reply::Meta(state.apply(entry.log_id.index, command))
+            (GroupState::Meta(state), EntryPayload::Normal(LogCommand::Meta(command))) => {
+                CommandReply::Meta(state.apply(entry.log_id.index, command))
             }
-            (GroupState::Shard(state), EntryPayload::Normal(Command::Shard(command))) => {
+            (GroupState::Shard(state), EntryPayload::Normal(LogCommand::Shard(command))) => {
                 let released = state.take_copies(copies);
                 let reply = state.apply_at(entry.log_id.index, command);
                 drop(inner);
                 drop(released);
-                Reply::Shard(reply)
+                CommandReply::Shard(reply)
             }
-            _ => Reply::None,
+            _ => CommandReply::None,
         }
     }
 
@@ -288,18 +288,18 @@ fn unknown_version(needed: ClusterVersion, versions: VersionRange) -> io::Error 
     ))
 }
 
-/// openraft's view of a [`Replica`].
+/// openraft's view of a [`GroupReplica`].
 #[derive(Clone)]
 pub(crate) struct StateMachine {
-    replica: Arc<Replica>,
+    replica: Arc<GroupReplica>,
     storage: Storage,
     snapshots: SnapshotStore,
-    observer: Option<Arc<dyn Observer>>,
+    observer: Option<Arc<dyn NodeObserver>>,
 }
 
 impl StateMachine {
     /// Creates a state machine from the newest snapshot on disk, if there is one.
-    pub(crate) async fn open(replica: Arc<Replica>, storage: Storage) -> io::Result<Self> {
+    pub(crate) async fn open(replica: Arc<GroupReplica>, storage: Storage) -> io::Result<Self> {
         let (snapshots, observer) = (storage.snapshots(replica.group), storage.observer().cloned());
         let machine = Self { replica, storage, snapshots, observer };
         if let Some(file) = machine.snapshots.latest().await? {
@@ -312,8 +312,8 @@ impl StateMachine {
 
     /// Fails at an entry of a later cluster version than this node supports: the node does not know
     /// what it means.
-    fn check_version(&self, entry: &Entry) -> io::Result<()> {
-        let EntryPayload::Normal(Command::Meta(command)) = &entry.payload else { return Ok(()) };
+    fn check_version(&self, entry: &LogEntry) -> io::Result<()> {
+        let EntryPayload::Normal(LogCommand::Meta(command)) = &entry.payload else { return Ok(()) };
         // A raise of the version may have been refused, so the state's version counts.
         let needed = match command {
             MetaCommand::RaiseVersion { .. } => self.replica.read_meta(MetaState::version),
@@ -337,17 +337,17 @@ impl StateMachine {
         });
     }
 
-    fn observe_applied(&self, entry: &Entry, reply: &Reply) {
+    fn observe_applied(&self, entry: &LogEntry, reply: &CommandReply) {
         let Some(observer) = &self.observer else { return };
         let payload = match (&entry.payload, reply) {
             (EntryPayload::Membership(members), _) => Payload::Members {
                 voters: members.get_joint_config().clone(),
                 learners: members.learner_ids().collect(),
             },
-            (EntryPayload::Normal(Command::Meta(command)), Reply::Meta(reply)) => {
+            (EntryPayload::Normal(LogCommand::Meta(command)), CommandReply::Meta(reply)) => {
                 Payload::Meta(command, reply)
             }
-            (EntryPayload::Normal(Command::Shard(command)), Reply::Shard(reply)) => {
+            (EntryPayload::Normal(LogCommand::Shard(command)), CommandReply::Shard(reply)) => {
                 Payload::Shard(command, reply)
             }
             // A command for the other kind of group changes nothing either.
@@ -396,7 +396,7 @@ impl RaftStateMachine<Types> for StateMachine {
             let (mut entry, responder) = next?;
             if planted::on(Planted::IdsOnLeaderOnly)
                 && responder.is_none()
-                && let EntryPayload::Normal(Command::Shard(command)) = &mut entry.payload
+                && let EntryPayload::Normal(LogCommand::Shard(command)) = &mut entry.payload
             {
                 command.forget_request_ids();
             }

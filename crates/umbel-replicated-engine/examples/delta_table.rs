@@ -14,7 +14,7 @@ use umbel_filter::{
     StoredSingleShot,
 };
 use umbel_replicated_engine::hypercube::{
-    Cube, Delta, Question, Rank, ReadChanges, Replica, ReplicaOptions, Reply,
+    Cube, CubeRank, Delta, DeltaQuestion, DeltaReply, ReadChanges, Replica, ReplicaOptions,
 };
 
 /// Number of items for which the filters of the first table are made.
@@ -80,8 +80,8 @@ fn copy(node: NodeId, filter: AnyFilter) -> Replica {
 }
 
 /// A replica's answer, with its frames.
-fn answer(copy: &mut Replica, asking: NodeId, question: &Question) -> (Delta, Vec<Vec<u8>>) {
-    let Reply { delta, changes } = copy.reply(asking, question).expect("it fits");
+fn answer(copy: &mut Replica, asking: NodeId, question: &DeltaQuestion) -> (Delta, Vec<Vec<u8>>) {
+    let DeltaReply { delta, changes } = copy.reply(asking, question).expect("it fits");
     let ReplicaOptions { key, payload_bytes_max, .. } = *copy.options();
     let whole = |frame: Result<_, _>| frame.expect("a payload holds a block");
     let frames = match changes {
@@ -149,7 +149,7 @@ fn sweep(copies: &mut [Replica]) -> (u64, u64) {
     let (mut sent_bytes, mut version_bytes) = (0, 0);
     for step in cube.steps() {
         let mut answers = Vec::new();
-        for rank in (0..cube.node_count()).map(Rank) {
+        for rank in (0..cube.node_count()).map(CubeRank) {
             let Some(pairing) = cube.pairing(rank, step).filter(|pairing| pairing.receives) else {
                 continue;
             };

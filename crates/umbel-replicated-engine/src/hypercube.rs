@@ -28,15 +28,15 @@ mod topology;
 mod version_vector;
 
 pub use coverage::Coverage;
-pub use delta::{Delta, DeltaContent, DeltaError, Merged, Question};
+pub use delta::{Delta, DeltaContent, DeltaError, DeltaQuestion, Merged};
 pub use distinct_sample::{DistinctCount, DistinctSample, SampleBytesError};
 pub use replica::{
-    ChangeReader, ComparedError, ListedChanges, NotReplicable, ReadChanges, Replica,
-    ReplicaOptions, Reply,
+    ChangeReader, ComparedError, DeltaReply, ListedChanges, NotReplicable, ReadChanges, Replica,
+    ReplicaOptions,
 };
 pub use sample_table::{
     DistinctEstimates, NodeSample, PairOverlap, SampleTable, SampleTableBytesError, TakeError,
 };
 pub use sweeper::{Members, SweepError, SweepInput, SweepOutput, Sweeper};
-pub use topology::{Cube, CubeSizeOutOfRange, Pairing, Rank, Step};
+pub use topology::{Cube, CubeRank, CubeSizeOutOfRange, Pairing, Step};
 pub use version_vector::VersionVector;

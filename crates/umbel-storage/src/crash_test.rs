@@ -13,7 +13,7 @@ use umbel_engine::{GroupId, NodeId};
 use super::fault_disk::{FaultDisk, Faults};
 use super::{LogOwner, LogStore, Storage, WalOptions};
 use crate::testing::{entry, id};
-use crate::types::{Entry, LogId, SnapshotMeta, Types, Vote};
+use crate::types::{LogEntry, LogId, SnapshotMeta, Types, Vote};
 
 mod acts;
 
@@ -34,7 +34,7 @@ pub(crate) async fn open(disk: &FaultDisk) -> Storage {
 struct Naive {
     vote: Option<Vote>,
     purged: Option<LogId>,
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, LogEntry>,
     snapshot: Option<LogId>,
     /// The last entry when the group left; cleared when the log reaches it again.
     floor: Option<LogId>,

@@ -50,7 +50,7 @@ pub use snapshots::{FinalStateId, SnapshotFile, SnapshotStore, SnapshotWriter};
 pub use wal::{LogOwner, OpenError, Recovered, WalHealth, WalOptions};
 pub use wrapping::Wrapping;
 
-use crate::observer::{Event, Observer};
+use crate::observer::{Event, NodeObserver};
 use crate::types::SnapshotMeta;
 use claims::Claims;
 use wal::Wal;
@@ -67,7 +67,7 @@ pub struct Storage {
     snapshots: Arc<Mutex<BTreeMap<GroupId, SnapshotStore>>>,
     /// Taken by the shard whose snapshot is being built.
     build_turn: Arc<tokio::sync::Mutex<()>>,
-    observer: Option<Arc<dyn Observer>>,
+    observer: Option<Arc<dyn NodeObserver>>,
     wrapping: Option<Arc<Wrapping>>,
     claims: Arc<Claims>,
     /// Final states of groups, each with the group that is to absorb it.
@@ -129,12 +129,12 @@ impl Storage {
     }
 
     /// Reports events to this observer, if there is one, from now on.
-    pub fn observed_by(self, observer: Option<Arc<dyn Observer>>) -> Self {
+    pub fn observed_by(self, observer: Option<Arc<dyn NodeObserver>>) -> Self {
         Self { observer, ..self }
     }
 
     /// The node's observer.
-    pub fn observer(&self) -> Option<&Arc<dyn Observer>> {
+    pub fn observer(&self) -> Option<&Arc<dyn NodeObserver>> {
         self.observer.as_ref()
     }
 

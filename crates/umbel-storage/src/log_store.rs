@@ -17,8 +17,8 @@ use umbel_ports::encoding::encode;
 
 use super::log_stream::{EntryStream, LeaderStream};
 use super::wal::{Flushed, Wal};
-use crate::observer::{Event, Observer};
-use crate::types::{Command, Entry, LogId, Types, Vote, entry_id, own_log_id, vote_id};
+use crate::observer::{Event, NodeObserver};
+use crate::types::{LogCommand, LogEntry, LogId, Types, Vote, entry_id, own_log_id, vote_id};
 
 /// Bytes of entries that a limited read returns: the size of one message on a link, and of what a
 /// stream holds in memory.
@@ -29,11 +29,15 @@ pub(super) const READ_BYTES_MAX: u64 = 4 << 20;
 pub struct LogStore {
     pub(super) wal: Arc<Wal>,
     pub(super) group: GroupId,
-    observer: Option<Arc<dyn Observer>>,
+    observer: Option<Arc<dyn NodeObserver>>,
 }
 
 impl LogStore {
-    pub(super) fn new(wal: Arc<Wal>, group: GroupId, observer: Option<Arc<dyn Observer>>) -> Self {
+    pub(super) fn new(
+        wal: Arc<Wal>,
+        group: GroupId,
+        observer: Option<Arc<dyn NodeObserver>>,
+    ) -> Self {
         Self { wal, group, observer }
     }
 
@@ -137,10 +141,10 @@ impl LogStore {
         &self,
         node: NodeId,
         index: u64,
-        command: Command,
+        command: LogCommand,
     ) -> io::Result<oneshot::Receiver<io::Result<()>>> {
         let payload = EntryPayload::Normal(command);
-        let entry = Entry { log_id: own_log_id(node, index), payload };
+        let entry = LogEntry { log_id: own_log_id(node, index), payload };
         let bytes = encode(&entry);
         self.wal.append_own(self.group, (entry, bytes)).await
     }
@@ -149,7 +153,7 @@ impl LogStore {
     ///
     /// # Errors
     /// If the disk fails or the log is damaged.
-    pub async fn read_own(&self, from: u64) -> io::Result<Vec<Entry>> {
+    pub async fn read_own(&self, from: u64) -> io::Result<Vec<LogEntry>> {
         Ok(self.wal.read(self.group, from, u64::MAX, READ_BYTES_MAX).await?.1)
     }
 
@@ -162,7 +166,7 @@ impl LogStore {
     }
 
     /// openraft's callback, which also reports the entries to the node's observer.
-    fn flushed(&self, entries: &[(Entry, Bytes)], callback: IOFlushed<Types>) -> Flushed {
+    fn flushed(&self, entries: &[(LogEntry, Bytes)], callback: IOFlushed<Types>) -> Flushed {
         let Some((observer, (last, _))) = self.observer.as_ref().zip(entries.last()) else {
             return Flushed::new(callback);
         };
@@ -207,14 +211,14 @@ impl RaftLogReader<Types> for LogStore {
     async fn entries_stream<RB>(
         &mut self,
         range: RB,
-    ) -> impl Stream<Item = io::Result<Entry>> + OptionalSend
+    ) -> impl Stream<Item = io::Result<LogEntry>> + OptionalSend
     where
         RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
     {
         EntryStream::new(self.clone(), bounds(&range))
     }
 
-    async fn try_get_log_entries<RB>(&mut self, range: RB) -> io::Result<Vec<Entry>>
+    async fn try_get_log_entries<RB>(&mut self, range: RB) -> io::Result<Vec<LogEntry>>
     where
         RB: RangeBounds<u64> + Clone + Debug + OptionalSend,
     {
@@ -222,7 +226,7 @@ impl RaftLogReader<Types> for LogStore {
         Ok(self.wal.read(self.group, from, to, u64::MAX).await?.1)
     }
 
-    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<LogEntry>> {
         Ok(self.wal.read(self.group, start, end, READ_BYTES_MAX).await?.1)
     }
 
@@ -263,14 +267,14 @@ impl RaftLogStorage<Types> for LogStore {
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> io::Result<()>
     where
-        I: IntoIterator<Item = Entry> + OptionalSend,
+        I: IntoIterator<Item = LogEntry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let encoded = |entry: Entry| {
+        let encoded = |entry: LogEntry| {
             let bytes = encode(&entry);
             (entry, bytes)
         };
-        let entries: Vec<(Entry, Bytes)> = entries.into_iter().map(encoded).collect();
+        let entries: Vec<(LogEntry, Bytes)> = entries.into_iter().map(encoded).collect();
         let flushed = self.flushed(&entries, callback);
         self.wal.append(self.group, entries, flushed).await
     }

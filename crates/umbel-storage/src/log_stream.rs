@@ -11,9 +11,9 @@ use openraft::storage::{LeaderBoundedStreamError, LeaderBoundedStreamResult};
 use tokio_stream::Stream;
 
 use super::log_store::{LogStore, READ_BYTES_MAX};
-use crate::types::{Entry, Types, Vote};
+use crate::types::{LogEntry, Types, Vote};
 
-type Read = Pin<Box<dyn Future<Output = io::Result<(Option<Vote>, Vec<Entry>)>> + Send>>;
+type Read = Pin<Box<dyn Future<Output = io::Result<(Option<Vote>, Vec<LogEntry>)>> + Send>>;
 
 /// Reads a range in pieces.
 struct Pieces {
@@ -25,7 +25,7 @@ struct Pieces {
 
 impl Pieces {
     /// The next piece, with the group's vote at that moment; empty at the end.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Option<Vote>, Vec<Entry>)>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Option<Vote>, Vec<LogEntry>)>> {
         let Self { log, from, to, reading } = self;
         let read = reading.get_or_insert_with(|| {
             let (wal, group, from, to) = (log.wal.clone(), log.group, *from, *to);
@@ -44,7 +44,7 @@ impl Pieces {
 /// The entries of a range.
 pub(super) struct EntryStream {
     pieces: Pieces,
-    ready: VecDeque<Entry>,
+    ready: VecDeque<LogEntry>,
 }
 
 impl EntryStream {
@@ -54,7 +54,7 @@ impl EntryStream {
 }
 
 impl Stream for EntryStream {
-    type Item = io::Result<Entry>;
+    type Item = io::Result<LogEntry>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.ready.is_empty() && self.pieces.from < self.pieces.to {

@@ -9,7 +9,7 @@ use umbel_engine::{GroupId, NodeId};
 
 /// Observes a node. It is called in the middle of the node's work: it must be quick and must not call
 /// the node.
-pub trait Observer: Send + Sync + 'static {
+pub trait NodeObserver: Send + Sync + 'static {
     /// Called for each event.
     fn observe(&self, event: &Event<'_>);
 }

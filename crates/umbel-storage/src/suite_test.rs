@@ -12,7 +12,7 @@ use umbel_engine::GroupId;
 
 use super::fault_disk::FaultDisk;
 use super::{LogOwner, LogStore, Storage, WalOptions};
-use crate::types::{LogId, Reply, SnapshotMeta, StoredMembership, Types};
+use crate::types::{CommandReply, LogId, SnapshotMeta, StoredMembership, Types};
 
 type State = (Option<LogId>, StoredMembership);
 
@@ -55,7 +55,7 @@ impl RaftStateMachine<Types> for Machine {
                 state.1 = StoredMembership::new(Some(entry.log_id), members);
             }
             if let Some(responder) = responder {
-                responder.send(Reply::None);
+                responder.send(CommandReply::None);
             }
         }
         Ok(())

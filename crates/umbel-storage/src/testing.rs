@@ -6,7 +6,7 @@ use openraft::vote::leader_id_adv::LeaderId;
 use umbel_engine::shard::ShardCommand;
 use umbel_engine::{FilterId, NodeId};
 
-use crate::types::{Command, Entry, LogId};
+use crate::types::{LogCommand, LogEntry, LogId};
 
 /// The id of an entry that node 1 appended as the leader of `term`.
 #[must_use]
@@ -16,7 +16,7 @@ pub fn id(term: u64, index: u64) -> LogId {
 
 /// An entry whose bytes differ from those of other entries with other log ids.
 #[must_use]
-pub fn entry(term: u64, index: u64) -> Entry {
+pub fn entry(term: u64, index: u64) -> LogEntry {
     let command = ShardCommand::DropSlice(FilterId(term * 1000 + index));
-    Entry { log_id: id(term, index), payload: EntryPayload::Normal(Command::Shard(command)) }
+    LogEntry { log_id: id(term, index), payload: EntryPayload::Normal(LogCommand::Shard(command)) }
 }

@@ -19,8 +19,8 @@ pub type Runtime =
 openraft::declare_raft_types!(
     /// Umbel's Raft configuration.
     pub Types:
-        D = Command,
-        R = Reply,
+        D = LogCommand,
+        R = CommandReply,
         NodeId = NodeId,
         Node = NodeAddress,
         AsyncRuntime = Runtime,
@@ -28,7 +28,7 @@ openraft::declare_raft_types!(
 
 /// The command in a log entry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Command {
+pub enum LogCommand {
     /// For the meta group.
     Meta(MetaCommand),
     /// For a shard.
@@ -54,7 +54,7 @@ pub struct CopyEntry {
     pub hashes: HashList,
 }
 
-impl fmt::Display for Command {
+impl fmt::Display for LogCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Meta(_) => "meta command",
@@ -66,7 +66,7 @@ impl fmt::Display for Command {
 
 /// The result of applying an entry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Reply {
+pub enum CommandReply {
     /// Of a blank entry or a membership change.
     None,
     /// Of the meta group.
@@ -86,7 +86,7 @@ pub type Vote = alias::VoteOf<Types>;
 pub type LogId = alias::LogIdOf<Types>;
 
 /// An entry of a log.
-pub type Entry = alias::EntryOf<Types>;
+pub type LogEntry = alias::EntryOf<Types>;
 
 /// The content of an entry: a command, members, or nothing.
 pub type EntryPayload = alias::EntryPayloadOf<Types>;
@@ -125,7 +125,7 @@ mod tests {
     fn the_bytes_of_an_order_are_for_ever() {
         let (filter, name) = (FilterId(7), FilterName::new("a").unwrap());
         let change = FilterChange::SetExpiry { expires_ms: Some(9) };
-        let command = Command::Meta(MetaCommand::Order(FilterOrder { filter, name, change }));
+        let command = LogCommand::Meta(MetaCommand::Order(FilterOrder { filter, name, change }));
         let bytes = encode(&command);
         // The encoding's version, the kind of group, the kind of command; filter, name and change behind them.
         let expected: Vec<u8> = [
@@ -139,7 +139,7 @@ mod tests {
         ]
         .concat();
         assert_eq!(bytes, expected);
-        assert_eq!(decode::<Command>(&bytes).unwrap(), command);
+        assert_eq!(decode::<LogCommand>(&bytes).unwrap(), command);
     }
 
     #[test]
@@ -148,6 +148,6 @@ mod tests {
         let expected: Vec<u8> =
             [&[1, 0, 0, 0, 0, 40, 0, 0, 0][..], &7_u64.to_le_bytes(), &9_u64.to_le_bytes()]
                 .concat();
-        assert_eq!(encode(&Command::Meta(renewal)), expected);
+        assert_eq!(encode(&LogCommand::Meta(renewal)), expected);
     }
 }

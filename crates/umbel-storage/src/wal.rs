@@ -39,8 +39,8 @@ pub use recover::{OpenError, Recovered};
 use state::State;
 
 use super::wrapping::{self, Wrapping};
-use crate::observer::{EntryId, Event, Observer};
-use crate::types::{Entry, LogId, Types, Vote};
+use crate::observer::{EntryId, Event, NodeObserver};
+use crate::types::{LogEntry, LogId, Types, Vote};
 
 /// Folder of the log's segments.
 pub(super) const WAL_FOLDER: &str = "wal";
@@ -135,7 +135,7 @@ struct Done(Option<Listener>);
 /// openraft's callback of an append, and what the observer gets with it.
 pub(super) struct Flushed {
     callback: IOFlushed<Types>,
-    observed: Option<(Arc<dyn Observer>, GroupId, EntryId)>,
+    observed: Option<(Arc<dyn NodeObserver>, GroupId, EntryId)>,
 }
 
 impl Flushed {
@@ -147,7 +147,7 @@ impl Flushed {
     /// Notifies the observer that everything up to `through` is durable, just before openraft.
     pub(super) fn observed(
         callback: IOFlushed<Types>,
-        observer: Arc<dyn Observer>,
+        observer: Arc<dyn NodeObserver>,
         group: GroupId,
         through: EntryId,
     ) -> Self {
@@ -297,7 +297,7 @@ impl Wal {
     pub(super) async fn append(
         &self,
         group: GroupId,
-        entries: Vec<(Entry, Bytes)>,
+        entries: Vec<(LogEntry, Bytes)>,
         flushed: Flushed,
     ) -> io::Result<()> {
         self.append_and_reply(group, entries, Done(Some(Listener::Callback(flushed)))).await
@@ -308,7 +308,7 @@ impl Wal {
     pub(super) async fn append_own(
         &self,
         group: GroupId,
-        entry: (Entry, Bytes),
+        entry: (LogEntry, Bytes),
     ) -> io::Result<oneshot::Receiver<io::Result<()>>> {
         let (reply, outcome) = oneshot::channel();
         self.append_and_reply(group, vec![entry], Done(Some(Listener::Reply(reply)))).await?;
@@ -318,14 +318,14 @@ impl Wal {
     async fn append_and_reply(
         &self,
         group: GroupId,
-        entries: Vec<(Entry, Bytes)>,
+        entries: Vec<(LogEntry, Bytes)>,
         done: Done,
     ) -> io::Result<()> {
-        let out = |(entry, bytes): (Entry, Bytes)| {
+        let out = |(entry, bytes): (LogEntry, Bytes)| {
             let place = (group, entry.log_id);
             (entry, wrapping::entry_out(self.wrapping.as_deref(), place, bytes))
         };
-        let entries: Vec<(Entry, Bytes)> = entries.into_iter().map(out).collect();
+        let entries: Vec<(LogEntry, Bytes)> = entries.into_iter().map(out).collect();
         let byte_count = entries.iter().map(|(_, bytes)| bytes.len()).sum();
         if let Some((entry, bytes)) = entries.iter().find(|(_, b)| b.len() > ENTRY_BYTES_MAX) {
             let (id, got) = (entry.log_id, bytes.len());
@@ -346,7 +346,7 @@ impl Wal {
                 }
                 next = Some(id.index.saturating_add(1));
             }
-            let push = |(entry, bytes): (Entry, Bytes)| {
+            let push = |(entry, bytes): (LogEntry, Bytes)| {
                 let record = Record::Entry(group, entry.log_id, bytes);
                 state.push(group, entry, record.byte_count());
                 record

@@ -12,7 +12,7 @@ use super::crash_test::options;
 use super::fault_disk::FaultDisk;
 use super::*;
 use crate::testing::id;
-use crate::types::{Command, SnapshotMeta};
+use crate::types::{LogCommand, SnapshotMeta};
 
 const SECRET: &str = "the key of all hashes";
 
@@ -35,8 +35,8 @@ async fn refused(disk: &FaultDisk, key: Option<Arc<Wrapping>>) -> OpenError {
     opened.map(drop).unwrap_err()
 }
 
-fn command() -> Command {
-    Command::Meta(MetaCommand::AddNode { address: SECRET.to_owned(), nonce: 7 })
+fn command() -> LogCommand {
+    LogCommand::Meta(MetaCommand::AddNode { address: SECRET.to_owned(), nonce: 7 })
 }
 
 /// Writes an entry and a snapshot of the meta group that contain the secret; the snapshot has several

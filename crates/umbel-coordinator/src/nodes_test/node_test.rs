@@ -211,7 +211,7 @@ struct RecordingObserver {
     digests: std::sync::Mutex<std::collections::BTreeMap<(GroupId, u64), u64>>,
 }
 
-impl umbel_node::ports::Observer for RecordingObserver {
+impl umbel_node::ports::NodeObserver for RecordingObserver {
     fn observe(&self, event: &Event<'_>) {
         let kind = match event {
             Event::LogOpened { last: None, .. } => "new log",

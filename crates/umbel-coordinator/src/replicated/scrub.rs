@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt, stream};
 use umbel_engine::meta::MetaState;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
-use umbel_replicated_engine::hypercube::{Cube, Rank};
+use umbel_replicated_engine::hypercube::{Cube, CubeRank};
 
 use crate::Coordinator;
 use crate::scrub::Wanted;
@@ -89,7 +89,7 @@ fn partners(state: &MetaState) -> Vec<(NodeId, NodeId)> {
     let Ok(cube) = Cube::new(nodes.len()) else { return Vec::new() };
     let mut pairs = Vec::new();
     for (&node, rank) in nodes.iter().zip(0..) {
-        let above = cube.partners(Rank(rank)).into_iter().filter(|partner| partner.0 > rank);
+        let above = cube.partners(CubeRank(rank)).into_iter().filter(|partner| partner.0 > rank);
         pairs.extend(above.map(|partner| (node, nodes[partner.0 as usize])));
     }
     pairs

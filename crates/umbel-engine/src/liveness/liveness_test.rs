@@ -30,7 +30,7 @@ struct Node {
     liveness: Liveness,
     /// The term and leader of each group, as this node knows them.
     groups: BTreeMap<GroupId, (u64, Option<NodeId>)>,
-    orders: Vec<Order>,
+    orders: Vec<LivenessOrder>,
 }
 
 impl World {
@@ -121,15 +121,17 @@ impl World {
         me.liveness.beat_for(from)
     }
 
-    fn carry_out(&mut self, node: NodeId, order: Order) {
+    fn carry_out(&mut self, node: NodeId, order: LivenessOrder) {
         let group = match order {
-            Order::Stand(group) => group,
-            Order::HandOver { group, to } => {
+            LivenessOrder::Stand(group) => group,
+            LivenessOrder::HandOver { group, to } => {
                 let term = self.nodes[&node].groups[&group].0 + 1;
                 self.elected(group, term, to);
                 return;
             }
-            Order::Suspect(_) | Order::Trust(_) | Order::Remind(_) => return,
+            LivenessOrder::Suspect(_) | LivenessOrder::Trust(_) | LivenessOrder::Remind(_) => {
+                return;
+            }
         };
         self.stand_count += 1;
         let votes = |voter: &NodeId| {
@@ -223,7 +225,7 @@ fn leaders_are_where_the_shard_map_gives_them_a_home_among_the_voters() {
     world.run(4 * STEADY_MS);
     assert_eq!(world.leaders(), led_by([1, 2, 1]));
     let orders = world.nodes.values().flat_map(|node| &node.orders);
-    assert_eq!(orders.filter(|order| matches!(order, Order::HandOver { .. })).count(), 2);
+    assert_eq!(orders.filter(|order| matches!(order, LivenessOrder::HandOver { .. })).count(), 2);
 }
 
 #[test]
@@ -267,7 +269,7 @@ fn a_node_that_is_cut_off_disturbs_nobody() {
     world.run(1_000);
     let stands = |world: &World| {
         let orders = &world.nodes[&NodeId(3)].orders;
-        orders.iter().filter(|order| matches!(order, Order::Stand(_))).count()
+        orders.iter().filter(|order| matches!(order, LivenessOrder::Stand(_))).count()
     };
     let before = stands(&world);
     world.run(10_000);
@@ -309,16 +311,16 @@ fn a_node_that_cannot_be_reached_twice_is_suspected_before_it_is_silent_for_long
     let beat = Beat { version: LedVersion::default(), leads: Some(vec![]), has: None };
     liveness.step(Input::Tick { now_ms: 0, peers: &peers, groups: &[] }, &mut outbox);
     liveness.step(Input::Received { node: NodeId(2), now_ms: 0, beat: beat.clone() }, &mut outbox);
-    assert_eq!(outbox.take(), [Order::Trust(NodeId(2))]);
+    assert_eq!(outbox.take(), [LivenessOrder::Trust(NodeId(2))]);
     liveness.step(Input::Unreachable { node: NodeId(2) }, &mut outbox);
     liveness.step(Input::Tick { now_ms: 100, peers: &peers, groups: &[] }, &mut outbox);
     assert!(outbox.take().is_empty(), "a connection may break");
     liveness.step(Input::Unreachable { node: NodeId(2) }, &mut outbox);
     liveness.step(Input::Tick { now_ms: 200, peers: &peers, groups: &[] }, &mut outbox);
-    assert_eq!(outbox.take(), [Order::Suspect(NodeId(2))]);
+    assert_eq!(outbox.take(), [LivenessOrder::Suspect(NodeId(2))]);
     assert!(liveness.is_suspected(NodeId(2)));
     liveness.step(Input::Received { node: NodeId(2), now_ms: 250, beat }, &mut outbox);
-    assert_eq!(outbox.take(), [Order::Trust(NodeId(2))]);
+    assert_eq!(outbox.take(), [LivenessOrder::Trust(NodeId(2))]);
     assert!(!liveness.is_suspected(NodeId(2)));
 }
 
@@ -359,7 +361,7 @@ fn followers_of_a_quiet_group_are_reminded_ever_more_seldom_and_anew_when_a_node
     let leader = world.leaders()[&shard(0)];
     let count = |world: &World| {
         let orders = &world.nodes[&leader].orders;
-        orders.iter().filter(|order| matches!(order, Order::Remind(_))).count()
+        orders.iter().filter(|order| matches!(order, LivenessOrder::Remind(_))).count()
     };
     let before = count(&world);
     world.run(120_000);

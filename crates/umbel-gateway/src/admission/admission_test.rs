@@ -20,7 +20,7 @@ use tower::{Service, ServiceExt};
 use umbel_coordinator::Coordinator;
 use umbel_ports::channel::channel_to;
 use umbel_ports::memory_net::MemoryNet;
-use umbel_ports::{Connection, Net};
+use umbel_ports::{ConnectionHandle, Net};
 use umbel_proto::v1::peer_server::PeerServer;
 
 use super::answers::paced;
@@ -290,7 +290,7 @@ async fn open_streams_make_room_only_with_what_they_hold() {
 #[tokio::test(start_paused = true)]
 async fn answers_that_nobody_reads_are_given_up() {
     let kept = Arc::new(());
-    let connection = Connection::default();
+    let connection = ConnectionHandle::default();
     let began = Instant::now();
     let body = axum::body::Body::new(Endless { _kept: Arc::clone(&kept) });
     let mut body = paced(body, Some(connection.clone()), None);

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use umbel_node::failure::CallFailure;
 use umbel_node::metrics;
-use umbel_ports::Connection;
+use umbel_ports::ConnectionHandle;
 
 use crate::errors::status;
 use crate::limits::UNREAD_TIMEOUT;
@@ -24,7 +24,11 @@ type Part = Result<Frame<Bytes>, axum::Error>;
 /// A body whose parts are produced as they are read. If the client reads none within `UNREAD_TIMEOUT`,
 /// the body is dropped and the connection closed, because HTTP/2's buffers for it live as long as the
 /// connection.
-pub(super) fn paced(body: Body, connection: Option<Connection>, ends_at: Option<Instant>) -> Body {
+pub(super) fn paced(
+    body: Body,
+    connection: Option<ConnectionHandle>,
+    ends_at: Option<Instant>,
+) -> Body {
     if body.is_end_stream() {
         return body;
     }
@@ -38,7 +42,7 @@ pub(super) fn paced(body: Body, connection: Option<Connection>, ends_at: Option<
 async fn make(
     mut body: Body,
     (mut asked, sender): (mpsc::Receiver<()>, mpsc::Sender<Part>),
-    connection: Option<Connection>,
+    connection: Option<ConnectionHandle>,
     ends_at: Option<Instant>,
 ) {
     loop {

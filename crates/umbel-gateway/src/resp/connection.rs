@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 use umbel_node::metrics;
-use umbel_ports::{Connection, Incoming, PeerIdentity, Stream};
+use umbel_ports::{ConnectionHandle, Incoming, PeerIdentity, Stream};
 use umbel_resp::{Decoder, ProtocolError, Refusal, Request};
 
 use super::pipeline;
@@ -54,7 +54,7 @@ struct Served {
 
 /// The input of a connection.
 struct Input {
-    connection: Connection,
+    connection: ConnectionHandle,
     decoder: Decoder,
     /// Whether the client has authenticated, or need not.
     is_known: bool,
@@ -189,7 +189,7 @@ impl Served {
 
 impl Input {
     /// Of a connection on which nothing has arrived.
-    fn new(connection: Connection, is_known: bool, budget: &Arc<Budget>) -> Self {
+    fn new(connection: ConnectionHandle, is_known: bool, budget: &Arc<Budget>) -> Self {
         Self {
             connection,
             decoder: Decoder::new(is_known),
@@ -418,7 +418,7 @@ mod tests {
     async fn a_request_behind_a_slow_command_has_its_own_time() {
         let (mut client, node) = duplex(RESP_READ_BYTES);
         let mut stream: Box<dyn Stream> = Box::new(node);
-        let mut input = Input::new(Connection::default(), true, &Budget::new(1 << 20));
+        let mut input = Input::new(ConnectionHandle::default(), true, &Budget::new(1 << 20));
         // A command, and half of the next one.
         client.write_all(b"PING\r\n*2\r\n$4\r\nECHO\r\n$4\r\nab").await.unwrap();
         assert!(input.read(&mut stream).await.is_none());
@@ -442,7 +442,7 @@ mod tests {
     async fn half_a_request_of_a_stranger_is_given_up() {
         let (mut client, node) = duplex(RESP_READ_BYTES);
         let mut stream: Box<dyn Stream> = Box::new(node);
-        let mut input = Input::new(Connection::default(), false, &Budget::new(1 << 20));
+        let mut input = Input::new(ConnectionHandle::default(), false, &Budget::new(1 << 20));
         client.write_all(b"PING\r\nPING\r\n*2\r\n$4\r\nECHO\r\n").await.unwrap();
         for _ in 0..2 {
             assert!(input.read(&mut stream).await.is_none());
@@ -456,7 +456,7 @@ mod tests {
     async fn a_stranger_that_sends_nothing_is_given_up() {
         let (mut client, node) = duplex(RESP_READ_BYTES);
         let mut stream: Box<dyn Stream> = Box::new(node);
-        let mut input = Input::new(Connection::default(), false, &Budget::new(1 << 20));
+        let mut input = Input::new(ConnectionHandle::default(), false, &Budget::new(1 << 20));
         let began = Instant::now();
         assert!(matches!(input.read(&mut stream).await, Some(End::Late)));
         assert_eq!(began.elapsed(), ARRIVAL_TIMEOUT);

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
-use umbel_ports::Connection;
+use umbel_ports::ConnectionHandle;
 use umbel_resp::Protocol;
 
 use super::chain_dumps::ChainDumps;
@@ -112,7 +112,7 @@ pub(super) struct Place {
 
 impl Place {
     /// A place for a connection from this address.
-    pub(super) fn new(shared: &Arc<Shared>, from: String, connection: Connection) -> Self {
+    pub(super) fn new(shared: &Arc<Shared>, from: String, connection: ConnectionHandle) -> Self {
         Self { shared: Arc::clone(shared), client: shared.clients.enter(from, connection) }
     }
 }
@@ -128,7 +128,7 @@ pub(super) struct Client {
     pub(super) id: u64,
     /// The client's address.
     pub(super) from: String,
-    connection: Connection,
+    connection: ConnectionHandle,
     since: Instant,
     details: Mutex<Details>,
 }
@@ -146,7 +146,7 @@ pub(super) struct Details {
 
 impl Clients {
     /// Adds a connection, which counts as open until `leave`, and as a stranger's until `keep`.
-    fn enter(&self, from: String, connection: Connection) -> Arc<Client> {
+    fn enter(&self, from: String, connection: ConnectionHandle) -> Arc<Client> {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let details = Mutex::new(Details { user: "default".to_owned(), ..Details::default() });
         let client = Arc::new(Client { id, from, connection, since: Instant::now(), details });
@@ -248,7 +248,7 @@ mod tests {
     #[tokio::test]
     async fn the_oldest_stranger_gives_way_and_nobody_else() {
         let clients = Clients::default();
-        let connections = [(); 4].map(|()| Connection::default());
+        let connections = [(); 4].map(|()| ConnectionHandle::default());
         let ids = connections.each_ref().map(|connection| {
             assert!(clients.has_place(4));
             clients.enter("client".to_owned(), connection.clone()).id

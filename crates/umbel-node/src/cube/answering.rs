@@ -13,7 +13,7 @@ use umbel_engine::NodeId;
 use umbel_filter::AnyFilter;
 use umbel_proto::v1;
 use umbel_proto::v1::exchange_part::Part;
-use umbel_replicated_engine::hypercube::{DeltaError, Reply};
+use umbel_replicated_engine::hypercube::{DeltaError, DeltaReply};
 
 use super::copy::Copy;
 use super::exchange::{Asked, Event, PARTS_WAITING_MAX};
@@ -41,9 +41,9 @@ struct Gone;
 
 /// What to send about a copy.
 enum Sent<'p> {
-    Changes(Reply),
+    Changes(DeltaReply),
     /// The whole filter, a clone in memory for as long as it is sent.
-    Whole(Reply, AnyFilter, SemaphorePermit<'p>),
+    Whole(DeltaReply, AnyFilter, SemaphorePermit<'p>),
     /// Nothing now, and why.
     Nothing(&'static str),
 }
@@ -146,7 +146,7 @@ impl Sender<'_> {
                 return self.refuse(filter.0, copy.generation().0, error.to_string()).await;
             }
         };
-        let Reply { delta, changes } = reply;
+        let DeltaReply { delta, changes } = reply;
         let delta = CopyDelta { delta, samples: copy.samples_since(&asked.samples) };
         self.send(Part::Delta(wire::delta_to_proto(&delta))).await?;
         let mut frame_count = 0;

@@ -12,8 +12,8 @@ use umbel_engine::shard::HashList;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_filter::{AnyFilter, Contains, Insertion, ItemHash, ItemHasher};
 use umbel_replicated_engine::hypercube::{
-    ChangeReader, Delta, DeltaError, Merged, Question, ReadChanges, Replica, Reply, SampleTable,
-    VersionVector,
+    ChangeReader, Delta, DeltaError, DeltaQuestion, DeltaReply, Merged, ReadChanges, Replica,
+    SampleTable, VersionVector,
 };
 use umbel_step::planted::{self, Planted};
 
@@ -357,7 +357,7 @@ impl Copy {
         self.write().replica.set_partners(partners);
     }
 
-    pub(super) fn ask(&self, partner: NodeId) -> Question {
+    pub(super) fn ask(&self, partner: NodeId) -> DeltaQuestion {
         self.write().replica.ask(partner)
     }
 
@@ -366,9 +366,9 @@ impl Copy {
     pub(super) fn reply(
         &self,
         from: NodeId,
-        question: &Question,
+        question: &DeltaQuestion,
         may_copy: bool,
-    ) -> Result<Option<(Reply, Option<AnyFilter>)>, DeltaError> {
+    ) -> Result<Option<(DeltaReply, Option<AnyFilter>)>, DeltaError> {
         let mut state = self.write();
         if state.is_withheld() {
             return Ok(None);

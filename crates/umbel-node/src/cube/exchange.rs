@@ -14,7 +14,9 @@ use tonic::transport::Channel;
 use umbel_engine::{Epoch, NodeId};
 use umbel_proto::v1;
 use umbel_proto::v1::peer_client::PeerClient;
-use umbel_replicated_engine::hypercube::{Members, Rank, Step, SweepInput, SweepOutput, Sweeper};
+use umbel_replicated_engine::hypercube::{
+    CubeRank, Members, Step, SweepInput, SweepOutput, Sweeper,
+};
 use umbel_step::Outbox;
 
 use super::answering;
@@ -236,7 +238,7 @@ impl Exchange {
         let before = self.waiting.insert(key, asked);
         let input = SweepInput::Asked {
             from,
-            rank: Rank(message.rank),
+            rank: CubeRank(message.rank),
             epoch: Epoch(message.epoch),
             sweep: message.sweep,
             step,

@@ -19,7 +19,7 @@ use umbel_ports::encoding::{decode, encode};
 use umbel_replicated_engine::hypercube::{Coverage, Replica, ReplicaOptions, SampleTable};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::types::{
-    Command, CopyEntry, Entry, EntryPayload, SnapshotMeta, StoredMembership, own_log_id,
+    CopyEntry, Entry, EntryPayload, LogCommand, SnapshotMeta, StoredMembership, own_log_id,
 };
 use umbel_storage::{LogStore, SnapshotFile, SnapshotStore, SnapshotWriter};
 
@@ -195,8 +195,10 @@ async fn replay(
             }
             state.applied_index = expected;
             let (CopyEntry { generation, hashes }, slice) = match payload {
-                EntryPayload::Normal(Command::Copy(entry)) => (entry, None),
-                EntryPayload::Normal(Command::CopySlice { slice, entry }) => (entry, Some(slice)),
+                EntryPayload::Normal(LogCommand::Copy(entry)) => (entry, None),
+                EntryPayload::Normal(LogCommand::CopySlice { slice, entry }) => {
+                    (entry, Some(slice))
+                }
                 _ => return Err(format!("entry {expected} of the log holds no inserts").into()),
             };
             if slice.is_some() != state.replica.ring().is_some() {

@@ -12,7 +12,7 @@ use umbel_engine::Generation;
 use umbel_engine::shard::HashList;
 use umbel_step::planted::{self, Planted};
 use umbel_storage::LogStore;
-use umbel_storage::types::{Command, CopyEntry};
+use umbel_storage::types::{CopyEntry, LogCommand};
 
 use super::copy::Copy;
 use super::failure::CopyFailure;
@@ -152,8 +152,8 @@ async fn write(copy: &Copy, log: &LogStore, index: u64, jobs: Vec<Job>) -> Writi
         });
     }
     let command = match slice {
-        Some(slice) => Command::CopySlice { slice, entry: entry.clone() },
-        None => Command::Copy(entry.clone()),
+        Some(slice) => LogCommand::CopySlice { slice, entry: entry.clone() },
+        None => LogCommand::Copy(entry.clone()),
     };
     let handed = log.append_own(copy.node, index, command).await;
     Box::pin(async move {

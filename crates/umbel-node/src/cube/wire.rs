@@ -4,14 +4,15 @@ use bytes::Bytes;
 use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_proto::v1;
 use umbel_replicated_engine::hypercube::{
-    Coverage, Cube, Delta, DeltaContent, DistinctSample, NodeSample, Question, Step, VersionVector,
+    Coverage, Cube, Delta, DeltaContent, DeltaQuestion, DistinctSample, NodeSample, Step,
+    VersionVector,
 };
 use umbel_replicated_engine::limits::VERSION_NODES_MAX;
 
 /// A question about a copy, and how much the asking node's samples cover.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct CopyQuestion {
-    pub(super) question: Question,
+    pub(super) question: DeltaQuestion,
     pub(super) samples: VersionVector,
 }
 
@@ -54,7 +55,7 @@ pub(super) fn coverage_of(
 }
 
 pub(super) fn question_to_proto(asked: &CopyQuestion) -> v1::CopyQuestion {
-    let Question { filter, generation, number, log, version, received } = &asked.question;
+    let DeltaQuestion { filter, generation, number, log, version, received } = &asked.question;
     let (received_log, received_sequence) = received.unwrap_or_default();
     v1::CopyQuestion {
         filter: filter.0,
@@ -70,7 +71,7 @@ pub(super) fn question_to_proto(asked: &CopyQuestion) -> v1::CopyQuestion {
 
 pub(super) fn question_of(message: &v1::CopyQuestion) -> Result<CopyQuestion, String> {
     let received = (message.received_log, message.received_sequence);
-    let question = Question {
+    let question = DeltaQuestion {
         filter: FilterId(message.filter),
         generation: Generation(message.generation),
         number: message.number,
@@ -136,7 +137,7 @@ mod tests {
     #[test]
     fn messages_come_back() {
         for received in [None, Some((7, 100))] {
-            let question = Question {
+            let question = DeltaQuestion {
                 filter: FilterId(12),
                 generation: Generation(3),
                 number: 5,

@@ -9,9 +9,9 @@ use umbel_engine::shard::Bitmap;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
 use umbel_raft::ProposeError;
-use umbel_raft::peer::{CallKind, Refusal};
+use umbel_raft::peer::{CallKind, CallRefusal};
 use umbel_step::planted::{self, Planted};
-use umbel_storage::types::{Command, NodeAddress, Reply};
+use umbel_storage::types::{CommandReply, LogCommand, NodeAddress};
 
 use super::Local;
 use crate::calls::{GroupAnswer, GroupRequest, MetaAnswer, MetaRequest, ShardAnswer, ShardRequest};
@@ -30,9 +30,9 @@ impl Local {
                 if let Some(refused) = self.refuse(&command).await {
                     return (refused, self.meta.applied_index());
                 }
-                self.meta.propose(Command::Meta(command)).await.map(|reply| match reply {
-                    Reply::Meta(reply) => MetaAnswer::Reply(reply),
-                    Reply::None | Reply::Shard(_) => MetaAnswer::Unknown,
+                self.meta.propose(LogCommand::Meta(command)).await.map(|reply| match reply {
+                    CommandReply::Meta(reply) => MetaAnswer::Reply(reply),
+                    CommandReply::None | CommandReply::Shard(_) => MetaAnswer::Unknown,
                 })
             }
             MetaRequest::Confirm => self.meta.confirm().await.map(|()| MetaAnswer::Confirmed),
@@ -109,7 +109,7 @@ impl Local {
         kind: CallKind,
         group: GroupId,
         body: Bytes,
-    ) -> Result<Bytes, Refusal> {
+    ) -> Result<Bytes, CallRefusal> {
         match kind {
             CallKind::Shard => {
                 let request: ShardRequest = argument(&body)?;
@@ -121,7 +121,7 @@ impl Local {
                     let count = u32::try_from(hashes.len()).unwrap_or(u32::MAX);
                     return Ok(encode(&ShardAnswer::Bits(Bitmap::zeros(count))));
                 }
-                let shard = shard.ok_or_else(|| Refusal::unknown_group(group))?;
+                let shard = shard.ok_or_else(|| CallRefusal::unknown_group(group))?;
                 Ok(encode(&shard.serve(request).await))
             }
             CallKind::Meta => Ok(encode(&self.serve_meta(argument(&body)?).await)),
@@ -138,8 +138,8 @@ impl Local {
         &self,
         group_id: GroupId,
         request: GroupRequest,
-    ) -> Result<GroupAnswer, Refusal> {
-        let group = self.group(group_id).ok_or_else(|| Refusal::unknown_group(group_id))?;
+    ) -> Result<GroupAnswer, CallRefusal> {
+        let group = self.group(group_id).ok_or_else(|| CallRefusal::unknown_group(group_id))?;
         Ok(match request {
             GroupRequest::View => GroupAnswer::View(group.view()),
             GroupRequest::ChangeMembers { voters, learners } => {
@@ -168,8 +168,8 @@ impl Local {
     }
 }
 
-fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
-    decode(body).map_err(Refusal::bad_body)
+fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallRefusal> {
+    decode(body).map_err(CallRefusal::bad_body)
 }
 
 #[cfg(test)]

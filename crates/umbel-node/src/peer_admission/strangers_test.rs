@@ -8,7 +8,7 @@ use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::encode;
 use umbel_ports::{RealNet, RealSeed};
 use umbel_raft::peer::{CallError, CallKind, Links, LocalIdentity};
-use umbel_storage::types::{Entry, LogId, Vote};
+use umbel_storage::types::{LogEntry, LogId, Vote};
 
 use crate::node::Node;
 use crate::testing::{deadline, start_alone};
@@ -60,7 +60,7 @@ async fn a_term_that_no_election_leads_to_ends_none() {
     let term = node.local().meta().term();
     let leader = Vote::new_committed(u64::MAX, NodeId(99));
     // The entry before, the entries, and the last one that is committed.
-    let append = (leader, None::<LogId>, Vec::<Entry>::new(), None::<LogId>);
+    let append = (leader, None::<LogId>, Vec::<LogEntry>::new(), None::<LogId>);
     // The last entry of the candidate, and whether it was told to stand.
     let vote = (Vote::new(u64::MAX, NodeId(99)), None::<LogId>, false);
     let absurd = [

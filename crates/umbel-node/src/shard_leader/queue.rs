@@ -8,7 +8,7 @@ use umbel_engine::shard::{Bitmap, InsertPart, ShardReply};
 use umbel_ports::Rare;
 use umbel_raft::{Group, ProposeError};
 use umbel_step::planted::{self, Planted};
-use umbel_storage::types::{Command, Reply};
+use umbel_storage::types::{CommandReply, LogCommand};
 
 use super::windowed::{self, Timing};
 use super::{PartAnswer, Writes, failure};
@@ -156,7 +156,7 @@ async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>,
         tokio::spawn(async move {
             let _writing = writes.read().await;
             let command = windowed::entry_of(parts, group.wall_ms());
-            let outcome = group.propose(Command::Shard(command)).await;
+            let outcome = group.propose(LogCommand::Shard(command)).await;
             drop(permit);
             answer_parts(outcome, callers);
         });
@@ -178,9 +178,11 @@ fn is_waiting(parts: &[(InsertPart, Timing)], part: &InsertPart) -> bool {
 }
 
 /// Sends each part its answer.
-fn answer_parts(outcome: Result<Reply, ProposeError>, callers: Vec<Caller>) {
+fn answer_parts(outcome: Result<CommandReply, ProposeError>, callers: Vec<Caller>) {
     let failure = match outcome {
-        Ok(Reply::Shard(ShardReply::Inserted(outcomes))) if outcomes.len() == callers.len() => {
+        Ok(CommandReply::Shard(ShardReply::Inserted(outcomes)))
+            if outcomes.len() == callers.len() =>
+        {
             for (caller, outcome) in callers.into_iter().zip(outcomes) {
                 caller.answer(outcome.map_err(ShardFailure::from));
             }

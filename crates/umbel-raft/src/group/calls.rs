@@ -13,7 +13,7 @@ use openraft_rt::WatchReceiver;
 use umbel_engine::GroupId;
 use umbel_engine::shard::ShardCommand;
 use umbel_step::planted::{self, Planted};
-use umbel_storage::types::{Command, Entry, Types, Vote};
+use umbel_storage::types::{LogCommand, LogEntry, Types, Vote};
 use umbel_storage::{FinalStateId, SnapshotFile};
 
 use super::Group;
@@ -46,9 +46,9 @@ impl Group {
     /// Refuses an entry that absorbs a shard whose final state this node does not have: this replica could
     /// not apply it. A leader that has applied such an entry purges its log up to it, and then sends a
     /// snapshot instead.
-    fn check_absorbable(&self, entries: &[Entry]) -> Result<(), String> {
+    fn check_absorbable(&self, entries: &[LogEntry]) -> Result<(), String> {
         for entry in entries {
-            let EntryPayload::Normal(Command::Shard(command)) = &entry.payload else { continue };
+            let EntryPayload::Normal(LogCommand::Shard(command)) = &entry.payload else { continue };
             if let ShardCommand::Absorb { from, fence_index } = *command
                 && !self.can_absorb(from, fence_index)
                 && !planted::on(Planted::AbsorbUnready)

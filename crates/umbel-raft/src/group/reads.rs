@@ -16,7 +16,7 @@ use umbel_storage::types::{Types, Vote};
 use super::{Group, ProposeError};
 use crate::network::Network;
 use crate::read_rounds::Claim;
-use crate::state_machine::{Replica, StateMachine};
+use crate::state_machine::{GroupReplica, StateMachine};
 
 /// Reads that may wait for one confirmation of leadership. The gateway admits fewer than a thousand
 /// batches at once.
@@ -30,7 +30,7 @@ pub(super) struct ConfirmedReads {
     id: GroupId,
     raft: openraft::Raft<Types, StateMachine>,
     log: LogStore,
-    replica: Arc<Replica>,
+    replica: Arc<GroupReplica>,
     network: Network,
 }
 
@@ -39,7 +39,7 @@ impl ConfirmedReads {
         id: GroupId,
         raft: &openraft::Raft<Types, StateMachine>,
         log: &LogStore,
-        replica: &Arc<Replica>,
+        replica: &Arc<GroupReplica>,
         network: &Network,
     ) -> Self {
         let (raft, log, replica) = (raft.clone(), log.clone(), Arc::clone(replica));

@@ -34,10 +34,10 @@ use super::{Network, PeerReplica};
 use crate::beats::Beats;
 use crate::group::Group;
 use crate::peer::test_node::{TIMING, TestNode, identity, links, serve_handler};
-use crate::peer::{CallHandler, CallKind, LocalIdentity, Refusal, RefusalReason};
+use crate::peer::{CallHandler, CallKind, CallRefusal, LocalIdentity, RefusalReason};
 use crate::read_rounds::ReadRounds;
 use crate::recall::calls::{RecallAnswer, RecallRequest};
-use crate::state_machine::Replica;
+use crate::state_machine::GroupReplica;
 
 const GROUP: GroupId = GroupId::of_shard(ShardId(3));
 
@@ -76,17 +76,18 @@ impl CallHandler for Follower {
         kind: CallKind,
         group: GroupId,
         body: Bytes,
-    ) -> PortFuture<'static, Result<Bytes, Refusal>> {
+    ) -> PortFuture<'static, Result<Bytes, CallRefusal>> {
         assert_eq!((from, group), (NodeId(1), GROUP));
         Box::pin(async move {
             match kind {
                 CallKind::Vote => {
-                    let request: VoteRequest<Types> = decode(&body).map_err(Refusal::bad_body)?;
+                    let request: VoteRequest<Types> =
+                        decode(&body).map_err(CallRefusal::bad_body)?;
                     Ok(encode(&VoteResponse::<Types>::new(request.vote, None, true)))
                 }
                 CallKind::Append => {
                     let request: AppendEntriesRequest<Types> =
-                        decode(&body).map_err(Refusal::bad_body)?;
+                        decode(&body).map_err(CallRefusal::bad_body)?;
                     let (prev, mut last) = (request.prev_log_id, self.last.lock().unwrap());
                     if prev.is_some_and(|prev| prev.index > *last) {
                         return Ok(encode(&AppendEntriesResponse::<Types>::Conflict));
@@ -255,7 +256,7 @@ async fn lone_group(storage: &Storage) -> Arc<Group> {
     let (links, beats) = (Arc::new(links(&net, 1)), Arc::new(Beats::new(NodeId(1), 1, TIMING)));
     let rounds = ReadRounds::start(NodeId(1), Arc::clone(&links), Arc::clone(&beats));
     let network = Network::new(links, Arc::default(), rounds, GROUP);
-    let replica = Replica::shard(GROUP, HashRange::WHOLE);
+    let replica = GroupReplica::shard(GROUP, HashRange::WHOLE);
     let seed = Arc::new(CountingSeed::default());
     Group::start(GROUP, NodeId(1), replica, storage, network, seed, beats).await.unwrap()
 }

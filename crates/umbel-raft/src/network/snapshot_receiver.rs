@@ -14,7 +14,7 @@ use umbel_storage::types::{SnapshotMeta, Vote};
 use umbel_storage::{SnapshotFile, SnapshotStore, SnapshotWriter};
 
 use super::terms::check_indices;
-use crate::peer::{Refusal, RefusalReason};
+use crate::peer::{CallRefusal, RefusalReason};
 
 /// Bytes of a snapshot in one call: few enough to let other calls pass in between.
 pub(crate) const SNAPSHOT_CHUNK_BYTES: usize = 1 << 20;
@@ -96,14 +96,14 @@ impl SnapshotReceiver {
     ///
     /// # Errors
     /// A refusal if the body or the storage is at fault, or `Overloaded` if too many transfers run.
-    pub(crate) async fn begin(&self, from: NodeId, body: Bytes) -> Result<Bytes, Refusal> {
-        let begin: SnapshotBegin = decode(&body).map_err(Refusal::bad_body)?;
-        check_indices(begin.meta.last_log_id).map_err(Refusal::bad_body)?;
+    pub(crate) async fn begin(&self, from: NodeId, body: Bytes) -> Result<Bytes, CallRefusal> {
+        let begin: SnapshotBegin = decode(&body).map_err(CallRefusal::bad_body)?;
+        check_indices(begin.meta.last_log_id).map_err(CallRefusal::bad_body)?;
         let leader = begin.vote.leader_id;
         self.retain(|&(sender, _), state| sender != from && state.vote.leader_id >= leader);
         let slot = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
             let text = format!("{SNAPSHOT_TRANSFERS_MAX} snapshots of this group come in already");
-            Refusal::new(RefusalReason::Overloaded, text)
+            CallRefusal::new(RefusalReason::Overloaded, text)
         })?;
         let SnapshotBegin { transfer, vote, meta, byte_count } = begin;
         let writer = self.store.writer_of(meta, byte_count).await.map_err(refused_by_storage)?;
@@ -118,17 +118,17 @@ impl SnapshotReceiver {
     /// # Errors
     /// A refusal if the transfer is unknown, the chunk is not the next one or is too long, or the
     /// storage failed. The transfer has ended then.
-    pub(crate) async fn chunk(&self, from: NodeId, body: Bytes) -> Result<Bytes, Refusal> {
+    pub(crate) async fn chunk(&self, from: NodeId, body: Bytes) -> Result<Bytes, CallRefusal> {
         let Some((head, bytes)) = body.split_at_checked(CHUNK_HEAD_BYTES) else {
-            return Err(Refusal::bad_body(format!("a chunk of {} bytes", body.len())));
+            return Err(CallRefusal::bad_body(format!("a chunk of {} bytes", body.len())));
         };
-        let ChunkHead { transfer, offset } = decode(head).map_err(Refusal::bad_body)?;
+        let ChunkHead { transfer, offset } = decode(head).map_err(CallRefusal::bad_body)?;
         let bytes = body.slice_ref(bytes);
         let mut state = self.take(from, transfer)?;
         let (next, byte_count) = (state.next_offset, state.byte_count);
         let chunk_bytes = bytes.len() as u64;
         if offset != next || chunk_bytes == 0 || chunk_bytes > byte_count - next {
-            return Err(Refusal::bad_body(format!(
+            return Err(CallRefusal::bad_body(format!(
                 "{chunk_bytes} bytes at {offset} of a snapshot of {byte_count} bytes that goes on \
                  at {next}"
             )));
@@ -149,11 +149,11 @@ impl SnapshotReceiver {
         &self,
         from: NodeId,
         body: Bytes,
-    ) -> Result<(Vote, SnapshotFile), Refusal> {
-        let SnapshotEnd { transfer } = decode(&body).map_err(Refusal::bad_body)?;
+    ) -> Result<(Vote, SnapshotFile), CallRefusal> {
+        let SnapshotEnd { transfer } = decode(&body).map_err(CallRefusal::bad_body)?;
         let state = self.take(from, transfer)?;
         if state.next_offset != state.byte_count {
-            return Err(Refusal::bad_body(format!(
+            return Err(CallRefusal::bad_body(format!(
                 "the snapshot ends at byte {} of {}",
                 state.next_offset, state.byte_count
             )));
@@ -168,11 +168,11 @@ impl SnapshotReceiver {
     }
 
     /// Removes a transfer from the map, so that an error or a dropped call ends it.
-    fn take(&self, from: NodeId, transfer: u64) -> Result<Transfer, Refusal> {
+    fn take(&self, from: NodeId, transfer: u64) -> Result<Transfer, CallRefusal> {
         let taken = self.lock().remove(&(from, transfer));
         self.drop_idle();
         taken.ok_or_else(|| {
-            Refusal::bad_body(format!("snapshot transfer {transfer} of {from} is not known"))
+            CallRefusal::bad_body(format!("snapshot transfer {transfer} of {from} is not known"))
         })
     }
 
@@ -195,6 +195,9 @@ impl SnapshotReceiver {
     }
 }
 
-fn refused_by_storage(error: impl std::fmt::Display) -> Refusal {
-    Refusal::new(RefusalReason::Unavailable, format!("the snapshot could not be stored: {error}"))
+fn refused_by_storage(error: impl std::fmt::Display) -> CallRefusal {
+    CallRefusal::new(
+        RefusalReason::Unavailable,
+        format!("the snapshot could not be stored: {error}"),
+    )
 }

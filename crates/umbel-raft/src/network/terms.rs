@@ -3,7 +3,7 @@
 //! that no log reaches: openraft panics at those.
 
 use thiserror::Error;
-use umbel_storage::types::{Entry, LogId, Vote};
+use umbel_storage::types::{LogEntry, LogId, Vote};
 
 /// How far a term may exceed the replica's own. A replica that is offline misses one term per election:
 /// at ten elections a second, it would miss this many in thirteen years.
@@ -114,7 +114,7 @@ pub(crate) const fn check_vote(ours: u64, vote: &Vote) -> Result<(), AbsurdTerm>
 }
 
 /// Checks that the entries may come from the leader with this vote.
-pub(crate) fn check_entries(vote: &Vote, entries: &[Entry]) -> Result<(), AbsurdTerm> {
+pub(crate) fn check_entries(vote: &Vote, entries: &[LogEntry]) -> Result<(), AbsurdTerm> {
     let leader = vote.leader_id.term;
     let ahead = entries.iter().map(|entry| entry.log_id.leader_id.term).find(|&term| term > leader);
     ahead.map_or(Ok(()), |entry| Err(AbsurdTerm::Ahead { leader, entry }))

@@ -20,7 +20,7 @@ use super::limits::{
 use super::link_slots::LinkSlot;
 use super::outbox::Outbox;
 use super::service::CallHandler;
-use super::{CallKind, Refusal, RefusalReason};
+use super::{CallKind, CallRefusal, RefusalReason};
 
 /// A response, and the call's share of the allowance, which it holds until it is sent.
 type Waiting = (LinkAnswer, Option<Admitted>);
@@ -133,13 +133,13 @@ impl IncomingLink {
             let message = format!(
                 "call {number} is not known to this release: bring both nodes to one release"
             );
-            let refusal = Refusal::new(RefusalReason::BadBody, message);
+            let refusal = CallRefusal::new(RefusalReason::BadBody, message);
             return answer(&outbox, call.id, CallKind::Group, None, Err(refusal));
         };
         let allowance = if kind.is_raft() { &self.raft } else { &self.others };
         let Some(admitted) = allowance.admit(call.body.len()) else {
             let text = "too many calls of this link wait here";
-            let refusal = Refusal::new(RefusalReason::Overloaded, text);
+            let refusal = CallRefusal::new(RefusalReason::Overloaded, text);
             return answer(&outbox, call.id, kind, None, Err(refusal));
         };
         let mut reply = Reply { outbox, id: call.id, kind, admitted: Some(admitted) };
@@ -164,7 +164,7 @@ struct Reply {
 }
 
 impl Reply {
-    fn send(&mut self, outcome: Result<Bytes, Refusal>) {
+    fn send(&mut self, outcome: Result<Bytes, CallRefusal>) {
         if let Some(admitted) = self.admitted.take() {
             answer(&self.outbox, self.id, self.kind, Some(admitted), outcome);
         }
@@ -174,7 +174,7 @@ impl Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         let text = "the call ended without an answer; it may have been carried out";
-        self.send(Err(Refusal::new(RefusalReason::Unspecified, text)));
+        self.send(Err(CallRefusal::new(RefusalReason::Unspecified, text)));
     }
 }
 
@@ -183,11 +183,11 @@ fn answer(
     id: u64,
     kind: CallKind,
     admitted: Option<Admitted>,
-    outcome: Result<Bytes, Refusal>,
+    outcome: Result<Bytes, CallRefusal>,
 ) {
     let outcome = outcome.and_then(|body| match body.len() {
         0..=LINK_BODY_BYTES_MAX => Ok(body),
-        byte_count => Err(Refusal::new(
+        byte_count => Err(CallRefusal::new(
             RefusalReason::Unspecified,
             format!(
                 "the call was carried out, but its answer has {byte_count} bytes, at most \
@@ -200,7 +200,7 @@ fn answer(
             let bytes = body.len();
             (Outcome::Body(body), bytes)
         }
-        Err(Refusal { reason, message }) => {
+        Err(CallRefusal { reason, message }) => {
             let bytes = message.len();
             (Outcome::Refusal(LinkRefusal { reason: reason.into(), message }), bytes)
         }

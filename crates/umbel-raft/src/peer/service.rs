@@ -22,7 +22,7 @@ use super::incoming_link::{Answers, IncomingLink};
 use super::limits::LINK_MESSAGE_BYTES_MAX;
 use super::link_slots::LinkSlots;
 use super::session::HELLO;
-use super::{CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, cluster_of_bytes};
+use super::{CallKind, CallRefusal, LocalIdentity, PEER_PROTOCOL, cluster_of_bytes};
 
 /// Messages that answer a call, sent as they become ready.
 pub type AnswerStream<T> = Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Send>>;
@@ -54,7 +54,7 @@ pub trait CallHandler: Send + Sync + 'static {
         kind: CallKind,
         group: GroupId,
         body: Bytes,
-    ) -> PortFuture<'static, Result<Bytes, Refusal>>;
+    ) -> PortFuture<'static, Result<Bytes, CallRefusal>>;
 
     /// Reads the questions of a partner in the cube, and answers them in their turn. The default
     /// refuses, for nodes without copies.

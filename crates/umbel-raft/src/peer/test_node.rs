@@ -16,8 +16,8 @@ use umbel_ports::{Net, PortFuture};
 use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
 
 use super::{
-    CallError, CallHandler, CallKind, LinkCloser, Links, LocalIdentity, PEER_PROTOCOL, PeerService,
-    Refusal, RefusalReason, cluster_bytes,
+    CallError, CallHandler, CallKind, CallRefusal, LinkCloser, Links, LocalIdentity, PEER_PROTOCOL,
+    PeerService, RefusalReason, cluster_bytes,
 };
 
 pub(crate) const CLUSTER: u128 = 0x5f << 120;
@@ -74,7 +74,7 @@ impl CallHandler for EchoHandler {
         kind: CallKind,
         group: GroupId,
         body: Bytes,
-    ) -> PortFuture<'static, Result<Bytes, Refusal>> {
+    ) -> PortFuture<'static, Result<Bytes, CallRefusal>> {
         Box::pin(async move {
             self.running.fetch_add(1, Ordering::SeqCst);
             let _running = Running(&self.running);
@@ -88,7 +88,7 @@ impl CallHandler for EchoHandler {
             }
             if body.starts_with(REFUSE) {
                 let text = format!("no replica of {group}");
-                return Err(Refusal::new(RefusalReason::UnknownGroup, text));
+                return Err(CallRefusal::new(RefusalReason::UnknownGroup, text));
             }
             Ok([format!("{} {} ", from.0, kind.number()).as_bytes(), &body].concat().into())
         })

@@ -10,7 +10,7 @@ use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
 
 use super::*;
 use crate::peer::test_node::{TIMING, identity, links, serve_handler};
-use crate::peer::{CallHandler, LocalIdentity, Refusal};
+use crate::peer::{CallHandler, CallRefusal, LocalIdentity};
 
 const OWN: NodeId = NodeId(1);
 
@@ -101,13 +101,13 @@ impl CallHandler for Voter {
         kind: CallKind,
         group: GroupId,
         body: Bytes,
-    ) -> PortFuture<'static, Result<Bytes, Refusal>> {
+    ) -> PortFuture<'static, Result<Bytes, CallRefusal>> {
         assert_eq!((kind, group), (CallKind::ConfirmReads, GroupId::META));
         Box::pin(async move {
             if self.is_hanging {
                 std::future::pending::<()>().await;
             }
-            let claims: Vec<(GroupId, Vote)> = decode(&body).map_err(Refusal::bad_body)?;
+            let claims: Vec<(GroupId, Vote)> = decode(&body).map_err(CallRefusal::bad_body)?;
             self.claim_counts.lock().unwrap().push(claims.len());
             Ok(encode(&vec![true; claims.len()]))
         })

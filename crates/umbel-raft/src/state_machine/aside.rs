@@ -4,11 +4,11 @@ use std::sync::MutexGuard;
 
 use umbel_engine::shard::{CopiedSlice, ShardCommand, ShardReply, ShardState, SharedSlice};
 use umbel_ports::beside_others;
-use umbel_storage::types::{Entry, Reply};
+use umbel_storage::types::{CommandReply, LogEntry};
 
-use super::{GroupState, Replica};
+use super::{GroupReplica, GroupState};
 
-impl Replica {
+impl GroupReplica {
     /// Applies an entry that cuts or joins all slices of a shard, which may take seconds. The change is made
     /// to a copy, which shares its slices with the state until it has others; then the copy takes the place
     /// of the state, at once. So a reader gets the state before the entry or the one after it, and waits for
@@ -18,9 +18,9 @@ impl Replica {
     /// If this is the meta group's replica.
     pub(super) fn apply_aside(
         &self,
-        entry: &Entry,
+        entry: &LogEntry,
         change: impl FnOnce(&mut ShardState) -> ShardReply,
-    ) -> Reply {
+    ) -> CommandReply {
         beside_others(|| {
             let turn = self.turn();
             let mut state = Box::new(self.read_shard(ShardState::clone));
@@ -31,7 +31,7 @@ impl Replica {
             drop(inner);
             // Readers do not wait until the memory of all slices is given back.
             drop(before);
-            Reply::Shard(reply)
+            CommandReply::Shard(reply)
         })
     }
 
@@ -62,23 +62,23 @@ mod tests {
     };
     use umbel_engine::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
     use umbel_filter::{HashFunction, HashRange, ItemHash, Kind};
-    use umbel_storage::types::{Command, LogId};
+    use umbel_storage::types::{LogCommand, LogId};
 
     use super::*;
 
     const SPLIT: ShardCommand = ShardCommand::Split { into: ShardId(1), at: 1 << 63 };
 
-    fn entry(index: u64, command: ShardCommand) -> Entry {
+    fn entry(index: u64, command: ShardCommand) -> LogEntry {
         let leader_id = LeaderId { term: 1, node_id: NodeId(1) };
-        Entry {
+        LogEntry {
             log_id: LogId { leader_id, index },
-            payload: EntryPayload::Normal(Command::Shard(command)),
+            payload: EntryPayload::Normal(LogCommand::Shard(command)),
         }
     }
 
     /// What a reader gets who does not wait: the index of the last entry, and the range of the state. None
     /// if it would have to wait.
-    fn read_at_once(replica: &Replica) -> Option<(u64, HashRange)> {
+    fn read_at_once(replica: &GroupReplica) -> Option<(u64, HashRange)> {
         let inner = replica.inner.try_read().ok()?;
         let GroupState::Shard(state) = &inner.state else { unreachable!("it is a shard's") };
         Some((inner.applied.map_or(0, |id| id.index), state.range()))
@@ -87,7 +87,7 @@ mod tests {
     #[tokio::test]
     async fn a_shard_is_read_while_it_is_split_or_absorbs_another_one() {
         let [into, from] = [0, 1].map(|shard| GroupId::of_shard(ShardId(shard)));
-        let replica = Replica::shard(into, HashRange::WHOLE);
+        let replica = GroupReplica::shard(into, HashRange::WHOLE);
         let mut upper = replica
             .read_shard(|state| state.upper_half(&SPLIT))
             .expect("it can be split")
@@ -115,7 +115,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_snapshot_has_too_is_copied_before_readers_are_kept_out() {
         let group = GroupId::of_shard(ShardId(0));
-        let replica = Replica::shard(group, HashRange::WHOLE);
+        let replica = GroupReplica::shard(group, HashRange::WHOLE);
         let shape = SliceShape::Blocks {
             kind: Kind::Blocked.id(),
             block_count: 10,
@@ -135,7 +135,7 @@ mod tests {
         let snapshot = replica.read_shard(ShardState::snapshot);
         assert_eq!(replica.copy_shared(&replica.turn(), &insert).len(), 1);
         let reply = replica.apply(&entry(2, insert.clone()));
-        assert_eq!(reply, Reply::Shard(ShardReply::Inserted(vec![Ok(Bitmap::ones(1))])));
+        assert_eq!(reply, CommandReply::Shard(ShardReply::Inserted(vec![Ok(Bitmap::ones(1))])));
         // The slice has positions of its own now.
         assert!(replica.copy_shared(&replica.turn(), &insert).is_empty());
         assert_eq!(snapshot.state().memory_bytes(), 640);
@@ -144,7 +144,7 @@ mod tests {
     #[tokio::test]
     async fn nobody_else_changes_a_state_that_is_computed_aside() {
         let group = GroupId::of_shard(ShardId(0));
-        let replica = Replica::shard(group, HashRange::WHOLE);
+        let replica = GroupReplica::shard(group, HashRange::WHOLE);
         replica.apply_aside(&entry(8, SPLIT), |state| {
             assert!(replica.turn.try_lock().is_err());
             state.apply_at(8, &SPLIT)

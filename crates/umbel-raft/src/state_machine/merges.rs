@@ -8,14 +8,16 @@ use umbel_engine::shard::{Fence, ShardCommand, ShardState};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::beside_others;
 use umbel_storage::FinalStateId;
-use umbel_storage::types::{Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership};
+use umbel_storage::types::{
+    CommandReply, LogCommand, LogEntry, LogId, SnapshotMeta, StoredMembership,
+};
 
 use super::{GroupState, StateMachine, invalid, load_shard, write_shard};
 
 impl StateMachine {
     /// Prepares on this node's disk what an entry needs, and applies it.
-    pub(super) async fn prepare_and_apply(&self, entry: &Entry) -> io::Result<Reply> {
-        if let EntryPayload::Normal(Command::Shard(command)) = &entry.payload {
+    pub(super) async fn prepare_and_apply(&self, entry: &LogEntry) -> io::Result<CommandReply> {
+        if let EntryPayload::Normal(LogCommand::Shard(command)) = &entry.payload {
             let index = entry.log_id.index;
             match *command {
                 ShardCommand::Split { .. } | ShardCommand::SplitAgain { .. } => {
@@ -63,7 +65,11 @@ impl StateMachine {
 
     /// If the command ends this shard, keeps the state after it for the group that absorbs it. This comes
     /// before the command is applied: a replica that has applied it has kept the state.
-    async fn keep_final_state_of(&self, entry: &Entry, command: &ShardCommand) -> io::Result<()> {
+    async fn keep_final_state_of(
+        &self,
+        entry: &LogEntry,
+        command: &ShardCommand,
+    ) -> io::Result<()> {
         let index = entry.log_id.index;
         match self.replica.read_shard(|state| state.ended(index, command)) {
             Some(ended) => self.keep_final_state(ended).await,

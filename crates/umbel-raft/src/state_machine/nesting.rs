@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use super::Replica;
+use super::GroupReplica;
 
 thread_local! {
     /// Addresses of the replicas whose state a caller of this thread reads.
@@ -17,7 +17,7 @@ thread_local! {
 pub(super) struct Reading;
 
 impl Reading {
-    pub(super) fn begin(replica: &Replica) -> Self {
+    pub(super) fn begin(replica: &GroupReplica) -> Self {
         if cfg!(debug_assertions) {
             READ_HERE.with_borrow_mut(|read| read.push(address(replica)));
         }
@@ -35,14 +35,14 @@ impl Drop for Reading {
 
 /// # Panics
 /// If this thread reads the replica already.
-pub(super) fn check_not_nested(replica: &Replica) {
+pub(super) fn check_not_nested(replica: &GroupReplica) {
     if cfg!(debug_assertions) {
         let is_nested = READ_HERE.with_borrow(|read| read.contains(&address(replica)));
         assert!(!is_nested, "{} is read within a read of it", replica.group);
     }
 }
 
-fn address(replica: &Replica) -> usize {
+fn address(replica: &GroupReplica) -> usize {
     std::ptr::from_ref(replica).addr()
 }
 
@@ -52,9 +52,9 @@ mod tests {
 
     use super::*;
 
-    fn replica() -> Replica {
+    fn replica() -> GroupReplica {
         let oldest = ClusterVersion::FIRST;
-        Replica::meta(VersionRange { oldest, newest: ClusterVersion::NEWEST })
+        GroupReplica::meta(VersionRange { oldest, newest: ClusterVersion::NEWEST })
     }
 
     #[test]

@@ -12,10 +12,10 @@ use umbel_engine::{FilterId, Generation, NodeId};
 /// A copy's request for everything that it lacks.
 ///
 /// ```
-/// use umbel_replicated_engine::hypercube::Question;
+/// use umbel_replicated_engine::hypercube::DeltaQuestion;
 /// use umbel_engine::{FilterId, Generation, NodeId};
 ///
-/// let question = Question {
+/// let question = DeltaQuestion {
 ///     filter: FilterId(12),
 ///     generation: Generation(1),
 ///     number: 5,
@@ -26,7 +26,7 @@ use umbel_engine::{FilterId, Generation, NodeId};
 /// assert_eq!(question.version.of(NodeId(1)), 40);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Question {
+pub struct DeltaQuestion {
     /// The filter.
     pub filter: FilterId,
     /// The generation of the copy that asks.

@@ -71,7 +71,7 @@ mod sliced;
 mod sliced_test;
 
 pub use compared::ComparedError;
-pub use exchange::Reply;
+pub use exchange::DeltaReply;
 pub use listed::{ChangeReader, ListedChanges, ReadChanges};
 
 /// Bits of a probe's seed in a log entry; the block's number takes the rest.

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
-use super::topology::{Cube, CubeSizeOutOfRange, Pairing, Rank, Step};
+use super::topology::{Cube, CubeRank, CubeSizeOutOfRange, Pairing, Step};
 use umbel_engine::{Epoch, NodeId};
 use umbel_step::Outbox;
 
@@ -36,11 +36,11 @@ const SWEEP_MAX: u64 = 1 << 62;
 /// The nodes of one epoch, by rank.
 ///
 /// ```
-/// use umbel_replicated_engine::hypercube::{Members, Rank};
+/// use umbel_replicated_engine::hypercube::{Members, CubeRank};
 /// use umbel_engine::{Epoch, NodeId};
 ///
 /// let members = Members::new(Epoch(1), vec![NodeId(7), NodeId(2)])?;
-/// assert_eq!(members.rank_of(NodeId(7)), Some(Rank(1)));
+/// assert_eq!(members.rank_of(NodeId(7)), Some(CubeRank(1)));
 /// # Ok::<(), umbel_replicated_engine::hypercube::CubeSizeOutOfRange>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -83,14 +83,14 @@ impl Members {
 
     /// A node's rank, or None if it is not a member.
     #[must_use]
-    pub fn rank_of(&self, node: NodeId) -> Option<Rank> {
+    pub fn rank_of(&self, node: NodeId) -> Option<CubeRank> {
         let place = self.nodes.binary_search(&node).ok()?;
-        u32::try_from(place).ok().map(Rank)
+        u32::try_from(place).ok().map(CubeRank)
     }
 
     /// The node that has a rank, or None if there is none.
     #[must_use]
-    pub fn node_of(&self, rank: Rank) -> Option<NodeId> {
+    pub fn node_of(&self, rank: CubeRank) -> Option<NodeId> {
         self.nodes.get(rank.0 as usize).copied()
     }
 }
@@ -105,7 +105,7 @@ pub enum SweepInput {
         /// The node that asks.
         from: NodeId,
         /// The rank that it states.
-        rank: Rank,
+        rank: CubeRank,
         /// The epoch of its member list.
         epoch: Epoch,
         /// The number of its sweep.
@@ -199,9 +199,9 @@ pub enum SweepError {
         /// The sender.
         from: NodeId,
         /// The rank that it states.
-        claimed: Rank,
+        claimed: CubeRank,
         /// The rank that it has.
-        expected: Rank,
+        expected: CubeRank,
     },
     /// The sender does not receive from this node in this step.
     #[error("{from} asks in {step}, in which it gets nothing from us")]
@@ -334,7 +334,13 @@ impl Sweeper {
     }
 
     /// Checks that this node may be asked this question.
-    fn check(&self, from: NodeId, rank: Rank, theirs: Epoch, step: Step) -> Result<(), SweepError> {
+    fn check(
+        &self,
+        from: NodeId,
+        rank: CubeRank,
+        theirs: Epoch,
+        step: Step,
+    ) -> Result<(), SweepError> {
         let ours = self.members.epoch();
         if theirs != ours {
             return Err(SweepError::ForeignEpoch { from, theirs, ours });

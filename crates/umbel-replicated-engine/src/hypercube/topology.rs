@@ -29,12 +29,12 @@ use crate::limits::CUBE_NODE_COUNT_MAX;
 /// A node's position in the cube: its index in the sorted list of the epoch's nodes.
 ///
 /// ```
-/// assert_eq!(umbel_replicated_engine::hypercube::Rank(5).to_string(), "rank 5");
+/// assert_eq!(umbel_replicated_engine::hypercube::CubeRank(5).to_string(), "rank 5");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Rank(pub u32);
+pub struct CubeRank(pub u32);
 
-impl fmt::Display for Rank {
+impl fmt::Display for CubeRank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {}", self.0)
     }
@@ -71,17 +71,17 @@ impl fmt::Display for Step {
 /// A node's exchange in one step.
 ///
 /// ```
-/// use umbel_replicated_engine::hypercube::{Cube, Pairing, Rank, Step};
+/// use umbel_replicated_engine::hypercube::{Cube, Pairing, CubeRank, Step};
 ///
 /// let cube = Cube::new(3)?;
-/// let hand_in = Pairing { partner: Rank(0), sends: true, receives: false };
-/// assert_eq!(cube.pairing(Rank(2), Step::HandIn), Some(hand_in));
+/// let hand_in = Pairing { partner: CubeRank(0), sends: true, receives: false };
+/// assert_eq!(cube.pairing(CubeRank(2), Step::HandIn), Some(hand_in));
 /// # Ok::<(), umbel_replicated_engine::hypercube::CubeSizeOutOfRange>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pairing {
     /// The rank of the partner.
-    pub partner: Rank,
+    pub partner: CubeRank,
     /// Whether this node sends what the partner lacks.
     pub sends: bool,
     /// Whether the partner sends what this node lacks.
@@ -99,11 +99,11 @@ pub struct CubeSizeOutOfRange {
 /// The cube of a number of nodes.
 ///
 /// ```
-/// use umbel_replicated_engine::hypercube::{Cube, Rank, Step};
+/// use umbel_replicated_engine::hypercube::{Cube, CubeRank, Step};
 ///
 /// let cube = Cube::new(8)?;
 /// assert_eq!((cube.dimension_count(), cube.message_count()), (3, 24));
-/// let partners: Vec<_> = cube.steps().filter_map(|step| cube.pairing(Rank(5), step)).collect();
+/// let partners: Vec<_> = cube.steps().filter_map(|step| cube.pairing(CubeRank(5), step)).collect();
 /// assert_eq!(partners.iter().map(|pairing| pairing.partner.0).collect::<Vec<_>>(), [4, 7, 1]);
 /// # Ok::<(), umbel_replicated_engine::hypercube::CubeSizeOutOfRange>(())
 /// ```
@@ -165,8 +165,8 @@ impl Cube {
 
     /// The exchange of a node in a step, or None if it has none.
     #[must_use]
-    pub fn pairing(self, rank: Rank, step: Step) -> Option<Pairing> {
-        let Rank(rank) = rank;
+    pub fn pairing(self, rank: CubeRank, step: Step) -> Option<Pairing> {
+        let CubeRank(rank) = rank;
         let corners = self.corner_count();
         if rank >= self.node_count {
             return None;
@@ -175,7 +175,7 @@ impl Cube {
         match step {
             Step::Across(dimension) => {
                 (is_corner && dimension < self.dimension_count()).then(|| Pairing {
-                    partner: Rank(rank ^ (1 << dimension)),
+                    partner: CubeRank(rank ^ (1 << dimension)),
                     sends: true,
                     receives: true,
                 })
@@ -184,23 +184,23 @@ impl Cube {
                 let beyond = rank + corners;
                 let receives = step == Step::HandIn;
                 (beyond < self.node_count).then_some(Pairing {
-                    partner: Rank(beyond),
+                    partner: CubeRank(beyond),
                     sends: !receives,
                     receives,
                 })
             }
             Step::HandIn | Step::HandOut => {
                 let sends = step == Step::HandIn;
-                Some(Pairing { partner: Rank(rank - corners), sends, receives: !sends })
+                Some(Pairing { partner: CubeRank(rank - corners), sends, receives: !sends })
             }
         }
     }
 
     /// All partners of a node in a sweep, by ascending rank.
     #[must_use]
-    pub fn partners(self, rank: Rank) -> Vec<Rank> {
+    pub fn partners(self, rank: CubeRank) -> Vec<CubeRank> {
         let pairings = self.steps().filter_map(|step| self.pairing(rank, step));
-        let mut partners: Vec<Rank> = pairings.map(|pairing| pairing.partner).collect();
+        let mut partners: Vec<CubeRank> = pairings.map(|pairing| pairing.partner).collect();
         partners.sort_unstable();
         partners.dedup();
         partners
@@ -232,7 +232,7 @@ mod tests {
         for cube in sizes() {
             let mut message_count = 0;
             for step in cube.steps() {
-                for rank in (0..cube.node_count()).map(Rank) {
+                for rank in (0..cube.node_count()).map(CubeRank) {
                     let Some(pairing) = cube.pairing(rank, step) else { continue };
                     let back = cube.pairing(pairing.partner, step).unwrap();
                     assert_ne!(pairing.partner, rank);
@@ -255,7 +255,7 @@ mod tests {
             for step in cube.steps() {
                 let before = has.clone();
                 for rank in 0..count {
-                    let pairing = cube.pairing(Rank(rank), step);
+                    let pairing = cube.pairing(CubeRank(rank), step);
                     if let Some(pairing) = pairing.filter(|pairing| pairing.receives) {
                         has[rank as usize].extend(&before[pairing.partner.0 as usize]);
                     }
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn nobody_has_more_partners_than_dimensions_and_one() {
         for cube in sizes() {
-            for rank in (0..cube.node_count()).map(Rank) {
+            for rank in (0..cube.node_count()).map(CubeRank) {
                 let partners = cube.partners(rank);
                 let most = cube.dimension_count() as usize + 1;
                 assert!(partners.len() <= most && partners.is_sorted());
@@ -301,8 +301,8 @@ mod tests {
             assert_eq!(Cube::new(node_count), Err(CubeSizeOutOfRange { node_count }));
         }
         let cube = Cube::new(5).unwrap();
-        assert_eq!(cube.pairing(Rank(5), Step::HandIn), None);
-        assert_eq!(cube.pairing(Rank(1), Step::Across(2)), None);
-        assert_eq!(cube.pairing(Rank(1), Step::HandIn), None);
+        assert_eq!(cube.pairing(CubeRank(5), Step::HandIn), None);
+        assert_eq!(cube.pairing(CubeRank(1), Step::Across(2)), None);
+        assert_eq!(cube.pairing(CubeRank(1), Step::HandIn), None);
     }
 }

@@ -12,7 +12,7 @@ use super::Wal;
 use super::chain::Chain;
 use super::format::{Record, SegmentName, record_at, segment_path};
 use super::state::{Location, Plan};
-use crate::types::{Entry, LogId, Types, Vote};
+use crate::types::{LogEntry, LogId, Types, Vote};
 use crate::wrapping;
 
 /// Most bytes of adjacent records that are read with one call.
@@ -55,7 +55,7 @@ impl Wal {
         from: u64,
         to: u64,
         bytes_max: u64,
-    ) -> io::Result<(Option<Vote>, Vec<Entry>)> {
+    ) -> io::Result<(Option<Vote>, Vec<LogEntry>)> {
         let Plan { vote, stored, cached } = self.state().plan(group, from, to, bytes_max);
         if stored.is_empty() {
             return Ok((vote, cached));
@@ -76,7 +76,7 @@ impl Wal {
         &self,
         group: GroupId,
         run: &[Stored],
-        entries: &mut Vec<Entry>,
+        entries: &mut Vec<LogEntry>,
     ) -> io::Result<()> {
         let [(_, first, file), ..] = run else { return Ok(()) };
         let byte_count: usize = run.iter().map(|(_, place, _)| place.byte_count as usize).sum();
@@ -88,7 +88,7 @@ impl Wal {
             let entry = match record {
                 Some(Record::Entry(of, found, bytes)) if (of, found) == (group, *id) => {
                     wrapping::entry_in(self.wrapping.as_deref(), (group, *id), bytes).and_then(
-                        |bytes| decode::<Entry>(&bytes).map_err(|error| error.to_string()),
+                        |bytes| decode::<LogEntry>(&bytes).map_err(|error| error.to_string()),
                     )
                 }
                 _ => Err("damaged".to_owned()),

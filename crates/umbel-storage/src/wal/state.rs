@@ -12,7 +12,7 @@ use umbel_step::planted::{self, Planted};
 use super::chain::Chain;
 use super::format::Record;
 use super::left::{Left, LeftGroups};
-use crate::types::{Entry, LogId, Vote};
+use crate::types::{LogEntry, LogId, Vote};
 
 /// Position of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,7 +151,7 @@ struct Cached {
     serial: u64,
     /// Bytes of the entry's record.
     byte_count: usize,
-    entry: Entry,
+    entry: LogEntry,
 }
 
 impl Cached {
@@ -186,7 +186,7 @@ pub(super) struct Plan {
     pub(super) vote: Option<Vote>,
     /// Entries to read from segments; they precede the cached ones.
     pub(super) stored: Vec<(LogId, Location, Arc<dyn File>)>,
-    pub(super) cached: Vec<Entry>,
+    pub(super) cached: Vec<LogEntry>,
 }
 
 /// State shared by the log's users and its writer.
@@ -248,7 +248,7 @@ impl State {
         self.fronts.get(&group).map_or_else(|| self.left.vote(group), |front| front.vote)
     }
 
-    pub(super) fn push(&mut self, group: GroupId, entry: Entry, byte_count: usize) {
+    pub(super) fn push(&mut self, group: GroupId, entry: LogEntry, byte_count: usize) {
         let id = entry.log_id;
         let front = self.front(group);
         let next = front.chain.next();

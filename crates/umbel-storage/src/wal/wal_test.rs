@@ -12,7 +12,7 @@ use umbel_engine::{GroupId, NodeId};
 use super::format::SEGMENT_HEADER_BYTES;
 use crate::crash_test::{open, options};
 use crate::fault_disk::{FaultDisk, Faults};
-use crate::observer::{EntryId, Event, Observer};
+use crate::observer::{EntryId, Event, NodeObserver};
 use crate::testing::{entry, id};
 use crate::types::{SnapshotMeta, Types, Vote};
 use crate::{LogOwner, LogStore, OpenError, Storage, WalHealth, WalOptions};
@@ -336,7 +336,7 @@ async fn gaps_and_purged_entries_are_not_taken() {
 #[derive(Default)]
 struct RecordingObserver(std::sync::Mutex<Vec<String>>);
 
-impl Observer for RecordingObserver {
+impl NodeObserver for RecordingObserver {
     fn observe(&self, event: &Event<'_>) {
         let text = match event {
             Event::LogOpened { last, ends, vote, .. } => {

@@ -10,7 +10,7 @@ use umbel_engine::NodeId;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
 use umbel_node::calls::{CopyReport, SweepCounts};
 use umbel_node::failure::CallFailure;
-use umbel_replicated_engine::hypercube::{Cube, Rank};
+use umbel_replicated_engine::hypercube::{Cube, CubeRank};
 
 use super::cluster::{Standings, standings};
 use super::filters::{ASKED_AT_ONCE_MAX, ROWS_MAX, info};
@@ -113,7 +113,7 @@ fn edges(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Value {
     let mut edges_by_pair = BTreeMap::new();
     for (rank, &(node, _)) in (0_u32..).zip(members) {
         for step in cube.steps() {
-            let Some(pairing) = cube.pairing(Rank(rank), step) else { continue };
+            let Some(pairing) = cube.pairing(CubeRank(rank), step) else { continue };
             let partner = usize::try_from(pairing.partner.0).ok().and_then(|at| members.get(at));
             let Some(&(partner, _)) = partner.filter(|_| rank < pairing.partner.0) else {
                 continue;

@@ -24,7 +24,7 @@ use umbel_filter::{AnyFilter, Contains, HashRange, ItemHash, SingleShotShape, St
 use super::Replica;
 use super::fixture::{Sent, answer, options};
 use crate::hypercube::delta::DeltaContent;
-use crate::hypercube::topology::{Cube, Rank};
+use crate::hypercube::topology::{Cube, CubeRank};
 use umbel_engine::NodeId;
 
 /// The variable under which the test writes the answers into its files, in place of comparing them.
@@ -62,7 +62,7 @@ fn copy(at: usize, cube: Cube, log_entries: usize) -> Replica {
     let shape = SingleShotShape::new(HashRange::WHOLE, POSITION_COUNT).unwrap();
     let empty = AnyFilter::SingleShot(StoredSingleShot::new(shape));
     let mut copy = Replica::new(options(node(at).0, log_entries), empty).unwrap();
-    let partners = cube.partners(Rank(at as u32));
+    let partners = cube.partners(CubeRank(at as u32));
     let partners: Vec<NodeId> = partners.iter().map(|rank| node(rank.0 as usize)).collect();
     copy.set_partners(&partners);
     copy
@@ -144,7 +144,7 @@ impl Nodes {
             writeln!(text, "{step}").unwrap();
             let mut answers = Vec::new();
             for to in (0..self.copies.len()).filter(|&to| is_up(to)) {
-                let pairing = cube.pairing(Rank(to as u32), step);
+                let pairing = cube.pairing(CubeRank(to as u32), step);
                 let Some(pairing) = pairing.filter(|pairing| pairing.receives) else { continue };
                 let from = pairing.partner.0 as usize;
                 if is_up(from) {

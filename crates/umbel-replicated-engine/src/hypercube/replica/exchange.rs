@@ -8,7 +8,7 @@ use umbel_filter::{
 use super::listed::{ChangeReader, ListedChanges, ReadChanges};
 use super::{Replica, ReplicaOptions, entry_of};
 use crate::hypercube::coverage::Coverage;
-use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, Merged, Question};
+use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, DeltaQuestion, Merged};
 use crate::hypercube::version_vector::VersionVector;
 use crate::limits::{DELTA_CHANGES_MAX, VERSION_NODES_MAX};
 use umbel_engine::{FilterId, Generation, NodeId};
@@ -17,16 +17,16 @@ use umbel_step::planted::{self, Planted};
 /// An answer before encoding, which takes longer than the replica should be locked.
 ///
 /// ```
-/// use umbel_replicated_engine::hypercube::Reply;
+/// use umbel_replicated_engine::hypercube::DeltaReply;
 ///
-/// fn frame_count(reply: Reply) -> Option<usize> {
+/// fn frame_count(reply: DeltaReply) -> Option<usize> {
 ///     // None: the whole filter is to be sent, as it was when the question was answered.
 ///     reply.changes.map(|changes| changes.into_frames().len())
 /// }
 /// # let _ = frame_count;
 /// ```
 #[derive(Clone, PartialEq, Debug)]
-pub struct Reply {
+pub struct DeltaReply {
     /// The delta without its frames.
     pub delta: Delta,
     /// The changes to list; None for the whole filter.
@@ -35,14 +35,14 @@ pub struct Reply {
 
 impl Replica {
     /// The question to send to a partner. Answers to earlier questions are refused from now on.
-    pub fn ask(&mut self, partner: NodeId) -> Question {
+    pub fn ask(&mut self, partner: NodeId) -> DeltaQuestion {
         self.question_count += 1;
         let number = self.question_count;
         let known = self.partners.entry(partner).or_default();
         known.asked = Some(number);
         let ReplicaOptions { filter, generation, log, .. } = self.options;
         let received = known.received;
-        Question { filter, generation, number, log, version: self.version().clone(), received }
+        DeltaQuestion { filter, generation, number, log, version: self.version().clone(), received }
     }
 
     /// The answer to a partner's question, everything that the partner lacks, without its frames. For a
@@ -51,7 +51,11 @@ impl Replica {
     /// # Errors
     /// If the question is refused: it is about another filter or generation, or states a version that is
     /// not possible.
-    pub fn reply(&mut self, from: NodeId, question: &Question) -> Result<Reply, DeltaError> {
+    pub fn reply(
+        &mut self,
+        from: NodeId,
+        question: &DeltaQuestion,
+    ) -> Result<DeltaReply, DeltaError> {
         self.check(from, question.filter, question.generation, &question.version)?;
         let theirs = &question.version;
         if self.depends_on_pending {
@@ -86,7 +90,7 @@ impl Replica {
             Delta { filter, generation, question, content, through, coverage, newest_slice };
         let shape = self.filter.shape();
         let listed = |entries| ListedChanges::new(shape, key, payload_bytes_max, entries);
-        Ok(Reply { delta, changes: changes.map(listed) })
+        Ok(DeltaReply { delta, changes: changes.map(listed) })
     }
 
     /// Whether a delta may list these changes, and is then no longer than the whole filter.

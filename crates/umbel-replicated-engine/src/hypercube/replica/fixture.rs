@@ -8,8 +8,8 @@ use umbel_filter::{
 };
 
 use super::*;
-use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, Merged, Question};
-use crate::hypercube::topology::{Cube, Rank};
+use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, DeltaQuestion, Merged};
+use crate::hypercube::topology::{Cube, CubeRank};
 
 pub(super) const KINDS: [Kind; 2] = [Kind::Blocked, Kind::SingleShot];
 
@@ -86,8 +86,12 @@ impl Deref for Sent {
 
 impl Replica {
     /// The answer to a partner's question, with its frames, as a node sends them.
-    pub(super) fn answer(&mut self, from: NodeId, question: &Question) -> Result<Sent, DeltaError> {
-        let Reply { delta, changes } = self.reply(from, question)?;
+    pub(super) fn answer(
+        &mut self,
+        from: NodeId,
+        question: &DeltaQuestion,
+    ) -> Result<Sent, DeltaError> {
+        let DeltaReply { delta, changes } = self.reply(from, question)?;
         let frames = match changes {
             Some(changes) => changes.into_frames(),
             None => {
@@ -153,7 +157,7 @@ pub(super) fn sweep(copies: &mut [Replica]) -> Cost {
     for step in cube.steps() {
         let mut answers = Vec::new();
         for to in 0..copies.len() {
-            let pairing = cube.pairing(Rank(to as u32), step);
+            let pairing = cube.pairing(CubeRank(to as u32), step);
             if let Some(pairing) = pairing.filter(|pairing| pairing.receives) {
                 let from = pairing.partner.0 as usize;
                 answers.push((from, to, answer(copies, from, to)));
@@ -173,7 +177,7 @@ pub(super) fn copies(count: usize, kind: Kind, log_entries: usize) -> Vec<Replic
         (1..=count as u64).map(|node| copy(node, kind, log_entries)).collect();
     let cube = Cube::new(count).unwrap();
     for (rank, copy) in copies.iter_mut().enumerate() {
-        let partners = cube.partners(Rank(rank as u32));
+        let partners = cube.partners(CubeRank(rank as u32));
         copy.set_partners(
             &partners.iter().map(|rank| NodeId(rank.0 as u64 + 1)).collect::<Vec<_>>(),
         );

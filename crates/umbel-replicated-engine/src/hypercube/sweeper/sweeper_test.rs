@@ -83,7 +83,7 @@ impl World {
         }
         let chosen = self.roll() as usize % self.messages.len();
         let Message { from, to, sweep, step, answer } = self.messages.swap_remove(chosen);
-        let rank = Rank(from as u32);
+        let rank = CubeRank(from as u32);
         let from = self.members.nodes()[from];
         let epoch = self.members.epoch();
         let input = match answer {
@@ -190,7 +190,7 @@ fn a_new_list_of_nodes_ends_the_sweep() {
     let mut outbox = Outbox::new();
     let old = SweepInput::Asked {
         from: NodeId(2),
-        rank: Rank(1),
+        rank: CubeRank(1),
         epoch: Epoch(1),
         sweep: 1,
         step: Step::Across(0),
@@ -204,17 +204,17 @@ fn a_new_list_of_nodes_ends_the_sweep() {
 fn messages_that_do_not_fit_change_nothing() {
     let world = World::new(6, 1);
     let mut sweeper = world.sweepers[0].clone();
-    let fits = (NodeId(2), Rank(1), Epoch(1), 1, Step::Across(0));
+    let fits = (NodeId(2), CubeRank(1), Epoch(1), 1, Step::Across(0));
     let refused = [
         (fits.0, fits.1, Epoch(2), fits.3, fits.4),
         (NodeId(9), fits.1, fits.2, fits.3, fits.4),
-        (fits.0, Rank(2), fits.2, fits.3, fits.4),
+        (fits.0, CubeRank(2), fits.2, fits.3, fits.4),
         (fits.0, fits.1, fits.2, fits.3, Step::Across(1)),
         (fits.0, fits.1, fits.2, fits.3, Step::HandIn),
         (fits.0, fits.1, fits.2, fits.3, Step::Across(u32::MAX)),
         (fits.0, fits.1, fits.2, u64::MAX, fits.4),
         // It receives something from its corner only at the end.
-        (NodeId(5), Rank(4), fits.2, fits.3, Step::HandIn),
+        (NodeId(5), CubeRank(4), fits.2, fits.3, Step::HandIn),
     ];
     let mut outbox = Outbox::new();
     for (from, rank, epoch, sweep, step) in refused {

@@ -17,7 +17,7 @@ use super::show::{Rows, numbers};
 use serde_json::{Value, json};
 use umbel_client::StatusResponse;
 use umbel_client::proto::{ExchangeStatus, NodeStatus};
-use umbel_replicated_engine::hypercube::{Cube, Rank, Step};
+use umbel_replicated_engine::hypercube::{Cube, CubeRank, Step};
 
 /// Marks a node that does not answer.
 const SILENT_MARK: char = '!';
@@ -64,7 +64,7 @@ impl CubeView {
     /// The node with which the node of this rank exchanges in a step.
     fn partner(&self, rank: usize, step: Step) -> Option<u64> {
         let rank = u32::try_from(rank).expect("a cube has at most 4,096 nodes");
-        let pairing = self.cube.pairing(Rank(rank), step)?;
+        let pairing = self.cube.pairing(CubeRank(rank), step)?;
         Some(self.nodes[pairing.partner.0 as usize].node)
     }
 
