@@ -437,7 +437,7 @@ impl Coordinator {
                     let answer = self.shard_call(home, request(home), deadline).await;
                     vec![(home, answer)]
                 }
-                None => self.ask_every_shard(ranges, request, deadline).await,
+                None => self.call_every_shard(ranges, request, deadline).await,
             };
             let slices: Result<Vec<_>, _> = answers
                 .into_iter()
@@ -466,17 +466,17 @@ impl Coordinator {
     }
 
     /// Calls every shard, up to `SHARD_CALLS_MAX` at once; returns the answers in ascending order of shards.
-    pub(super) async fn ask_every_shard(
+    pub(super) async fn call_every_shard(
         &self,
         ranges: ShardRanges,
         request: impl Fn(ShardId) -> ShardRequest,
         deadline: Instant,
     ) -> Vec<(ShardId, Result<ShardAnswer, CallFailure>)> {
-        let asked = ranges.shards().map(|shard| {
+        let calls = ranges.shards().map(|shard| {
             let request = request(shard);
             async move { (shard, self.shard_call(shard, request, deadline).await) }
         });
-        stream::iter(asked).buffered(SHARD_CALLS_MAX).collect().await
+        stream::iter(calls).buffered(SHARD_CALLS_MAX).collect().await
     }
 
     /// Leader and members of the meta group, as far as this node knows.

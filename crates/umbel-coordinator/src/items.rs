@@ -232,7 +232,7 @@ impl Coordinator {
         let kind = filter.record.settings.kind;
         let mut is_begun = false;
         let what = (hashes, items, operation);
-        let done = self.ask_parts(name, filter, what, deadline, &mut is_begun).await;
+        let done = self.send_parts(name, filter, what, deadline, &mut is_begun).await;
         let of_batch = |error| outcomes::of_batch(error, (kind, hashes.len()), is_begun);
         done.map_err(|error| if operation.is_read() { error } else { of_batch(error) })
     }
@@ -244,7 +244,7 @@ impl Coordinator {
     /// of the request may have reached that filter by a node that knew it earlier. What was done under an
     /// earlier generation of the filter counts in the answer: a rotated window still has those items. Sets
     /// `is_begun` as soon as a part was answered, under any generation.
-    async fn ask_parts(
+    async fn send_parts(
         &self,
         name: &str,
         mut filter: LiveFilter,
@@ -347,7 +347,7 @@ impl Coordinator {
             };
             let part = (shard, (start, last));
             // Boxed: it is rare, and the task of every call would reserve room for it.
-            let rest = Box::pin(self.ask_in_pieces(filter, part, (whole, operation), deadline));
+            let rest = Box::pin(self.send_in_pieces(filter, part, (whole, operation), deadline));
             (shard, hashes, rest.await, true)
         };
         // Most requests are single items, which have one part: this path needs no room for several.

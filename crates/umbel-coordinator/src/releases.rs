@@ -38,11 +38,11 @@ impl Coordinator {
     pub async fn releases(&self, deadline: Instant) -> Result<Vec<NodeRelease>, CallFailure> {
         self.meta_refresh(deadline).await?;
         let local = self.local()?;
-        let asked = local.addresses().into_iter().map(|(node, address)| async move {
+        let calls = local.addresses().into_iter().map(|(node, address)| async move {
             let answer = local.release_of(node, &address).await;
             NodeRelease { node, address, answer }
         });
-        Ok(join_all(asked).await)
+        Ok(join_all(calls).await)
     }
 
     /// Raises the cluster's version as far as all nodes can run it, and returns their releases. Raises

@@ -255,7 +255,7 @@ impl Coordinator {
     ) -> Result<Vec<(NodeId, Option<CopyReport>)>, CallFailure> {
         let local = self.local()?;
         let group = group_of(filter)?;
-        let asked = nodes_of(local).all.into_iter().map(|node| async move {
+        let calls = nodes_of(local).all.into_iter().map(|node| async move {
             let answer =
                 local.copy_call(node, group, &CopyRequest::Describe, DESCRIBE_TIMEOUT).await;
             match answer {
@@ -263,7 +263,7 @@ impl Coordinator {
                 _ => (node, None),
             }
         });
-        Ok(join_all(asked).await)
+        Ok(join_all(calls).await)
     }
 
     /// The state of the exchange of this node's copies.
@@ -308,7 +308,7 @@ async fn gather(
         }
         let timeout = TRY_TIMEOUT.min(deadline - Instant::now());
         let request = &request(nodes.epoch);
-        let mut asked: FuturesUnordered<_> = nodes
+        let mut calls: FuturesUnordered<_> = nodes
             .all
             .iter()
             .filter(|&&node| !gathered.has(node))
@@ -316,7 +316,7 @@ async fn gather(
                 |&node| async move { (node, local.copy_call(node, group, request, timeout).await) },
             )
             .collect();
-        while let Some((node, answer)) = asked.next().await {
+        while let Some((node, answer)) = calls.next().await {
             match answer {
                 Ok(CopyAnswer::Bits { bits, is_in_sync }) => {
                     if let Err(why) = gathered.take(node, &bits, is_in_sync) {
@@ -333,7 +333,7 @@ async fn gather(
                 _ => {}
             }
         }
-        drop(asked);
+        drop(calls);
         let wait = RETRY_WAIT_MAX.min(deadline.saturating_duration_since(Instant::now()));
         tokio::time::sleep(wait).await;
     }

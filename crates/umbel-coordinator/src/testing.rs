@@ -25,7 +25,7 @@ impl Coordinator {
         Self::new(Arc::new(LeaderCalls::without_cluster()))
     }
 
-    /// Treats this node's catalogue as current, although no majority was asked.
+    /// Treats this node's catalogue as current, although no majority was coordinator.
     pub fn skip_catch_up(&self) {
         let _ = self.caught_up.set(());
     }

@@ -63,7 +63,7 @@ impl Coordinator {
         let request = |_| ShardRequest::Command(command.clone());
         let (mut ranges, mut new_count) = (into.ranges, 0_u64);
         loop {
-            let answers = self.ask_every_shard(ranges, request, deadline).await;
+            let answers = self.call_every_shard(ranges, request, deadline).await;
             let answers = answers.into_iter().map(|(_, answer)| answer);
             let newly_set = new_count_of(answers.collect(), "merging again does no harm")?;
             new_count = new_count.saturating_add(newly_set);
@@ -80,7 +80,7 @@ impl Coordinator {
     async fn refuse_full(&self, filter: &LiveFilter, deadline: Instant) -> Result<(), CallFailure> {
         let (id, generation) = (filter.id, filter.record.generation);
         let request = |_| ShardRequest::Describe { filter: id, generation };
-        for (shard, answer) in self.ask_every_shard(filter.ranges, request, deadline).await {
+        for (shard, answer) in self.call_every_shard(filter.ranges, request, deadline).await {
             let load = match answer? {
                 ShardAnswer::Slice(load) => load,
                 other => return Err(unexpected(&other)),

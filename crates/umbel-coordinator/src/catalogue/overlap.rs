@@ -72,7 +72,7 @@ impl Coordinator {
         let (ours, theirs) = (named(&one), named(&other));
         let request = |_| ShardRequest::Overlap { ours, theirs };
         let mut sum = OverlapCount::default();
-        for (_, answer) in self.ask_every_shard(one.ranges, request, deadline).await {
+        for (_, answer) in self.call_every_shard(one.ranges, request, deadline).await {
             match answer? {
                 ShardAnswer::Overlap(count) => sum.add(&count),
                 other => return Err(unexpected(&other)),

@@ -60,12 +60,12 @@ impl Coordinator {
             Some((state.shard_map().ranges()?, request, part))
         });
         let Ok(Some((ranges, request, part))) = wanted else { return Vec::new() };
-        let ask = |shard| self.ask_late(shard, request.clone(), part, deadline);
-        let answers = stream::iter(ranges.shards().map(ask)).buffered(SHARD_CALLS_MAX);
+        let call = |shard| self.call_late(shard, request.clone(), part, deadline);
+        let answers = stream::iter(ranges.shards().map(call)).buffered(SHARD_CALLS_MAX);
         answers.filter_map(std::future::ready).collect().await
     }
 
-    async fn ask_late(
+    async fn call_late(
         &self,
         shard: ShardId,
         request: ShardRequest,

@@ -49,7 +49,7 @@ impl DoneBefore {
 impl Coordinator {
     /// Asks a shard for its part piece by piece, after it refused the part because it has answered for the
     /// hashes of `named` before.
-    pub(super) async fn ask_in_pieces(
+    pub(super) async fn send_in_pieces(
         &self,
         filter: &LiveFilter,
         (shard, named): (ShardId, (u64, u64)),

@@ -16,7 +16,7 @@ use crate::sizes::FilterSize;
 async fn a_steady_load_is_forecast() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
+    let coordinator = node.coordinator();
     let (capacity, name) = (100_000, FilterName::new("seen").unwrap());
     let new = FilterRequest::Planned {
         kind: Kind::Blocked,
@@ -25,14 +25,14 @@ async fn a_steady_load_is_forecast() {
         size: FilterSize::Rate(0.01),
         hashing: Hashing::Keyed,
     };
-    let filter = asked.create(&name, &new, None, deadline()).await.unwrap().0;
+    let filter = coordinator.create(&name, &new, None, deadline()).await.unwrap().0;
     // 2,000 items every 20 s.
     for batch in 0..20_u32 {
         let items = items(2_000 * batch..2_000 * batch + 2_000);
-        asked.insert("seen", &items, None, None, deadline()).await.unwrap();
+        coordinator.insert("seen", &items, None, None, deadline()).await.unwrap();
         (0..4).for_each(|shard| node.let_shard_arrivals_wait(ShardId(shard), 20_000));
     }
-    let info = asked.info(&name, deadline()).await.unwrap();
+    let info = coordinator.info(&name, deadline()).await.unwrap();
     assert_eq!(info.id, filter);
     let outlook = info.outlook();
     let near = |found: Option<f64>, expected: f64| {
@@ -45,7 +45,7 @@ async fn a_steady_load_is_forecast() {
     // rate.
     let to_rate = outlook.seconds_to_rate.unwrap();
     assert!(to_rate > 550.0 && to_rate < 800.0, "{to_rate}");
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -55,12 +55,12 @@ async fn a_steady_load_is_forecast() {
 async fn a_steady_load_on_all_copies_is_forecast() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let nodes = start_cluster(&folders).await;
-    let asked: Vec<_> = nodes.iter().map(Node::coordinator).collect();
+    let coordinators: Vec<_> = nodes.iter().map(Node::coordinator).collect();
     // For 10,000 items.
-    let filter = replicated_test::create(&asked[0], "near", Kind::Blocked).await;
+    let filter = replicated_test::create(&coordinators[0], "near", Kind::Blocked).await;
     // 100 items on each of the nodes, every 20 s.
     for batch in 0..20_u32 {
-        for (first, coordinator) in (200 * batch..).step_by(100).zip(&asked) {
+        for (first, coordinator) in (200 * batch..).step_by(100).zip(&coordinators) {
             let (items, level) = (items(first..first + 100), Some(AckLevel::OnePartner));
             coordinator.insert("near", &items, None, level, deadline()).await.unwrap();
         }
@@ -68,7 +68,7 @@ async fn a_steady_load_on_all_copies_is_forecast() {
     }
     let (name, end) = (FilterName::new("near").unwrap(), deadline());
     let info = loop {
-        let info = asked[0].info(&name, end).await.unwrap();
+        let info = coordinators[0].info(&name, end).await.unwrap();
         if info.copies.as_ref().unwrap().all.iter().all(|(_, report)| report.is_some()) {
             break info;
         }
@@ -83,7 +83,7 @@ async fn a_steady_load_on_all_copies_is_forecast() {
     near(outlook.seconds_to_capacity, 600.0);
     let to_rate = outlook.seconds_to_rate.unwrap();
     assert!(to_rate > 550.0 && to_rate < 800.0, "{to_rate}");
-    drop(asked);
+    drop(coordinators);
     for node in nodes {
         node.shutdown().await;
     }

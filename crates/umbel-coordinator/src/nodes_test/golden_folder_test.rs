@@ -58,14 +58,14 @@ pub(super) fn copy(from: &Path, to: &Path) {
     }
 }
 
-async fn create(asked: &Coordinator, name: &str, kind: Kind, distribution: Distribution) {
+async fn create(coordinator: &Coordinator, name: &str, kind: Kind, distribution: Distribution) {
     let size = match kind {
         Kind::Window => FilterSize::Window { rate: 1e-4, rules: MINUTES },
         _ => FilterSize::Rate(1e-4),
     };
     let hashing = Hashing::Keyed;
     let new = FilterRequest::Planned { kind, distribution, capacity: 400, size, hashing };
-    asked.create(&FilterName::new(name).unwrap(), &new, None, deadline()).await.unwrap();
+    coordinator.create(&FilterName::new(name).unwrap(), &new, None, deadline()).await.unwrap();
 }
 
 const fn request(session: u64, sequence: u64) -> Option<ClientRequest> {
@@ -83,56 +83,59 @@ fn filters() -> impl Iterator<Item = (String, Kind, Distribution)> {
     all.chain([(REPLICATED.to_owned(), Kind::Blocked, Distribution::Replicated)])
 }
 
-async fn insert_into_all(asked: &Coordinator, numbers: Range<u32>) {
+async fn insert_into_all(coordinator: &Coordinator, numbers: Range<u32>) {
     for (name, ..) in filters() {
-        asked.insert(&name, &items(numbers.clone()), None, None, deadline()).await.unwrap();
+        coordinator.insert(&name, &items(numbers.clone()), None, None, deadline()).await.unwrap();
     }
 }
 
 /// Creates all filters, inserts the first half into each, and repeats some of it under a name.
-async fn write_first_half(asked: &Coordinator) -> SessionId {
-    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+async fn write_first_half(coordinator: &Coordinator) -> SessionId {
+    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
     for (name, kind, distribution) in filters() {
-        create(asked, &name, kind, distribution).await;
+        create(coordinator, &name, kind, distribution).await;
     }
-    insert_into_all(asked, 0..ITEM_COUNT / 2).await;
-    asked.insert("blocked", &items(0..20), request(session.0, 1), None, deadline()).await.unwrap();
+    insert_into_all(coordinator, 0..ITEM_COUNT / 2).await;
+    coordinator
+        .insert("blocked", &items(0..20), request(session.0, 1), None, deadline())
+        .await
+        .unwrap();
     session
 }
 
-async fn write_second_half(asked: &Coordinator, session: SessionId) {
-    insert_into_all(asked, ITEM_COUNT / 2..ITEM_COUNT).await;
+async fn write_second_half(coordinator: &Coordinator, session: SessionId) {
+    insert_into_all(coordinator, ITEM_COUNT / 2..ITEM_COUNT).await;
     let more = items(ITEM_COUNT - 10..ITEM_COUNT + 10);
-    asked.insert("classic", &more, request(session.0, 2), None, deadline()).await.unwrap();
+    coordinator.insert("classic", &more, request(session.0, 2), None, deadline()).await.unwrap();
 }
 
 async fn write_split(node: &Node) -> SessionId {
-    let asked = node.coordinator();
-    let session = write_first_half(&asked).await;
+    let coordinator = node.coordinator();
+    let session = write_first_half(&coordinator).await;
     for group in node.local().groups() {
         group.snapshot().await;
     }
-    split(&asked, 3).await;
-    write_second_half(&asked, session).await;
+    split(&coordinator, 3).await;
+    write_second_half(&coordinator, session).await;
     session
 }
 
 /// Shard 2 is absorbed by shard 0, and split off again; shard 3 is absorbed by shard 1.
 async fn write_merged(node: &Node) -> SessionId {
-    let asked = node.coordinator();
-    split(&asked, 3).await;
-    let session = write_first_half(&asked).await;
-    asked.merge_shard(2, deadline()).await.unwrap();
+    let coordinator = node.coordinator();
+    split(&coordinator, 3).await;
+    let session = write_first_half(&coordinator).await;
+    coordinator.merge_shard(2, deadline()).await.unwrap();
     let parent = node.local().shard(ShardId(0)).unwrap();
     parent.group().drop_decided(Duration::from_secs(60)).await.unwrap();
     for shard_count in [3, 4] {
-        split(&asked, shard_count).await;
+        split(&coordinator, shard_count).await;
     }
     for group in node.local().groups() {
         group.snapshot().await;
     }
-    write_second_half(&asked, session).await;
-    asked.merge_shard(3, deadline()).await.unwrap();
+    write_second_half(&coordinator, session).await;
+    coordinator.merge_shard(3, deadline()).await.unwrap();
     session
 }
 
@@ -144,10 +147,10 @@ fn has_final_state(folder: &Path) -> bool {
     files.any(|file| name_of(file.unwrap()).ends_with(".state"))
 }
 
-async fn check(asked: &Coordinator, session: SessionId) {
+async fn check(coordinator: &Coordinator, session: SessionId) {
     for (name, ..) in filters() {
         let all = items(0..ITEM_COUNT + 100);
-        let found = asked.contains(&name, &all, None, deadline()).await.unwrap().0;
+        let found = coordinator.contains(&name, &all, None, deadline()).await.unwrap().0;
         let count = found.iter().take(ITEM_COUNT as usize).filter(|&is_present| is_present).count();
         // An hour after its inserts, a windowed filter has forgotten all of its items.
         let has_forgotten = name == "window" && count == 0;
@@ -160,8 +163,11 @@ async fn check(asked: &Coordinator, session: SessionId) {
         [("blocked", 0..20, 1, 0), ("classic", ITEM_COUNT - 10..ITEM_COUNT + 10, 2, 10)]
     {
         let asked_again = request(session.0, sequence);
-        let new =
-            asked.insert(filter, &items(range), asked_again, None, deadline()).await.unwrap().0;
+        let new = coordinator
+            .insert(filter, &items(range), asked_again, None, deadline())
+            .await
+            .unwrap()
+            .0;
         assert_eq!(new.count_ones(), new_count, "{filter}");
     }
 }
@@ -187,8 +193,8 @@ async fn copied(
     (folder, SessionId(session.parse().unwrap()))
 }
 
-fn shard_count(asked: &Coordinator) -> u32 {
-    asked.read_meta(MetaState::shard_count).unwrap()
+fn shard_count(coordinator: &Coordinator) -> u32 {
+    coordinator.read_meta(MetaState::shard_count).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,10 +202,10 @@ async fn a_folder_of_an_earlier_build_is_read() {
     let (folder, session) = copied(ClusterVersion::FIRST, write_split).await;
     for _ in 0..2 {
         let node = start_alone(folder.path()).await;
-        let asked = node.coordinator();
-        assert_eq!(shard_count(&asked), 3);
-        check(&asked, session).await;
-        drop(asked);
+        let coordinator = node.coordinator();
+        assert_eq!(shard_count(&coordinator), 3);
+        check(&coordinator, session).await;
+        drop(coordinator);
         // This build also reads what it writes.
         node.shutdown().await;
     }
@@ -212,36 +218,36 @@ async fn a_folder_with_merged_shards_is_read() {
     assert!(has_final_state(folder.path()));
     for shards_at_start in [3, 4] {
         let node = start_alone(folder.path()).await;
-        let asked = node.coordinator();
-        let map = asked.read_meta(|state| state.shard_map().clone()).unwrap();
-        assert_eq!(shard_count(&asked), shards_at_start);
+        let coordinator = node.coordinator();
+        let map = coordinator.read_meta(|state| state.shard_map().clone()).unwrap();
+        assert_eq!(shard_count(&coordinator), shards_at_start);
         assert_eq!((map.merge_count, map.get(ShardId(2)).unwrap().era), (2, 1));
-        check(&asked, session).await;
+        check(&coordinator, session).await;
         if shards_at_start == 3 {
-            split(&asked, 4).await;
-            insert_into_all(&asked, ITEM_COUNT + 100..ITEM_COUNT + 101).await;
-            let map = asked.read_meta(|state| state.shard_map().clone()).unwrap();
+            split(&coordinator, 4).await;
+            insert_into_all(&coordinator, ITEM_COUNT + 100..ITEM_COUNT + 101).await;
+            let map = coordinator.read_meta(|state| state.shard_map().clone()).unwrap();
             assert_eq!(map.get(ShardId(3)).unwrap().era, 2);
         }
-        drop(asked);
+        drop(coordinator);
         node.shutdown().await;
     }
 }
 
 /// One filter that is renamed, copied and gets a time of expiry, and one that is cleared, and dropped.
 async fn write_orders(node: &Node) -> SessionId {
-    let asked = node.coordinator();
-    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    let coordinator = node.coordinator();
+    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
     for filter in ["before", "cleared"] {
-        create(&asked, filter, Kind::Blocked, Distribution::Partitioned).await;
-        asked.insert(filter, &items(0..ITEM_COUNT), None, None, deadline()).await.unwrap();
+        create(&coordinator, filter, Kind::Blocked, Distribution::Partitioned).await;
+        coordinator.insert(filter, &items(0..ITEM_COUNT), None, None, deadline()).await.unwrap();
     }
-    asked.rename(&name("before"), &name("renamed"), false, deadline()).await.unwrap();
-    asked.copy_filter(&name("renamed"), &name("imported"), None, deadline()).await.unwrap();
-    asked.expire(&name("renamed"), None, Some(u64::MAX), deadline()).await.unwrap();
-    asked.clear(&name("cleared"), None, deadline()).await.unwrap();
-    create(&asked, "dropped", Kind::Blocked, Distribution::Partitioned).await;
-    asked.drop_filter(&name("dropped"), None, deadline()).await.unwrap();
+    coordinator.rename(&name("before"), &name("renamed"), false, deadline()).await.unwrap();
+    coordinator.copy_filter(&name("renamed"), &name("imported"), None, deadline()).await.unwrap();
+    coordinator.expire(&name("renamed"), None, Some(u64::MAX), deadline()).await.unwrap();
+    coordinator.clear(&name("cleared"), None, deadline()).await.unwrap();
+    create(&coordinator, "dropped", Kind::Blocked, Distribution::Partitioned).await;
+    coordinator.drop_filter(&name("dropped"), None, deadline()).await.unwrap();
     session
 }
 
@@ -249,8 +255,9 @@ async fn write_orders(node: &Node) -> SessionId {
 async fn a_folder_with_orders_by_name_is_read() {
     let (folder, _) = copied(ClusterVersion(4), write_orders).await;
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    let has_dropped = asked.read_meta(|state| state.filter_by_name("dropped").is_some()).unwrap();
+    let coordinator = node.coordinator();
+    let has_dropped =
+        coordinator.read_meta(|state| state.filter_by_name("dropped").is_some()).unwrap();
     assert!(!has_dropped);
     for (filter, item_count, expires_ms) in [
         ("cleared", 0, None),
@@ -258,11 +265,11 @@ async fn a_folder_with_orders_by_name_is_read() {
         ("renamed", ITEM_COUNT, Some(u64::MAX)),
     ] {
         let all = items(0..ITEM_COUNT);
-        let found = asked.contains(filter, &all, None, deadline()).await.unwrap().0;
+        let found = coordinator.contains(filter, &all, None, deadline()).await.unwrap().0;
         assert_eq!(found.count_ones(), item_count, "{filter}");
-        let (_, expiry) = asked.expiry(&name(filter), deadline()).await.unwrap().unwrap();
+        let (_, expiry) = coordinator.expiry(&name(filter), deadline()).await.unwrap().unwrap();
         assert_eq!(expiry, expires_ms, "{filter}");
     }
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }

@@ -40,34 +40,34 @@ async fn present(coordinator: &Coordinator, filter: &str, range: std::ops::Range
 }
 
 /// Three filters with 1,000 common items, and a fourth that already has 500 others.
-async fn check(asked: &Coordinator, base: &str) {
+async fn check(coordinator: &Coordinator, base: &str) {
     let [second, third, target] = ["second", "third", "target"].map(|n| format!("{base} {n}"));
     for new in [&second, &third, &target] {
-        like(asked, new, base).await;
+        like(coordinator, new, base).await;
     }
-    insert(asked, base, 0..2_000).await;
-    insert(asked, &second, 1_000..3_000).await;
-    insert(asked, &third, 500..2_000).await;
-    insert(asked, &target, 9_000..9_500).await;
+    insert(coordinator, base, 0..2_000).await;
+    insert(coordinator, &second, 1_000..3_000).await;
+    insert(coordinator, &third, 500..2_000).await;
+    insert(coordinator, &target, 9_000..9_500).await;
     let sources = [base, &*second, &*third];
-    assert!(intersect(asked, &target, &sources).await.unwrap() > 1_000);
-    assert_eq!(present(asked, &target, 1_000..2_000).await, 1_000);
-    assert_eq!(present(asked, &target, 9_000..9_500).await, 500);
-    let alone =
-        present(asked, &target, 0..1_000).await + present(asked, &target, 2_000..3_000).await;
+    assert!(intersect(coordinator, &target, &sources).await.unwrap() > 1_000);
+    assert_eq!(present(coordinator, &target, 1_000..2_000).await, 1_000);
+    assert_eq!(present(coordinator, &target, 9_000..9_500).await, 500);
+    let alone = present(coordinator, &target, 0..1_000).await
+        + present(coordinator, &target, 2_000..3_000).await;
     assert!(alone < 20, "{base}: {alone} of 2,000 come along");
-    assert_eq!(intersect(asked, &target, &sources).await, Ok(0), "twice is once");
-    assert_eq!(present(asked, base, 0..2_000).await, 2_000, "sources stay as they are");
+    assert_eq!(intersect(coordinator, &target, &sources).await, Ok(0), "twice is once");
+    assert_eq!(present(coordinator, base, 0..2_000).await, 2_000, "sources stay as they are");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_filters_share_goes_into_another_one() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
+    let coordinator = node.coordinator();
     for kind in [Kind::Blocked, Kind::Classic, Kind::Partitioned] {
-        create(&asked, &kind.to_string(), kind).await;
-        check(&asked, &kind.to_string()).await;
+        create(&coordinator, &kind.to_string(), kind).await;
+        check(&coordinator, &kind.to_string()).await;
     }
     let near = |kind, distribution, capacity, rate| FilterRequest::Planned {
         kind,
@@ -77,32 +77,32 @@ async fn what_filters_share_goes_into_another_one() {
         hashing: Hashing::Keyed,
     };
     let replicated = near(Kind::Blocked, Distribution::Replicated, 10_000, 1e-4);
-    asked.create(&name("near"), &replicated, None, deadline()).await.unwrap();
-    check(&asked, "near").await;
+    coordinator.create(&name("near"), &replicated, None, deadline()).await.unwrap();
+    check(&coordinator, "near").await;
 
     let refused = async |target: &str, sources: &[&str]| {
-        intersect(&asked, target, sources).await.unwrap_err().to_string()
+        intersect(&coordinator, target, sources).await.unwrap_err().to_string()
     };
     let unlike = refused("blocked target", &["blocked", "classic"]).await;
     assert!(unlike.contains("\"blocked target\" and \"classic\" differ"), "{unlike}");
     let missing = refused("blocked target", &["blocked", "gone"]).await;
     assert!(missing.contains("\"gone\""), "{missing}");
-    create(&asked, "single", Kind::SingleShot).await;
-    like(&asked, "single too", "single").await;
-    like(&asked, "single three", "single").await;
+    create(&coordinator, "single", Kind::SingleShot).await;
+    like(&coordinator, "single too", "single").await;
+    like(&coordinator, "single three", "single").await;
     assert_eq!(
         refused("single", &["single too", "single three"]).await,
         "filter \"single\" is single-shot, which is not intersected"
     );
     // Many items set every position of a small filter.
     let small = near(Kind::Blocked, Distribution::Partitioned, 10, 0.5);
-    asked.create(&name("full"), &small, None, deadline()).await.unwrap();
-    like(&asked, "empty", "full").await;
-    like(&asked, "other", "full").await;
-    insert(&asked, "full", 0..20_000).await;
+    coordinator.create(&name("full"), &small, None, deadline()).await.unwrap();
+    like(&coordinator, "empty", "full").await;
+    like(&coordinator, "other", "full").await;
+    insert(&coordinator, "full", 0..20_000).await;
     let full = refused("empty", &["other", "full"]).await;
     assert!(full.starts_with("filter \"full\" is full: every position of shard"), "{full}");
-    assert_eq!(asked.info(&name("empty"), deadline()).await.unwrap().sum(|s| s.one_count), 0);
-    drop(asked);
+    assert_eq!(coordinator.info(&name("empty"), deadline()).await.unwrap().sum(|s| s.one_count), 0);
+    drop(coordinator);
     node.shutdown().await;
 }

@@ -20,19 +20,19 @@ async fn start_alone(data: &Path) -> Node {
     start(Config { dev: true, shards: 1, replicas: 1, ..config(data) }).await
 }
 
-async fn insert(asked: &Coordinator, kind: Kind, numbers: std::ops::Range<u32>) {
-    asked.insert(&kind.to_string(), &items(numbers), None, None, deadline()).await.unwrap();
+async fn insert(coordinator: &Coordinator, kind: Kind, numbers: std::ops::Range<u32>) {
+    coordinator.insert(&kind.to_string(), &items(numbers), None, None, deadline()).await.unwrap();
 }
 
-async fn assert_full(asked: &Coordinator, kind: Kind, item_count: u32) {
+async fn assert_full(coordinator: &Coordinator, kind: Kind, item_count: u32) {
     let all = items(0..item_count);
-    let found = asked.contains(&kind.to_string(), &all, None, deadline()).await.unwrap().0;
+    let found = coordinator.contains(&kind.to_string(), &all, None, deadline()).await.unwrap().0;
     assert_eq!(found.count_ones(), item_count, "{kind}");
 }
 
 /// The counts of a filter's new items, over all shards.
-async fn new_count(asked: &Coordinator, kind: Kind) -> u64 {
-    let info = asked.info(&name(&kind.to_string()), deadline()).await.unwrap();
+async fn new_count(coordinator: &Coordinator, kind: Kind) -> u64 {
+    let info = coordinator.info(&name(&kind.to_string()), deadline()).await.unwrap();
     info.slices.iter().map(|(_, load)| load.new_count).sum()
 }
 
@@ -40,11 +40,11 @@ async fn new_count(asked: &Coordinator, kind: Kind) -> u64 {
 async fn shards_are_merged_with_all_that_they_have_and_split_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut node = start_alone(folder.path()).await;
-    let mut asked = node.coordinator();
-    fill(&asked, 4_000).await;
-    split(&asked, 2).await;
-    split(&asked, 3).await;
-    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    let mut coordinator = node.coordinator();
+    fill(&coordinator, 4_000).await;
+    split(&coordinator, 2).await;
+    split(&coordinator, 3).await;
+    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
     let request = |sequence| ClientRequest {
         id: RequestId { session, sequence },
         acknowledged_below: 0,
@@ -54,48 +54,48 @@ async fn shards_are_merged_with_all_that_they_have_and_split_again() {
     let mut answers = Vec::new();
     for (kind, sequence) in Kind::ALL.into_iter().zip(1..) {
         let (filter, request) = (kind.to_string(), Some(request(sequence)));
-        let answer = asked.insert(&filter, &second, request, None, deadline()).await.unwrap();
+        let answer = coordinator.insert(&filter, &second, request, None, deadline()).await.unwrap();
         answers.push((kind, sequence, answer));
     }
     let mut counts = Vec::new();
     for kind in Kind::ALL {
-        counts.push((kind, new_count(&asked, kind).await));
+        counts.push((kind, new_count(&coordinator, kind).await));
     }
     for shard_count in [2, 1] {
-        let (stays, gone) = asked.merge_shard(shard_count, deadline()).await.unwrap();
+        let (stays, gone) = coordinator.merge_shard(shard_count, deadline()).await.unwrap();
         assert_eq!((stays, gone), (ShardId(0), ShardId(shard_count)));
     }
-    assert_eq!(asked.read_meta(MetaState::shard_count).unwrap(), 1);
+    assert_eq!(coordinator.read_meta(MetaState::shard_count).unwrap(), 1);
     for round in 0..2 {
         for &(kind, count) in &counts {
-            assert_full(&asked, kind, 2 * ITEM_COUNT).await;
-            assert_eq!(new_count(&asked, kind).await, count, "{kind}");
+            assert_full(&coordinator, kind, 2 * ITEM_COUNT).await;
+            assert_eq!(new_count(&coordinator, kind).await, count, "{kind}");
         }
         for (kind, sequence, first) in &answers {
-            let again = asked
+            let again = coordinator
                 .insert(&kind.to_string(), &second, Some(request(*sequence)), None, deadline())
                 .await;
             assert_eq!(again.as_ref(), Ok(first), "{kind}");
         }
         if round == 0 {
             // From the disk.
-            drop(asked);
+            drop(coordinator);
             node.shutdown().await;
             node = start_alone(folder.path()).await;
-            asked = node.coordinator();
+            coordinator = node.coordinator();
         }
     }
     // The number is given to another group.
-    split(&asked, 2).await;
+    split(&coordinator, 2).await;
     for kind in Kind::ALL {
-        insert(&asked, kind, 2 * ITEM_COUNT..3 * ITEM_COUNT).await;
-        assert_full(&asked, kind, 3 * ITEM_COUNT).await;
+        insert(&coordinator, kind, 2 * ITEM_COUNT..3 * ITEM_COUNT).await;
+        assert_full(&coordinator, kind, 3 * ITEM_COUNT).await;
     }
-    asked.merge_shard(1, deadline()).await.unwrap();
+    coordinator.merge_shard(1, deadline()).await.unwrap();
     for kind in Kind::ALL {
-        assert_full(&asked, kind, 3 * ITEM_COUNT).await;
+        assert_full(&coordinator, kind, 3 * ITEM_COUNT).await;
     }
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -105,19 +105,19 @@ async fn shards_are_merged_with_all_that_they_have_and_split_again() {
 async fn a_merge_whose_end_was_not_reported_is_given_up_by_the_next_call() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    split(&asked, 2).await;
-    let next = Epoch(asked.read_meta(MetaState::epoch).unwrap().0 + 1);
+    let coordinator = node.coordinator();
+    split(&coordinator, 2).await;
+    let next = Epoch(coordinator.read_meta(MetaState::epoch).unwrap().0 + 1);
     let reopen = ShardRequest::Command(ShardCommand::Reopen { since: next });
-    asked.shard_call(ShardId(1), reopen, deadline()).await.unwrap();
-    let refused = asked.merge_shard(1, deadline()).await.unwrap_err();
+    coordinator.shard_call(ShardId(1), reopen, deadline()).await.unwrap();
+    let refused = coordinator.merge_shard(1, deadline()).await.unwrap_err();
     let CallFailure::Meta(MetaError::BadMerge { what }) = &refused else { panic!("{refused}") };
     assert!(what.contains("given up"), "{what}");
-    assert_eq!(asked.read_meta(MetaState::shard_count).unwrap(), 2);
+    assert_eq!(coordinator.read_meta(MetaState::shard_count).unwrap(), 2);
     // Nothing stands in the way of the next one.
-    asked.merge_shard(1, deadline()).await.unwrap();
-    assert_eq!(asked.read_meta(MetaState::shard_count).unwrap(), 1);
-    drop(asked);
+    coordinator.merge_shard(1, deadline()).await.unwrap();
+    assert_eq!(coordinator.read_meta(MetaState::shard_count).unwrap(), 1);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -125,22 +125,22 @@ async fn a_merge_whose_end_was_not_reported_is_given_up_by_the_next_call() {
 async fn a_merge_that_a_filter_does_not_allow_is_given_up_and_nothing_changes() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
+    let coordinator = node.coordinator();
     let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
     let (kind, size) = (Kind::Cuckoo, FilterSize::Rate(1e-4));
     let new = FilterRequest::Planned { kind, distribution, capacity: 1_800, size, hashing };
-    asked.create(&name("cuckoo"), &new, None, deadline()).await.unwrap();
+    coordinator.create(&name("cuckoo"), &new, None, deadline()).await.unwrap();
     // Its only page, which the border divides, is more than half full, and both shards have all of it.
-    insert(&asked, kind, 0..1_700).await;
-    split(&asked, 2).await;
-    let refused = asked.merge_shard(1, deadline()).await.unwrap_err();
+    insert(&coordinator, kind, 0..1_700).await;
+    split(&coordinator, 2).await;
+    let refused = coordinator.merge_shard(1, deadline()).await.unwrap_err();
     let CallFailure::Meta(MetaError::BadMerge { what }) = &refused else { panic!("{refused}") };
     assert!(what.contains("cannot be merged"), "{what}");
-    assert_eq!(asked.read_meta(MetaState::shard_count).unwrap(), 2);
-    assert_full(&asked, kind, 1_700).await;
+    assert_eq!(coordinator.read_meta(MetaState::shard_count).unwrap(), 2);
+    assert_full(&coordinator, kind, 1_700).await;
     // Without the filter they are merged.
-    asked.drop_filter(&name("cuckoo"), None, deadline()).await.unwrap();
-    asked.merge_shard(1, deadline()).await.unwrap();
-    drop(asked);
+    coordinator.drop_filter(&name("cuckoo"), None, deadline()).await.unwrap();
+    coordinator.merge_shard(1, deadline()).await.unwrap();
+    drop(coordinator);
     node.shutdown().await;
 }

@@ -39,25 +39,27 @@ async fn the_last_node_to_learn_of_the_formation_waits_for_it() {
 async fn a_restarted_node_remembers_and_is_elected_again() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    create(&asked, "seen", Kind::Blocked).await;
-    let new = asked.insert("seen", &items(0..1000), None, None, deadline()).await.unwrap().0;
+    let coordinator = node.coordinator();
+    create(&coordinator, "seen", Kind::Blocked).await;
+    let new = coordinator.insert("seen", &items(0..1000), None, None, deadline()).await.unwrap().0;
     assert_eq!((new.len(), new.count_ones()), (1000, 1000));
     let shard = node.local().shard(ShardId(0)).unwrap();
     let term = shard.group().term();
-    drop((asked, shard));
+    drop((coordinator, shard));
     node.shutdown().await;
 
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
+    let coordinator = node.coordinator();
     let level = ReadLevel::Linearizable;
-    let present = asked.contains("seen", &items(0..1001), Some(level), deadline()).await.unwrap().0;
+    let present =
+        coordinator.contains("seen", &items(0..1001), Some(level), deadline()).await.unwrap().0;
     assert_eq!(present.count_ones(), 1000);
-    let new = asked.insert("seen", &items(500..1500), None, None, deadline()).await.unwrap().0;
+    let new =
+        coordinator.insert("seen", &items(500..1500), None, None, deadline()).await.unwrap().0;
     assert_eq!(new.count_ones(), 500);
     // With openraft's leader restore on, it would have gone on in the term that it had.
     assert!(node.local().shard(ShardId(0)).unwrap().group().term() > term);
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -65,15 +67,16 @@ async fn a_restarted_node_remembers_and_is_elected_again() {
 async fn three_nodes_answer_alike() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let nodes = start_cluster(&folders).await;
-    let asked: Vec<_> = nodes.iter().map(Node::coordinator).collect();
-    create(&asked[0], "seen", Kind::Blocked).await;
-    let new = asked[1].insert("seen", &items(0..1000), None, None, deadline()).await.unwrap().0;
+    let coordinators: Vec<_> = nodes.iter().map(Node::coordinator).collect();
+    create(&coordinators[0], "seen", Kind::Blocked).await;
+    let new =
+        coordinators[1].insert("seen", &items(0..1000), None, None, deadline()).await.unwrap().0;
     assert_eq!(new.count_ones(), 1000);
-    for coordinator in &asked {
+    for coordinator in &coordinators {
         for level in [ReadLevel::Linearizable, ReadLevel::AnyReplica] {
-            let asked = items(0..1001);
+            let queried = items(0..1001);
             let present =
-                coordinator.contains("seen", &asked, Some(level), deadline()).await.unwrap().0;
+                coordinator.contains("seen", &queried, Some(level), deadline()).await.unwrap().0;
             assert_eq!(present.count_ones(), 1000);
         }
     }
@@ -87,10 +90,10 @@ async fn three_nodes_answer_alike() {
         tokio::time::sleep(Duration::from_millis(5)).await;
         before = nodes.iter().map(applied).collect();
     }
-    let again = asked[2].insert("seen", &items(0..1000), None, None, deadline()).await.unwrap().0;
+    let again = coordinators[2].insert("seen", &items(0..1000), None, None, deadline()).await.unwrap().0;
     assert_eq!(again.count_ones(), 0);
     assert_eq!(nodes.iter().map(applied).collect::<Vec<_>>(), before);
-    drop(asked);
+    drop(coordinators);
     futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
 }
 
@@ -99,16 +102,16 @@ async fn three_nodes_answer_alike() {
 async fn three_nodes_count_alike() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let nodes = start_cluster(&folders).await;
-    let asked: Vec<_> = nodes.iter().map(Node::coordinator).collect();
-    create(&asked[0], "counted", Kind::Cuckoo).await;
-    for (inserting, expected) in asked.iter().zip(1..) {
+    let coordinators: Vec<_> = nodes.iter().map(Node::coordinator).collect();
+    create(&coordinators[0], "counted", Kind::Cuckoo).await;
+    for (inserting, expected) in coordinators.iter().zip(1..) {
         inserting.insert("counted", &items(7..8), None, None, deadline()).await.unwrap();
-        for coordinator in &asked {
+        for coordinator in &coordinators {
             let copies = coordinator.copies_of_item("counted", &items(7..8), deadline()).await;
             assert_eq!(copies, Ok(expected));
         }
     }
-    drop(asked);
+    drop(coordinators);
     futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
 }
 
@@ -116,23 +119,25 @@ async fn three_nodes_count_alike() {
 async fn a_repeated_request_gets_its_first_answer() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    create(&asked, "seen", Kind::Blocked).await;
-    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    let coordinator = node.coordinator();
+    create(&coordinator, "seen", Kind::Blocked).await;
+    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
     let request = |sequence| {
         let id = umbel_engine::RequestId { session, sequence };
         Some(ClientRequest { id, acknowledged_below: 1, owner: umbel_engine::OwnerId::default() })
     };
-    let first = asked.insert("seen", &items(0..100), request(1), None, deadline()).await.unwrap().0;
+    let first =
+        coordinator.insert("seen", &items(0..100), request(1), None, deadline()).await.unwrap().0;
     assert_eq!(first.count_ones(), 100);
     let other =
-        asked.insert("seen", &items(50..150), request(2), None, deadline()).await.unwrap().0;
+        coordinator.insert("seen", &items(50..150), request(2), None, deadline()).await.unwrap().0;
     assert_eq!(other.count_ones(), 50);
-    let again = asked.insert("seen", &items(0..100), request(1), None, deadline()).await.unwrap().0;
+    let again =
+        coordinator.insert("seen", &items(0..100), request(1), None, deadline()).await.unwrap().0;
     assert_eq!(again, first);
-    let reused = asked.insert("seen", &items(1..101), request(1), None, deadline()).await;
+    let reused = coordinator.insert("seen", &items(1..101), request(1), None, deadline()).await;
     assert!(reused.unwrap_err().to_string().contains("came before with other items"));
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -140,28 +145,29 @@ async fn a_repeated_request_gets_its_first_answer() {
 async fn every_kind_answers_and_clears() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
+    let coordinator = node.coordinator();
     for kind in Kind::ALL {
         let name = kind.to_string();
-        create(&asked, &name, kind).await;
-        let new = asked.insert(&name, &items(0..200), None, None, deadline()).await.unwrap().0;
+        create(&coordinator, &name, kind).await;
+        let new =
+            coordinator.insert(&name, &items(0..200), None, None, deadline()).await.unwrap().0;
         assert_eq!(new.count_ones(), 200, "{kind}");
         let level = ReadLevel::AnyReplica;
         let present =
-            asked.contains(&name, &items(0..300), Some(level), deadline()).await.unwrap().0;
+            coordinator.contains(&name, &items(0..300), Some(level), deadline()).await.unwrap().0;
         assert_eq!(present.count_ones(), 200, "{kind}");
-        let removed = asked.remove(&name, &items(0..50), None, deadline()).await;
+        let removed = coordinator.remove(&name, &items(0..50), None, deadline()).await;
         assert_eq!(removed.is_ok(), kind.removes(), "{kind}: {removed:?}");
         let filter = FilterName::new(name.as_str()).unwrap();
-        asked.clear(&filter, None, deadline()).await.unwrap();
+        coordinator.clear(&filter, None, deadline()).await.unwrap();
         let present =
-            asked.contains(&name, &items(0..300), Some(level), deadline()).await.unwrap().0;
+            coordinator.contains(&name, &items(0..300), Some(level), deadline()).await.unwrap().0;
         assert_eq!(present.count_ones(), 0, "{kind}");
-        asked.drop_filter(&filter, None, deadline()).await.unwrap();
-        let gone = asked.contains(&name, &items(0..1), Some(level), deadline()).await;
+        coordinator.drop_filter(&filter, None, deadline()).await.unwrap();
+        let gone = coordinator.contains(&name, &items(0..1), Some(level), deadline()).await;
         assert!(matches!(gone, Err(umbel_node::failure::CallFailure::UnknownFilter { .. })));
     }
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -171,8 +177,8 @@ async fn every_kind_answers_and_clears() {
 async fn a_group_of_few_entries_lets_go_of_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    create(&asked, "seen", Kind::Blocked).await;
+    let coordinator = node.coordinator();
+    create(&coordinator, "seen", Kind::Blocked).await;
     let meta = node.local().meta();
     assert!(node.local().storage().log_bytes(GroupId::META) > 0);
     let let_go = async {
@@ -183,7 +189,7 @@ async fn a_group_of_few_entries_lets_go_of_the_log() {
         }
     };
     tokio::time::timeout(Duration::from_secs(30), let_go).await.unwrap();
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -290,10 +296,10 @@ async fn a_node_reports_its_events_to_the_observer() {
         Node::start(config, ports, Box::new(PeersOnly)).await
     };
     let node = start().await.unwrap();
-    let asked = node.coordinator();
-    create(&asked, "seen", Kind::Blocked).await;
+    let coordinator = node.coordinator();
+    create(&coordinator, "seen", Kind::Blocked).await;
     for item in 0..100 {
-        asked.insert("seen", &items(item..item + 1), None, None, deadline()).await.unwrap();
+        coordinator.insert("seen", &items(item..item + 1), None, None, deadline()).await.unwrap();
     }
     let groups = node.groups();
     assert_eq!(groups.len(), 5);
@@ -301,14 +307,15 @@ async fn a_node_reports_its_events_to_the_observer() {
     snapshot_and_purge(&node).await;
     // Nobody is there to take the leaderships.
     node.hand_over().await;
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
     let node = start().await.unwrap();
-    let asked = node.coordinator();
+    let coordinator = node.coordinator();
     let level = ReadLevel::Linearizable;
-    let present = asked.contains("seen", &items(0..101), Some(level), deadline()).await.unwrap().0;
+    let present =
+        coordinator.contains("seen", &items(0..101), Some(level), deadline()).await.unwrap().0;
     assert_eq!(present.count_ones(), 100);
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
     let damaged = folder.path().join("identity");
     std::fs::write(&damaged, b"what is no identity").unwrap();

@@ -42,12 +42,12 @@ async fn check(coordinator: &Coordinator, one: &str, other: &str) {
 async fn what_two_filters_share_is_estimated() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
+    let coordinator = node.coordinator();
     for kind in [Kind::Blocked, Kind::Classic, Kind::Partitioned] {
         let (one, other) = (format!("{kind} one"), format!("{kind} other"));
-        create(&asked, &one, kind).await;
-        like(&asked, &other, &one).await;
-        check(&asked, &one, &other).await;
+        create(&coordinator, &one, kind).await;
+        like(&coordinator, &other, &one).await;
+        check(&coordinator, &one, &other).await;
     }
     let near = FilterRequest::Planned {
         kind: Kind::Blocked,
@@ -56,19 +56,19 @@ async fn what_two_filters_share_is_estimated() {
         size: FilterSize::Rate(0.01),
         hashing: Hashing::Keyed,
     };
-    asked.create(&name("near"), &near, None, deadline()).await.unwrap();
-    like(&asked, "nearer", "near").await;
-    check(&asked, "near", "nearer").await;
+    coordinator.create(&name("near"), &near, None, deadline()).await.unwrap();
+    like(&coordinator, "nearer", "near").await;
+    check(&coordinator, "near", "nearer").await;
 
     // Filters with another shape, or another key.
     for (one, other) in [("blocked one", "classic one"), ("near", "blocked one")] {
-        let refused = asked.overlap(&name(one), &name(other), deadline()).await.unwrap_err();
+        let refused = coordinator.overlap(&name(one), &name(other), deadline()).await.unwrap_err();
         let is_named = matches!(
             refused,
             CallFailure::Part(PartError::ShapeMismatch { .. } | PartError::WrongKind { .. })
         );
         assert!(is_named, "{refused}");
     }
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }

@@ -29,7 +29,7 @@ async fn start_alone(data: &Path) -> Node {
 }
 
 /// Creates filters of every kind, for so many items, and inserts some.
-pub(super) async fn fill(asked: &Arc<Coordinator>, capacity: u64) {
+pub(super) async fn fill(coordinator: &Arc<Coordinator>, capacity: u64) {
     for kind in Kind::ALL {
         let size = match kind {
             Kind::Window => FilterSize::Window { rate: 1e-4, rules: MINUTES },
@@ -37,16 +37,16 @@ pub(super) async fn fill(asked: &Arc<Coordinator>, capacity: u64) {
         };
         let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
         let new = FilterRequest::Planned { kind, distribution, capacity, size, hashing };
-        asked.create(&name(&kind.to_string()), &new, None, deadline()).await.unwrap();
-        asked
+        coordinator.create(&name(&kind.to_string()), &new, None, deadline()).await.unwrap();
+        coordinator
             .insert(&kind.to_string(), &items(0..ITEM_COUNT), None, None, deadline())
             .await
             .unwrap();
     }
 }
 
-async fn exported(asked: &Arc<Coordinator>, filter: &str, to: &str) -> Vec<ImportPart> {
-    let parts = asked.export(&name(filter), ExportWish::default(), deadline()).await.unwrap();
+async fn exported(coordinator: &Arc<Coordinator>, filter: &str, to: &str) -> Vec<ImportPart> {
+    let parts = coordinator.export(&name(filter), ExportWish::default(), deadline()).await.unwrap();
     let imported = |part| match part {
         ExportPart::Head(head) => ImportPart::Head(ImportHead {
             name: name(to),
@@ -60,15 +60,15 @@ async fn exported(asked: &Arc<Coordinator>, filter: &str, to: &str) -> Vec<Impor
     parts.into_stream().map_ok(imported).try_collect().await.unwrap()
 }
 
-async fn import(asked: &Arc<Coordinator>, parts: &[ImportPart]) -> Result<(), CallFailure> {
+async fn import(coordinator: &Arc<Coordinator>, parts: &[ImportPart]) -> Result<(), CallFailure> {
     let parts = stream::iter(parts.iter().cloned().map(Ok));
-    asked.import(parts, None).await.map(drop)
+    coordinator.import(parts, None).await.map(drop)
 }
 
 /// Splits as soon as the existing shards have leaders.
-pub(super) async fn split(asked: &Coordinator, shard_count: u32) {
+pub(super) async fn split(coordinator: &Coordinator, shard_count: u32) {
     loop {
-        match asked.split_shard(shard_count, deadline()).await {
+        match coordinator.split_shard(shard_count, deadline()).await {
             Err(CallFailure::Meta(MetaError::ShardBusy { .. })) => {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -80,9 +80,9 @@ pub(super) async fn split(asked: &Coordinator, shard_count: u32) {
     }
 }
 
-async fn assert_full(asked: &Coordinator, filter: &str) {
+async fn assert_full(coordinator: &Coordinator, filter: &str) {
     let all = items(0..2 * ITEM_COUNT);
-    let found = asked.contains(filter, &all, None, deadline()).await.unwrap().0;
+    let found = coordinator.contains(filter, &all, None, deadline()).await.unwrap().0;
     let present = found.iter().take(ITEM_COUNT as usize).filter(|&is_present| is_present).count();
     assert_eq!(present, ITEM_COUNT as usize, "{filter}");
     // Expected false positives: 600 lookups at a rate of one in ten thousand.
@@ -94,35 +94,40 @@ async fn assert_full(asked: &Coordinator, filter: &str) {
 async fn copies_of_before_a_split_are_loaded_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    fill(&asked, 2_000).await;
+    let coordinator = node.coordinator();
+    fill(&coordinator, 2_000).await;
     let mut exports = Vec::new();
     for kind in Kind::ALL {
-        exports.push((kind, exported(&asked, &kind.to_string(), &format!("{kind} again")).await));
+        exports.push((
+            kind,
+            exported(&coordinator, &kind.to_string(), &format!("{kind} again")).await,
+        ));
     }
-    let backup = asked.backup(true, deadline()).await.unwrap().into_stream();
+    let backup = coordinator.backup(true, deadline()).await.unwrap().into_stream();
     let backup: Vec<BackupPart> = backup.try_collect().await.unwrap();
     for shard_count in [3, 4, 5] {
-        split(&asked, shard_count).await;
+        split(&coordinator, shard_count).await;
     }
     for (kind, parts) in &exports {
-        import(&asked, parts).await.unwrap_or_else(|error| panic!("{kind}: {error}"));
-        assert_full(&asked, &format!("{kind} again")).await;
-        asked.drop_filter(&name(&kind.to_string()), None, deadline()).await.unwrap();
+        import(&coordinator, parts).await.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        assert_full(&coordinator, &format!("{kind} again")).await;
+        coordinator.drop_filter(&name(&kind.to_string()), None, deadline()).await.unwrap();
     }
-    let restore = || asked.restore(stream::iter(backup.clone().into_iter().map(Ok)).boxed(), None);
+    let restore =
+        || coordinator.restore(stream::iter(backup.clone().into_iter().map(Ok)).boxed(), None);
     let names = restore().await.unwrap().restored;
     assert_eq!(names.len(), Kind::ALL.len());
     let all_taken = Restored { restored: Vec::new(), skipped: names };
     assert_eq!(restore().await, Ok(all_taken));
     for kind in Kind::ALL {
-        assert_full(&asked, &kind.to_string()).await;
+        assert_full(&coordinator, &kind.to_string()).await;
     }
     // The filter accepts more items and continues like an original one.
-    asked.insert("scalable", &items(5_000..9_000), None, None, deadline()).await.unwrap();
-    let found = asked.contains("scalable", &items(5_000..9_000), None, deadline()).await.unwrap().0;
+    coordinator.insert("scalable", &items(5_000..9_000), None, None, deadline()).await.unwrap();
+    let found =
+        coordinator.contains("scalable", &items(5_000..9_000), None, deadline()).await.unwrap().0;
     assert_eq!(found.count_ones(), 4_000);
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -130,28 +135,28 @@ async fn copies_of_before_a_split_are_loaded_after_it() {
 async fn a_copy_of_after_a_split_waits_for_one_and_says_so() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let node = start_alone(folders[0].path()).await;
-    let asked = node.coordinator();
-    fill(&asked, 2_000).await;
-    split(&asked, 3).await;
-    let backup = asked.backup(false, deadline()).await.unwrap().into_stream();
+    let coordinator = node.coordinator();
+    fill(&coordinator, 2_000).await;
+    split(&coordinator, 3).await;
+    let backup = coordinator.backup(false, deadline()).await.unwrap().into_stream();
     let backup: Vec<BackupPart> = backup.try_collect().await.unwrap();
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 
     let node = start_alone(folders[1].path()).await;
-    let asked = node.coordinator();
-    let restore = |asked: Arc<Coordinator>| {
+    let coordinator = node.coordinator();
+    let restore = |coordinator: Arc<Coordinator>| {
         let parts = stream::iter(backup.clone().into_iter().map(Ok)).boxed();
-        async move { asked.restore(parts, None).await }
+        async move { coordinator.restore(parts, None).await }
     };
-    let error = restore(Arc::clone(&asked)).await.unwrap_err().to_string();
+    let error = restore(Arc::clone(&coordinator)).await.unwrap_err().to_string();
     assert!(error.contains("umbel cluster split --to 3, then load it"), "{error}");
-    split(&asked, 3).await;
-    assert_eq!(restore(Arc::clone(&asked)).await.unwrap().restored.len(), Kind::ALL.len());
+    split(&coordinator, 3).await;
+    assert_eq!(restore(Arc::clone(&coordinator)).await.unwrap().restored.len(), Kind::ALL.len());
     for kind in Kind::ALL {
-        assert_full(&asked, &kind.to_string()).await;
+        assert_full(&coordinator, &kind.to_string()).await;
     }
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -159,10 +164,10 @@ async fn a_copy_of_after_a_split_waits_for_one_and_says_so() {
 async fn a_copy_that_is_cut_anew_is_whole_or_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    fill(&asked, 2_000).await;
-    let whole = exported(&asked, "cuckoo", "again").await;
-    split(&asked, 3).await;
+    let coordinator = node.coordinator();
+    fill(&coordinator, 2_000).await;
+    let whole = exported(&coordinator, "cuckoo", "again").await;
+    split(&coordinator, 3).await;
     let is_frame = |part: &&ImportPart| matches!(part, ImportPart::Frame(_));
     assert!(whole.iter().filter(is_frame).count() >= 2);
     // Without its last frame, and with the first frame changed.
@@ -179,13 +184,13 @@ async fn a_copy_that_is_cut_anew_is_whole_or_nothing() {
         }
     }
     for parts in [short, damaged] {
-        import(&asked, &parts).await.unwrap_err();
-        let names = asked.read_meta(|state| state.filter_by_name("again").is_some()).unwrap();
+        import(&coordinator, &parts).await.unwrap_err();
+        let names = coordinator.read_meta(|state| state.filter_by_name("again").is_some()).unwrap();
         assert!(!names);
     }
-    import(&asked, &whole).await.unwrap();
-    assert_full(&asked, "again").await;
-    drop(asked);
+    import(&coordinator, &whole).await.unwrap();
+    assert_full(&coordinator, "again").await;
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -193,9 +198,9 @@ async fn a_copy_that_is_cut_anew_is_whole_or_nothing() {
 async fn requests_of_before_splits_get_their_first_answers() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    fill(&asked, 2_000).await;
-    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    let coordinator = node.coordinator();
+    fill(&coordinator, 2_000).await;
+    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
     let request = |sequence: u64| {
         let id = RequestId { session, sequence };
         Some(ClientRequest { id, acknowledged_below: 1, owner: OwnerId::default() })
@@ -204,19 +209,19 @@ async fn requests_of_before_splits_get_their_first_answers() {
     let insert = async |kind: Kind, at: u64, range: std::ops::Range<u32>| {
         let request = request(number(kind) + at);
         let answer =
-            asked.insert(&kind.to_string(), &items(range), request, None, deadline()).await;
+            coordinator.insert(&kind.to_string(), &items(range), request, None, deadline()).await;
         answer.unwrap().0
     };
     let counting = || Kind::ALL.into_iter().filter(|kind| kind.merges_by_sum());
     let sum = async |kind: Kind, at: u64| {
         let (target, sources) = (name(&format!("sum of {kind}")), [name(&kind.to_string())]);
         let operation = (SetOperation::Union, request(number(kind) + at));
-        asked.merge(&target, &sources, operation, deadline()).await.unwrap()
+        coordinator.merge(&target, &sources, operation, deadline()).await.unwrap()
     };
     let mut sums = Vec::new();
     for kind in counting() {
         let (target, like) = (name(&format!("sum of {kind}")), name(&kind.to_string()));
-        asked.create(&target, &FilterRequest::Like(like), None, deadline()).await.unwrap();
+        coordinator.create(&target, &FilterRequest::Like(like), None, deadline()).await.unwrap();
         sums.push((kind, sum(kind, 9).await));
     }
     let mut first = Vec::new();
@@ -224,14 +229,14 @@ async fn requests_of_before_splits_get_their_first_answers() {
         first.push((kind, insert(kind, 1, 550..650).await, insert(kind, 2, 700..701).await));
     }
     for shard_count in [3, 4, 5] {
-        split(&asked, shard_count).await;
+        split(&coordinator, shard_count).await;
     }
     for (kind, many, one) in first {
         assert_eq!(insert(kind, 1, 550..650).await, many, "{kind}");
         assert_eq!(insert(kind, 2, 700..701).await, one, "{kind}");
         let (filter, other) = (kind.to_string(), items(551..651));
         let reused = request(number(kind) + 1);
-        let refused = asked.insert(&filter, &other, reused, None, deadline()).await;
+        let refused = coordinator.insert(&filter, &other, reused, None, deadline()).await;
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("came before with other items"), "{kind}: {refused}");
     }
@@ -239,7 +244,7 @@ async fn requests_of_before_splits_get_their_first_answers() {
         // It counts once, though each half of a shard has the number of the whole.
         assert_eq!(sum(kind, 9).await, new_count, "{kind}");
     }
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -248,21 +253,21 @@ async fn requests_of_before_splits_get_their_first_answers() {
 async fn a_filter_expires_while_it_is_loaded_and_not_afterwards() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    create(&asked, "seen", Kind::Blocked).await;
-    let parts = exported(&asked, "seen", "again").await;
+    let coordinator = node.coordinator();
+    create(&coordinator, "seen", Kind::Blocked).await;
+    let parts = exported(&coordinator, "seen", "again").await;
     let expiry = || {
         let of = |state: &MetaState| state.filter_by_name("again").map(|(_, now)| now.expires_ms);
-        asked.read_meta(of).unwrap()
+        coordinator.read_meta(of).unwrap()
     };
     let mut during = Vec::new();
     let watched = stream::iter(parts.into_iter().map(Ok)).inspect(|_| during.push(expiry()));
-    asked.import(watched, None).await.unwrap();
+    coordinator.import(watched, None).await.unwrap();
     // The first part comes before the filter is made.
     assert_eq!(during[0], None);
     let has_end = during[1..].iter().all(|expires_ms| expires_ms.flatten().is_some());
     assert!(during.len() > 1 && has_end, "{during:?}");
     assert_eq!(expiry(), Some(None));
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }

@@ -38,8 +38,8 @@ async fn stopped(data: &Path, versions: VersionRange) -> String {
     why
 }
 
-fn version(asked: &Coordinator) -> ClusterVersion {
-    asked.read_meta(MetaState::version).unwrap()
+fn version(coordinator: &Coordinator) -> ClusterVersion {
+    coordinator.read_meta(MetaState::version).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -47,32 +47,32 @@ async fn a_folder_of_the_first_version_is_upgraded() {
     let folder = tempfile::tempdir().unwrap();
     copy(&golden(ClusterVersion::FIRST), folder.path());
     let node = start_alone(folder.path(), VersionRange::OWN).await;
-    let asked = node.coordinator();
-    assert_eq!(version(&asked), ClusterVersion::FIRST);
+    let coordinator = node.coordinator();
+    assert_eq!(version(&coordinator), ClusterVersion::FIRST);
     // Commands of the next version are refused.
     let split = MetaCommand::SetAutoSplit { is_on: true };
-    let refused = asked.meta_propose(split.clone(), deadline()).await;
+    let refused = coordinator.meta_propose(split.clone(), deadline()).await;
     let (needed, is) = (ClusterVersion(2), ClusterVersion::FIRST);
     assert_eq!(refused, Err(CallFailure::Meta(MetaError::VersionTooLow { needed, is })));
     // Reading the releases changes nothing.
-    let releases = asked.releases(deadline()).await.unwrap();
+    let releases = coordinator.releases(deadline()).await.unwrap();
     assert_eq!(releases.len(), 1);
-    assert_eq!(version(&asked), ClusterVersion::FIRST);
-    assert_eq!(asked.upgrade(deadline()).await.unwrap(), releases);
-    assert_eq!(version(&asked), ClusterVersion::NEWEST);
-    asked.meta_propose(split, deadline()).await.unwrap();
+    assert_eq!(version(&coordinator), ClusterVersion::FIRST);
+    assert_eq!(coordinator.upgrade(deadline()).await.unwrap(), releases);
+    assert_eq!(version(&coordinator), ClusterVersion::NEWEST);
+    coordinator.meta_propose(split, deadline()).await.unwrap();
     // The second time there is nothing to do.
-    asked.upgrade(deadline()).await.unwrap();
-    drop(asked);
+    coordinator.upgrade(deadline()).await.unwrap();
+    drop(coordinator);
     assert!(node.snapshot().await);
     node.shutdown().await;
 
     // The snapshot contains the version.
     let node = start_alone(folder.path(), VersionRange::OWN).await;
-    let asked = node.coordinator();
-    assert_eq!(version(&asked), ClusterVersion::NEWEST);
-    assert_eq!(asked.read_meta(MetaState::auto_split).unwrap(), Some(true));
-    drop(asked);
+    let coordinator = node.coordinator();
+    assert_eq!(version(&coordinator), ClusterVersion::NEWEST);
+    assert_eq!(coordinator.read_meta(MetaState::auto_split).unwrap(), Some(true));
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -82,33 +82,33 @@ async fn a_folder_of_the_first_version_is_upgraded() {
 async fn copies_are_not_asked_for_before_the_second_version() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path(), VersionRange::FIRST).await;
-    let asked = node.coordinator();
-    create(&asked, "seen", Kind::Cuckoo).await;
+    let coordinator = node.coordinator();
+    create(&coordinator, "seen", Kind::Cuckoo).await;
     for _ in 0..2 {
-        asked.insert("seen", &items(7..8), None, None, deadline()).await.unwrap();
+        coordinator.insert("seen", &items(7..8), None, None, deadline()).await.unwrap();
     }
     let (needed, is) = (ClusterVersion(2), ClusterVersion::FIRST);
     let refused = Err(CallFailure::Meta(MetaError::VersionTooLow { needed, is }));
-    assert_eq!(asked.copies_of_item("seen", &items(7..8), deadline()).await, refused);
-    drop(asked);
+    assert_eq!(coordinator.copies_of_item("seen", &items(7..8), deadline()).await, refused);
+    drop(coordinator);
     node.shutdown().await;
 
     let node = start_alone(folder.path(), VersionRange::OWN).await;
-    let asked = node.coordinator();
-    assert_eq!(asked.copies_of_item("seen", &items(7..8), deadline()).await, refused);
-    asked.upgrade(deadline()).await.unwrap();
-    assert_eq!(asked.copies_of_item("seen", &items(7..8), deadline()).await, Ok(2));
-    assert_eq!(asked.copies_of_item("seen", &items(8..9), deadline()).await, Ok(0));
+    let coordinator = node.coordinator();
+    assert_eq!(coordinator.copies_of_item("seen", &items(7..8), deadline()).await, refused);
+    coordinator.upgrade(deadline()).await.unwrap();
+    assert_eq!(coordinator.copies_of_item("seen", &items(7..8), deadline()).await, Ok(2));
+    assert_eq!(coordinator.copies_of_item("seen", &items(8..9), deadline()).await, Ok(0));
     // Other uses of the call are refused instead of counted.
-    let several = asked.copies_of_item("seen", &items(0..50), deadline()).await;
+    let several = coordinator.copies_of_item("seen", &items(0..50), deadline()).await;
     assert!(matches!(several, Err(CallFailure::Invalid { .. })), "{several:?}");
-    create(&asked, "other", Kind::Blocked).await;
-    let other = asked.copies_of_item("other", &items(7..8), deadline()).await;
+    create(&coordinator, "other", Kind::Blocked).await;
+    let other = coordinator.copies_of_item("other", &items(7..8), deadline()).await;
     assert!(matches!(other, Err(CallFailure::Part(PartError::WrongKind { .. }))), "{other:?}");
     // After it was cleared, the filter has another generation.
-    asked.clear(&FilterName::new("seen").unwrap(), None, deadline()).await.unwrap();
-    assert_eq!(asked.copies_of_item("seen", &items(7..8), deadline()).await, Ok(0));
-    drop(asked);
+    coordinator.clear(&FilterName::new("seen").unwrap(), None, deadline()).await.unwrap();
+    assert_eq!(coordinator.copies_of_item("seen", &items(7..8), deadline()).await, Ok(0));
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -117,15 +117,15 @@ async fn copies_are_not_asked_for_before_the_second_version() {
 async fn filters_of_a_cluster_of_the_first_version_are_changed() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path(), VersionRange::FIRST).await;
-    let asked = node.coordinator();
-    create(&asked, "a", Kind::Blocked).await;
+    let coordinator = node.coordinator();
+    create(&coordinator, "a", Kind::Blocked).await;
     let [a, b] = ["a", "b"].map(|name| FilterName::new(name).unwrap());
-    asked.expire(&a, None, Some(u64::MAX), deadline()).await.unwrap();
-    asked.clear(&a, None, deadline()).await.unwrap();
-    asked.rename(&a, &b, false, deadline()).await.unwrap();
-    asked.drop_filter(&b, None, deadline()).await.unwrap();
-    assert_eq!(version(&asked), ClusterVersion::FIRST);
-    drop(asked);
+    coordinator.expire(&a, None, Some(u64::MAX), deadline()).await.unwrap();
+    coordinator.clear(&a, None, deadline()).await.unwrap();
+    coordinator.rename(&a, &b, false, deadline()).await.unwrap();
+    coordinator.drop_filter(&b, None, deadline()).await.unwrap();
+    assert_eq!(version(&coordinator), ClusterVersion::FIRST);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -157,13 +157,13 @@ async fn a_founder_does_not_raise_over_a_node_that_it_has_not_asked() {
     let folder = tempfile::tempdir().unwrap();
     copy(&golden(ClusterVersion::FIRST), folder.path());
     let node = start_alone(folder.path(), VersionRange::OWN).await;
-    let asked = node.coordinator();
-    assert_eq!(version(&asked), ClusterVersion::FIRST);
+    let coordinator = node.coordinator();
+    assert_eq!(version(&coordinator), ClusterVersion::FIRST);
     umbel_node::testing::raise_to(&node, ClusterVersion::NEWEST, &[]).await.unwrap();
-    assert_eq!(version(&asked), ClusterVersion::FIRST);
+    assert_eq!(version(&coordinator), ClusterVersion::FIRST);
     umbel_node::testing::raise_to(&node, ClusterVersion::NEWEST, &[node.id()]).await.unwrap();
-    assert_eq!(version(&asked), ClusterVersion::NEWEST);
-    drop(asked);
+    assert_eq!(version(&coordinator), ClusterVersion::NEWEST);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -171,10 +171,11 @@ async fn a_founder_does_not_raise_over_a_node_that_it_has_not_asked() {
 async fn whoever_joins_must_run_the_clusters_version() {
     let folder = tempfile::tempdir().unwrap();
     let node = start(Config { dev: true, shards: 2, ..config(folder.path()) }).await;
-    let asked = node.coordinator();
-    asked.check_release(VersionRange::OWN, deadline()).await.unwrap();
+    let coordinator = node.coordinator();
+    coordinator.check_release(VersionRange::OWN, deadline()).await.unwrap();
     for versions in [VersionRange::FIRST, LATER] {
-        let Err(CallFailure::Invalid { what }) = asked.check_release(versions, deadline()).await
+        let Err(CallFailure::Invalid { what }) =
+            coordinator.check_release(versions, deadline()).await
         else {
             panic!("{versions} was taken")
         };
@@ -183,6 +184,6 @@ async fn whoever_joins_must_run_the_clusters_version() {
         );
         assert_eq!(what, expected);
     }
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }

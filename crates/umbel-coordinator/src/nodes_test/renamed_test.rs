@@ -25,7 +25,7 @@ fn name(text: &str) -> FilterName {
 async fn a_backup_has_each_filter_under_the_name_that_it_had() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
+    let coordinator = node.coordinator();
     let new = FilterRequest::Planned {
         kind: Kind::Blocked,
         distribution: Distribution::Partitioned,
@@ -34,15 +34,15 @@ async fn a_backup_has_each_filter_under_the_name_that_it_had() {
         hashing: Hashing::Keyed,
     };
     for filter in ["a", "b", "c", "d"] {
-        asked.create(&name(filter), &new, None, deadline()).await.unwrap();
-        asked.insert(filter, &items(0..10), None, None, deadline()).await.unwrap();
+        coordinator.create(&name(filter), &new, None, deadline()).await.unwrap();
+        coordinator.insert(filter, &items(0..10), None, None, deadline()).await.unwrap();
     }
-    let mut backup = asked.backup(false, deadline()).await.unwrap();
+    let mut backup = coordinator.backup(false, deadline()).await.unwrap();
     assert!(matches!(backup.next().await.unwrap(), Some(BackupPart::Head(_))));
     for (filter, new_name, replaces) in [("a", "z", false), ("b", "c", true)] {
-        asked.rename(&name(filter), &name(new_name), replaces, deadline()).await.unwrap();
+        coordinator.rename(&name(filter), &name(new_name), replaces, deadline()).await.unwrap();
     }
-    asked.drop_filter(&name("d"), None, deadline()).await.unwrap();
+    coordinator.drop_filter(&name("d"), None, deadline()).await.unwrap();
     let mut names = Vec::new();
     while let Some(part) = backup.next().await.unwrap() {
         match part {
@@ -60,19 +60,19 @@ async fn a_backup_has_each_filter_under_the_name_that_it_had() {
 async fn a_backup_has_filters_that_are_being_cleared() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
+    let coordinator = node.coordinator();
     let mut orders = Vec::new();
     for filter in ["a", "b"] {
-        create(&asked, filter, Kind::Blocked).await;
-        let info = asked.info(&name(filter), deadline()).await.unwrap();
+        create(&coordinator, filter, Kind::Blocked).await;
+        let info = coordinator.info(&name(filter), deadline()).await.unwrap();
         let change = FilterChange::Clear { generation: info.record.generation };
         orders.push((info, change));
     }
     let [(a, clear_a), (b, clear_b)] = orders.try_into().unwrap();
-    asked.propose_order((a.id, &a.record), clear_a, deadline()).await.unwrap();
-    let mut backup = asked.backup(false, deadline()).await.unwrap();
+    coordinator.propose_order((a.id, &a.record), clear_a, deadline()).await.unwrap();
+    let mut backup = coordinator.backup(false, deadline()).await.unwrap();
     assert!(matches!(backup.next().await.unwrap(), Some(BackupPart::Head(_))));
-    asked.propose_order((b.id, &b.record), clear_b, deadline()).await.unwrap();
+    coordinator.propose_order((b.id, &b.record), clear_b, deadline()).await.unwrap();
     let mut names = Vec::new();
     while let Some(part) = backup.next().await.unwrap() {
         if let BackupPart::Filter(filter) = part {
@@ -80,7 +80,7 @@ async fn a_backup_has_filters_that_are_being_cleared() {
         }
     }
     assert_eq!(names, ["a", "b"]);
-    drop((backup, asked));
+    drop((backup, coordinator));
     node.shutdown().await;
 }
 
@@ -107,30 +107,30 @@ impl Seed for Lagging {
 async fn a_node_that_is_behind_returns_the_first_answer_to_a_request() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    let coordinator = node.coordinator();
+    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
     for (turn, is_renamed) in [(1, false), (2, true)] {
-        create(&asked, "f", Kind::Blocked).await;
+        create(&coordinator, "f", Kind::Blocked).await;
         let behind = Coordinator::new(Arc::new(node.leader_calls(Arc::new(Lagging))));
         behind.contains("f", &items(0..1), None, deadline()).await.unwrap();
         if is_renamed {
-            asked.rename(&name("f"), &name("g"), false, deadline()).await.unwrap();
+            coordinator.rename(&name("f"), &name("g"), false, deadline()).await.unwrap();
         } else {
-            asked.drop_filter(&name("f"), None, deadline()).await.unwrap();
+            coordinator.drop_filter(&name("f"), None, deadline()).await.unwrap();
         }
-        create(&asked, "f", Kind::Blocked).await;
+        create(&coordinator, "f", Kind::Blocked).await;
         let id = RequestId { session, sequence: turn };
         let request = Some(ClientRequest { id, acknowledged_below: 0, owner: OwnerId(0) });
         // So many that each shard gets some of both: a shard that had none before would insert the others.
         let (batch, others) = (items(0..200), items(200..400));
-        let (first, _) = asked.insert("f", &batch, request, None, deadline()).await.unwrap();
+        let (first, _) = coordinator.insert("f", &batch, request, None, deadline()).await.unwrap();
         assert_eq!(first, Bitmap::ones(200));
         let (again, _) = behind.insert("f", &batch, request, None, deadline()).await.unwrap();
         assert_eq!(again, first);
         let other = behind.insert("f", &others, request, None, deadline()).await;
         let other = other.unwrap_err();
         assert!(matches!(other, CallFailure::Part(PartError::RequestReused { .. })), "{other}");
-        asked.drop_filter(&name("f"), None, deadline()).await.unwrap();
+        coordinator.drop_filter(&name("f"), None, deadline()).await.unwrap();
     }
     node.shutdown().await;
 }
@@ -141,19 +141,19 @@ async fn a_node_that_is_behind_returns_the_first_answer_to_a_request() {
 async fn no_order_follows_a_filter_to_another_name() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    create(&asked, "a", Kind::Blocked).await;
-    let before = asked.info(&name("a"), deadline()).await.unwrap();
-    asked.rename(&name("a"), &name("b"), false, deadline()).await.unwrap();
+    let coordinator = node.coordinator();
+    create(&coordinator, "a", Kind::Blocked).await;
+    let before = coordinator.info(&name("a"), deadline()).await.unwrap();
+    coordinator.rename(&name("a"), &name("b"), false, deadline()).await.unwrap();
     let seen = (before.id, &before.record);
-    let dropped = asked.propose_order(seen, FilterChange::Drop, deadline()).await;
+    let dropped = coordinator.propose_order(seen, FilterChange::Drop, deadline()).await;
     let unknown = CallFailure::UnknownFilter { name: "a".to_owned() };
     assert_eq!(dropped, Err(unknown));
     let change = FilterChange::SetExpiry { expires_ms: Some(1) };
-    let expired = asked.propose_order(seen, change, deadline()).await;
+    let expired = coordinator.propose_order(seen, change, deadline()).await;
     assert!(matches!(expired, Err(CallFailure::OutcomeUnknown { .. })), "{expired:?}");
-    let expiry = asked.expiry(&name("b"), deadline()).await;
+    let expiry = coordinator.expiry(&name("b"), deadline()).await;
     assert_eq!(expiry, Ok(Some((before.id, None))));
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }

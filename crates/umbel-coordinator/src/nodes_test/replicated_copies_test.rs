@@ -54,8 +54,8 @@ async fn present_everywhere(nodes: &[Node], filter: &str, range: std::ops::Range
     let mut counts = Vec::new();
     flush_all(&nodes[0].coordinator(), filter).await;
     for node in nodes {
-        let asked = node.coordinator();
-        counts.push(present(&asked, filter, range.clone(), ReadLevel::Local).await);
+        let coordinator = node.coordinator();
+        counts.push(present(&coordinator, filter, range.clone(), ReadLevel::Local).await);
     }
     counts
 }
@@ -98,25 +98,25 @@ async fn an_export_comes_back_under_another_name_on_all_nodes() {
 async fn a_restart_right_after_an_import_keeps_all_of_it() {
     let folders = [tempfile::tempdir().unwrap()];
     let (configs, mut nodes) = start_quiet(&folders).await;
-    let asked = nodes[0].coordinator();
+    let coordinator = nodes[0].coordinator();
     for kind in KINDS {
         let filter = kind.to_string();
-        create(&asked, &filter, kind).await;
-        insert(&asked, &filter, 0..1000).await;
-        let parts = exported(&asked, &filter, &format!("{kind} again")).await;
-        import(&asked, parts).await.unwrap();
+        create(&coordinator, &filter, kind).await;
+        insert(&coordinator, &filter, 0..1000).await;
+        let parts = exported(&coordinator, &filter, &format!("{kind} again")).await;
+        import(&coordinator, parts).await.unwrap();
     }
-    drop(asked);
+    drop(coordinator);
     let node = nodes.remove(0);
     node.shutdown().await;
     let node = start(configs[0].clone()).await;
-    let asked = node.coordinator();
+    let coordinator = node.coordinator();
     for kind in KINDS {
         let again = format!("{kind} again");
-        assert_eq!(present(&asked, &again, 0..1000, ReadLevel::Local).await, 1000);
-        assert!(present(&asked, &again, 1000..2000, ReadLevel::Local).await < 5);
+        assert_eq!(present(&coordinator, &again, 0..1000, ReadLevel::Local).await, 1000);
+        assert!(present(&coordinator, &again, 1000..2000, ReadLevel::Local).await < 5);
     }
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -124,10 +124,10 @@ async fn a_restart_right_after_an_import_keeps_all_of_it() {
 async fn a_damaged_import_leaves_nothing() {
     let folders = [tempfile::tempdir().unwrap()];
     let (_, nodes) = start_quiet(&folders).await;
-    let asked = nodes[0].coordinator();
-    create(&asked, "seen", Kind::Blocked).await;
-    insert(&asked, "seen", 0..1000).await;
-    let good = exported(&asked, "seen", "again").await;
+    let coordinator = nodes[0].coordinator();
+    create(&coordinator, "seen", Kind::Blocked).await;
+    insert(&coordinator, "seen", 0..1000).await;
+    let good = exported(&coordinator, "seen", "again").await;
     let groups = nodes[0].local().storage().groups();
     let mut damaged = good.clone();
     let ImportPart::Frame(frame) = &mut damaged[1] else { panic!("a frame comes second") };
@@ -150,16 +150,16 @@ async fn a_damaged_import_leaves_nothing() {
         (on_shards, "made on 4 shards"),
         (cut, "ends early"),
     ] {
-        let error = import(&asked, parts).await.unwrap_err().to_string();
+        let error = import(&coordinator, parts).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{error:?} does not say {expected:?}");
-        assert!(asked.unconfirmed(deadline()).await.unwrap().is_empty());
+        assert!(coordinator.unconfirmed(deadline()).await.unwrap().is_empty());
         assert_eq!(nodes[0].local().storage().groups(), groups, "{expected}");
-        let again = asked.info(&name("again"), deadline()).await;
+        let again = coordinator.info(&name("again"), deadline()).await;
         assert!(matches!(again, Err(CallFailure::UnknownFilter { .. })));
     }
-    import(&asked, good).await.unwrap();
-    assert_eq!(present(&asked, "again", 0..1000, ReadLevel::Local).await, 1000);
-    drop(asked);
+    import(&coordinator, good).await.unwrap();
+    assert_eq!(present(&coordinator, "again", 0..1000, ReadLevel::Local).await, 1000);
+    drop(coordinator);
     stop(nodes).await;
 }
 
@@ -167,18 +167,18 @@ async fn a_damaged_import_leaves_nothing() {
 async fn imports_that_hold_whole_filters_wait_for_room() {
     let folders = [tempfile::tempdir().unwrap()];
     let (_, nodes) = start_quiet(&folders).await;
-    let asked = nodes[0].coordinator();
-    let id = create(&asked, "seen", Kind::Blocked).await;
-    insert(&asked, "seen", 0..100).await;
+    let coordinator = nodes[0].coordinator();
+    let id = create(&coordinator, "seen", Kind::Blocked).await;
+    insert(&coordinator, "seen", 0..100).await;
     let (mut unended, mut senders) = (Vec::new(), Vec::new());
     for number in 0..WHOLE_IMPORTS_MAX {
-        let mut parts = exported(&asked, "seen", &format!("unended {number}")).await;
+        let mut parts = exported(&coordinator, "seen", &format!("unended {number}")).await;
         parts.pop();
         let (sender, more) = tokio::sync::mpsc::channel(1);
         let more = tokio_stream::wrappers::ReceiverStream::new(more);
-        let asked = Arc::clone(&asked);
+        let coordinator = Arc::clone(&coordinator);
         unended.push(tokio::spawn(async move {
-            asked
+            coordinator
                 .import(stream::iter(parts.into_iter().map(Ok)).chain(more), None)
                 .await
                 .map(|_| ())
@@ -191,18 +191,19 @@ async fn imports_that_hold_whole_filters_wait_for_room() {
         assert!(Instant::now() < end, "the imports do not begin");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let error = asked.import_room(Instant::now() + Duration::from_millis(20)).await.unwrap_err();
+    let error =
+        coordinator.import_room(Instant::now() + Duration::from_millis(20)).await.unwrap_err();
     assert!(error.to_string().contains("try again later"), "{error}");
     // A caller that gives up frees its room, and a waiting one gets it.
-    let parts = exported(&asked, "seen", "again").await;
-    let (imported, ()) = tokio::join!(import(&asked, parts), async { drop(senders.pop()) });
+    let parts = exported(&coordinator, "seen", "again").await;
+    let (imported, ()) = tokio::join!(import(&coordinator, parts), async { drop(senders.pop()) });
     let again = imported.unwrap();
     assert!(nodes[0].copy(again).unwrap().1 == nodes[0].copy(id).unwrap().1);
     drop(senders);
     for unended in unended {
         assert!(unended.await.unwrap().is_err());
     }
-    drop(asked);
+    drop(coordinator);
     stop(nodes).await;
 }
 
@@ -210,27 +211,29 @@ async fn imports_that_hold_whole_filters_wait_for_room() {
 async fn merges_take_the_room_of_imports() {
     let folders = [tempfile::tempdir().unwrap()];
     let (_, nodes) = start_quiet(&folders).await;
-    let asked = nodes[0].coordinator();
-    create(&asked, "into", Kind::Blocked).await;
-    asked
+    let coordinator = nodes[0].coordinator();
+    create(&coordinator, "into", Kind::Blocked).await;
+    coordinator
         .create(&name("from"), &FilterRequest::Like(name("into")), None, deadline())
         .await
         .unwrap();
-    insert(&asked, "from", 0..100).await;
+    insert(&coordinator, "from", 0..100).await;
     let mut rooms = Vec::new();
     for _ in 0..WHOLE_IMPORTS_MAX {
         rooms.push(nodes[0].local().copies().import_room().await);
     }
     let soon = Instant::now() + Duration::from_millis(20);
-    let error = asked.merge(&name("into"), &[name("from")], (UNION, None), soon).await.unwrap_err();
+    let error =
+        coordinator.merge(&name("into"), &[name("from")], (UNION, None), soon).await.unwrap_err();
     assert!(error.to_string().contains("try again later"), "{error}");
     rooms.pop();
     assert!(
-        asked.merge(&name("into"), &[name("from")], (UNION, None), deadline()).await.unwrap() > 0
+        coordinator.merge(&name("into"), &[name("from")], (UNION, None), deadline()).await.unwrap()
+            > 0
     );
     // The merge has freed its room.
     let room = tokio::time::timeout_at(deadline(), nodes[0].local().copies().import_room()).await;
-    drop((room.unwrap(), rooms, asked));
+    drop((room.unwrap(), rooms, coordinator));
     stop(nodes).await;
 }
 
@@ -238,7 +241,7 @@ async fn merges_take_the_room_of_imports() {
 async fn a_backup_holds_filters_of_both_distributions() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (_, nodes) = start_quiet(&folders).await;
-    let asked = nodes[0].coordinator();
+    let coordinator = nodes[0].coordinator();
     let partitioned = FilterRequest::Planned {
         kind: Kind::Blocked,
         distribution: Distribution::Partitioned,
@@ -246,34 +249,34 @@ async fn a_backup_holds_filters_of_both_distributions() {
         size: FilterSize::Rate(1e-4),
         hashing: Hashing::Keyed,
     };
-    asked.create(&name("cut"), &partitioned, None, deadline()).await.unwrap();
-    asked.insert("cut", &items(0..500), None, None, deadline()).await.unwrap();
+    coordinator.create(&name("cut"), &partitioned, None, deadline()).await.unwrap();
+    coordinator.insert("cut", &items(0..500), None, None, deadline()).await.unwrap();
     for kind in KINDS {
-        create(&asked, &kind.to_string(), kind).await;
-        insert(&asked, &kind.to_string(), 0..1000).await;
+        create(&coordinator, &kind.to_string(), kind).await;
+        insert(&coordinator, &kind.to_string(), 0..1000).await;
     }
-    let backup = asked.backup(true, deadline()).await.unwrap().into_stream();
+    let backup = coordinator.backup(true, deadline()).await.unwrap().into_stream();
     let backup: Vec<BackupPart> = backup.try_collect().await.unwrap();
-    drop(asked);
+    drop(coordinator);
     stop(nodes).await;
 
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (_, nodes) = start_quiet(&folders).await;
-    let asked = nodes[0].coordinator();
+    let coordinator = nodes[0].coordinator();
     let restored =
-        asked.restore(stream::iter(backup.into_iter().map(Ok)).boxed(), None).await.unwrap();
+        coordinator.restore(stream::iter(backup.into_iter().map(Ok)).boxed(), None).await.unwrap();
     let mut expected = KINDS.map(|kind| kind.to_string()).to_vec();
     expected.push("cut".to_owned());
     expected.sort_unstable();
     assert_eq!(restored.restored, expected);
-    assert!(asked.unconfirmed(deadline()).await.unwrap().is_empty());
+    assert!(coordinator.unconfirmed(deadline()).await.unwrap().is_empty());
     for kind in KINDS {
         let filter = kind.to_string();
         assert_eq!(present_everywhere(&nodes, &filter, 0..1000).await, [1000; 2]);
     }
     let level = ReadLevel::Linearizable;
     assert_eq!(present(&nodes[1].coordinator(), "cut", 0..500, level).await, 500);
-    drop(asked);
+    drop(coordinator);
     stop(nodes).await;
 }
 

@@ -114,21 +114,21 @@ async fn what_is_inserted_anywhere_is_everywhere_after_a_flush() {
         // Not those of the kind before: their sweeps may still go on, and bring items before they are inserted.
         let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
         let (_, nodes) = start_quiet(&folders).await;
-        let asked: Vec<_> = nodes.iter().map(Node::coordinator).collect();
+        let coordinators: Vec<_> = nodes.iter().map(Node::coordinator).collect();
         let filter = kind.to_string();
-        let id = create(&asked[0], &filter, kind).await;
-        for (coordinator, first) in asked.iter().zip([0, 500, 1000]) {
+        let id = create(&coordinators[0], &filter, kind).await;
+        for (coordinator, first) in coordinators.iter().zip([0, 500, 1000]) {
             assert_eq!(insert(coordinator, &filter, first..first + 1000).await, 1000);
             assert_eq!(insert(coordinator, &filter, first..first + 1000).await, 0);
         }
-        let flushed = asked[1].flush(&name(&filter), deadline()).await.unwrap();
+        let flushed = coordinators[1].flush(&name(&filter), deadline()).await.unwrap();
         assert_eq!((flushed.nodes.len(), flushed.missing.len()), (3, 0));
-        for (node, coordinator) in nodes.iter().zip(&asked) {
+        for (node, coordinator) in nodes.iter().zip(&coordinators) {
             assert_eq!(present(coordinator, &filter, 0..2000, ReadLevel::Local).await, 2000);
             assert!(present(coordinator, &filter, 2000..4000, ReadLevel::Local).await < 10);
             assert!(node.copy(id) == nodes[0].copy(id), "{} differs", node.id());
         }
-        let copies = copies_info(&asked[2], &filter).await;
+        let copies = copies_info(&coordinators[2], &filter).await;
         assert_eq!(copies.all.len(), 3);
         for (node, report) in &copies.all {
             let report = report.as_ref().unwrap();
@@ -140,7 +140,7 @@ async fn what_is_inserted_anywhere_is_everywhere_after_a_flush() {
         let counts: Vec<_> = copies.distinct.nodes.iter().map(|(_, n)| n.count).collect();
         assert_eq!(counts, [1000.0; 3]);
         assert!((copies.distinct.union.count - 2000.0).abs() < 300.0, "{:?}", copies.distinct);
-        drop(asked);
+        drop(coordinators);
         stop(nodes).await;
     }
 }
@@ -149,12 +149,12 @@ async fn what_is_inserted_anywhere_is_everywhere_after_a_flush() {
 async fn levels_reach_as_far_as_they_say() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let (_, mut nodes) = start_quiet(&folders).await;
-    let asked: Vec<_> = nodes.iter().map(Node::coordinator).collect();
-    create(&asked[0], "seen", Kind::Blocked).await;
+    let coordinators: Vec<_> = nodes.iter().map(Node::coordinator).collect();
+    create(&coordinators[0], "seen", Kind::Blocked).await;
     let by = |level| {
-        let asked = &asked;
+        let coordinators = &coordinators;
         async move {
-            let (new, got) = asked[0]
+            let (new, got) = coordinators[0]
                 .insert("seen", &items(0..100), None, Some(level), deadline())
                 .await
                 .unwrap();
@@ -163,17 +163,18 @@ async fn levels_reach_as_far_as_they_say() {
         }
     };
     assert_eq!(by(AckLevel::Local).await, 100);
-    assert_eq!(present(&asked[1], "seen", 0..100, ReadLevel::Local).await, 0);
+    assert_eq!(present(&coordinators[1], "seen", 0..100, ReadLevel::Local).await, 0);
     // The items are not new here any more, but they are on the other nodes' disks now.
     assert_eq!(by(AckLevel::Majority).await, 0);
-    let others = [&asked[1], &asked[2]].map(|c| present(c, "seen", 0..100, ReadLevel::Local));
+    let others =
+        [&coordinators[1], &coordinators[2]].map(|c| present(c, "seen", 0..100, ReadLevel::Local));
     let others = futures_util::future::join_all(others).await;
     assert!(others.contains(&100), "{others:?}");
-    for coordinator in &asked {
+    for coordinator in &coordinators {
         assert_eq!(present(coordinator, "seen", 0..100, ReadLevel::Majority).await, 100);
         assert_eq!(present(coordinator, "seen", 100..200, ReadLevel::Majority).await, 0);
     }
-    let refused = asked[0]
+    let refused = coordinators[0]
         .contains("seen", &items(0..1), Some(ReadLevel::Linearizable), deadline())
         .await
         .unwrap_err();
@@ -183,14 +184,16 @@ async fn levels_reach_as_far_as_they_say() {
         node.shutdown().await;
     }
     let soon = || Instant::now() + Duration::from_secs(1);
-    assert_eq!(present(&asked[0], "seen", 0..200, ReadLevel::Local).await, 100);
+    assert_eq!(present(&coordinators[0], "seen", 0..200, ReadLevel::Local).await, 100);
     let level = Some(ReadLevel::Majority);
-    let failed = asked[0].contains("seen", &items(100..101), level, soon()).await.unwrap_err();
+    let failed =
+        coordinators[0].contains("seen", &items(100..101), level, soon()).await.unwrap_err();
     assert!(matches!(failed, umbel_node::failure::CallFailure::NoQuorum { .. }), "{failed}");
     let level = Some(AckLevel::OnePartner);
-    let failed = asked[0].insert("seen", &items(7..8), None, level, soon()).await.unwrap_err();
+    let failed =
+        coordinators[0].insert("seen", &items(7..8), None, level, soon()).await.unwrap_err();
     assert!(failed.to_string().contains("on 1 of 3 nodes"), "{failed}");
-    drop(asked);
+    drop(coordinators);
     stop(nodes).await;
 }
 
@@ -244,22 +247,22 @@ async fn cleared_bits_stay_cleared_and_dropped_copies_leave_no_files() {
     restarted.shutdown().await;
     nodes.push(start(configs[1].clone()).await);
     for node in &nodes {
-        let asked = node.coordinator();
-        flush_all(&asked, "seen").await;
-        assert_eq!(present(&asked, "seen", 0..3000, ReadLevel::Local).await, 0);
-        assert_eq!(present(&asked, "seen", 5000..5010, ReadLevel::Local).await, 10);
+        let coordinator = node.coordinator();
+        flush_all(&coordinator, "seen").await;
+        assert_eq!(present(&coordinator, "seen", 0..3000, ReadLevel::Local).await, 0);
+        assert_eq!(present(&coordinator, "seen", 5000..5010, ReadLevel::Local).await, 10);
         let (generation, filter) = node.copy(id).unwrap();
         assert_eq!(generation, Generation(2));
         assert!(filter.describe().one_count <= 10 * 20);
     }
-    let asked = nodes[0].coordinator();
-    assert!(asked.drop_filter(&name("seen"), None, deadline()).await.unwrap());
-    assert!(asked.unconfirmed(deadline()).await.unwrap().is_empty());
+    let coordinator = nodes[0].coordinator();
+    assert!(coordinator.drop_filter(&name("seen"), None, deadline()).await.unwrap());
+    assert!(coordinator.unconfirmed(deadline()).await.unwrap().is_empty());
     for node in &nodes {
         assert_eq!(node.copy(id), None);
         assert!(!node.local().storage().groups().iter().any(|group| group.copy().is_some()));
     }
-    drop(asked);
+    drop(coordinator);
     stop(nodes).await;
 }
 
@@ -270,24 +273,24 @@ async fn what_a_snapshot_holds_leaves_the_log() {
     let node = start(config.clone()).await;
     for kind in KINDS {
         let filter = kind.to_string();
-        let asked = node.coordinator();
-        let id = create(&asked, &filter, kind).await;
-        insert(&asked, &filter, 0..1000).await;
+        let coordinator = node.coordinator();
+        let id = create(&coordinator, &filter, kind).await;
+        insert(&coordinator, &filter, 0..1000).await;
         let group = GroupId::of_copy(id).unwrap();
         let storage = node.local().storage();
         assert!(storage.log_bytes(group) > 16_000);
         // The log is longer than 0 bytes.
         node.local().copies().save_due(0, false).await;
         assert_eq!(storage.log_bytes(group), 0);
-        insert(&asked, &filter, 1000..1500).await;
+        insert(&coordinator, &filter, 1000..1500).await;
     }
     node.shutdown().await;
     let node = start(config).await;
     for kind in KINDS {
-        let (filter, asked) = (kind.to_string(), node.coordinator());
-        assert_eq!(present(&asked, &filter, 0..1500, ReadLevel::Local).await, 1500);
-        assert_eq!(insert(&asked, &filter, 0..1600).await, 100);
-        let info = asked.info(&name(&filter), deadline()).await.unwrap().copies.unwrap();
+        let (filter, coordinator) = (kind.to_string(), node.coordinator());
+        assert_eq!(present(&coordinator, &filter, 0..1500, ReadLevel::Local).await, 1500);
+        assert_eq!(insert(&coordinator, &filter, 0..1600).await, 100);
+        let info = coordinator.info(&name(&filter), deadline()).await.unwrap().copies.unwrap();
         assert_eq!(info.own.new_count, 1600);
         let union = info.distinct.union;
         assert!((union.count - 1600.0).abs() < 5.0 * union.standard_error, "{union:?}");
@@ -305,21 +308,21 @@ async fn answers_that_take_longer_than_a_sweep_come_in() {
         ..quiet(folder, address, &addresses)
     });
     let nodes = futures_util::future::join_all(configs.map(start)).await;
-    let asked: Vec<_> = nodes.iter().map(Node::coordinator).collect();
-    create(&asked[0], "seen", Kind::Blocked).await;
+    let coordinators: Vec<_> = nodes.iter().map(Node::coordinator).collect();
+    create(&coordinators[0], "seen", Kind::Blocked).await;
     // Five bytes per item: more than a second for each node that needs them.
-    insert(&asked[0], "seen", 0..20_000).await;
+    insert(&coordinators[0], "seen", 0..20_000).await;
     let (mut next, deadline) = (20_000, deadline());
-    for coordinator in &asked[1..] {
+    for coordinator in &coordinators[1..] {
         while present(coordinator, "seen", 0..20_000, ReadLevel::Local).await < 20_000 {
             // There is always a reason for another sweep.
-            insert(&asked[1], "seen", next..next + 1).await;
+            insert(&coordinators[1], "seen", next..next + 1).await;
             next += 1;
             assert!(Instant::now() < deadline, "it does not come in");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
-    drop(asked);
+    drop(coordinators);
     stop(nodes).await;
 }
 
@@ -351,10 +354,10 @@ async fn what_no_partner_would_ask_is_refused_and_counted() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (_, mut nodes) = start_quiet(&folders).await;
     nodes.sort_by_key(Node::id);
-    let asked = nodes[0].coordinator();
-    let id = create(&asked, "seen", Kind::Blocked).await;
-    insert(&asked, "seen", 0..100).await;
-    asked.flush(&name("seen"), deadline()).await.unwrap();
+    let coordinator = nodes[0].coordinator();
+    let id = create(&coordinator, "seen", Kind::Blocked).await;
+    insert(&coordinator, "seen", 0..100).await;
+    coordinator.flush(&name("seen"), deadline()).await.unwrap();
     let before = (nodes[0].copy(id), nodes[0].local().copies().refused_count());
     // The test plays the role of node 2.
     let identity = nodes[1].local().identity();
@@ -403,6 +406,6 @@ async fn what_no_partner_would_ask_is_refused_and_counted() {
     // A node of another cluster is refused before refusals are counted.
     assert_eq!(report.refused_count(), before.1 + 4 + 2);
     assert_eq!(report.get(id).unwrap().load(None).await.refused_count, 2);
-    drop(asked);
+    drop(coordinator);
     stop(nodes).await;
 }

@@ -78,12 +78,12 @@ async fn wait_until_equal(nodes: &[Node], filter: FilterId) {
 async fn what_memory_lost_is_found_and_set_again_by_comparing_alone() {
     let folders = [(); 4].map(|()| tempfile::tempdir().unwrap());
     let (_, nodes) = start_quiet(&folders).await;
-    let asked = nodes[0].coordinator();
+    let coordinator = nodes[0].coordinator();
     for kind in KINDS {
         let filter = kind.to_string();
-        let id = create(&asked, &filter, kind).await;
-        insert(&asked, &filter, 0..2000).await;
-        flush_all(&asked, &filter).await;
+        let id = create(&coordinator, &filter, kind).await;
+        insert(&coordinator, &filter, 0..2000).await;
+        flush_all(&coordinator, &filter).await;
         let whole = nodes[0].copy(id);
         // Two nodes lose different bits of the same copies.
         let lost_count = nodes[1].rot_copy(id, 7) + nodes[3].rot_copy(id, 5);
@@ -93,7 +93,7 @@ async fn what_memory_lost_is_found_and_set_again_by_comparing_alone() {
         let missing = present(&nodes[3].coordinator(), &filter, 0..2000, ReadLevel::Local).await;
         assert!(missing < 2000, "{kind}");
 
-        let pairs = scrub(&asked, &filter).await;
+        let pairs = scrub(&coordinator, &filter).await;
         let numbers: Vec<_> = pairs.iter().map(|pair| (pair.node.0, pair.partner.0)).collect();
         assert_eq!(numbers, [(1, 2), (1, 3), (2, 4), (3, 4)]);
         let (lost, news) = sums(&pairs);
@@ -102,9 +102,9 @@ async fn what_memory_lost_is_found_and_set_again_by_comparing_alone() {
         assert!(lost > 0 && lost <= lost_count && news == 0, "{kind}: {pairs:?}");
         wait_until_equal(&nodes, id).await;
         assert!(nodes[1].copy(id) == whole, "{kind}");
-        assert_eq!(sums(&scrub(&asked, &filter).await), (0, 0));
+        assert_eq!(sums(&scrub(&coordinator, &filter).await), (0, 0));
     }
-    drop(asked);
+    drop(coordinator);
     stop(nodes).await;
 }
 
@@ -156,9 +156,9 @@ async fn copies_are_compared_in_turn_without_being_asked() {
 async fn what_cannot_be_compared_is_refused_by_name() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (_, mut nodes) = start_quiet(&folders).await;
-    let asked = nodes[0].coordinator();
-    let id = create(&asked, "seen", Kind::Blocked).await;
-    let unknown = asked.scrub(Some("unknown"), deadline()).await.map(|_| ());
+    let coordinator = nodes[0].coordinator();
+    let id = create(&coordinator, "seen", Kind::Blocked).await;
+    let unknown = coordinator.scrub(Some("unknown"), deadline()).await.map(|_| ());
     assert!(matches!(unknown, Err(CallFailure::UnknownFilter { .. })));
 
     let (local, partner) = (nodes[0].local(), nodes[1].id());
@@ -175,10 +175,10 @@ async fn what_cannot_be_compared_is_refused_by_name() {
     let refused = compare(2).await.unwrap_err();
     assert!(refused.contains("is at generation 1"), "{refused}");
     nodes.pop().unwrap().shutdown().await;
-    let pairs = scrub(&asked, "seen").await;
+    let pairs = scrub(&coordinator, "seen").await;
     assert_eq!(pairs.len(), 1);
     assert!(pairs[0].compared.is_err(), "{pairs:?}");
-    drop(asked);
+    drop(coordinator);
     stop(nodes).await;
 }
 
@@ -235,9 +235,9 @@ async fn lie(nodes: &[Node], filter: FilterId, claim: v1::ScrubClaim, full: bool
 async fn a_partner_that_lies_changes_nothing() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let (_, nodes) = start_quiet(&folders).await;
-    let asked = nodes[0].coordinator();
-    let id = create(&asked, "seen", Kind::Blocked).await;
-    insert(&asked, "seen", 0..1000).await;
+    let coordinator = nodes[0].coordinator();
+    let id = create(&coordinator, "seen", Kind::Blocked).await;
+    insert(&coordinator, "seen", 0..1000).await;
     let before = nodes[0].copy(id);
     let nothing = v1::ScrubClaim::default();
     let says = lie(&nodes, id, nothing.clone(), true).await;
@@ -250,7 +250,7 @@ async fn a_partner_that_lies_changes_nothing() {
     assert!(says.contains("1001"), "{says}");
     assert!(nodes[0].copy(id) == before);
     // No permit for comparisons was lost.
-    assert_eq!(sums(&scrub(&asked, "seen").await).0, 0);
-    drop(asked);
+    assert_eq!(sums(&scrub(&coordinator, "seen").await).0, 0);
+    drop(coordinator);
     stop(nodes).await;
 }

@@ -93,35 +93,35 @@ fn sums(slices: &[ScrubbedSlice]) -> (u64, u64, u64) {
 async fn a_replica_whose_memory_rots_is_mended_from_the_others() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let nodes = start_cluster(&folders).await;
-    let asked = nodes[0].coordinator();
+    let coordinator = nodes[0].coordinator();
     let mut counted = 0;
     for (kind, rotten) in Kind::ALL.into_iter().zip([0, 1, 2].into_iter().cycle()) {
         let filter = kind.to_string();
-        let id = create(&asked, &filter, kind).await;
-        assert_eq!(insert(&asked, &filter, 0..1000).await, 1000, "{kind}");
-        let slices = scrub_whole(&asked, Some(&filter)).await;
+        let id = create(&coordinator, &filter, kind).await;
+        assert_eq!(insert(&coordinator, &filter, 0..1000).await, 1000, "{kind}");
+        let slices = scrub_whole(&coordinator, Some(&filter)).await;
         assert_eq!((slices.len(), sums(&slices)), (4, (0, 0, 0)), "{kind}");
         for every in [3_001, 7] {
             let flipped = rot(&nodes[rotten], id, every);
             assert!(flipped == 0 || !are_equal(&nodes).await, "{kind}");
-            let slices = scrub(&asked, Some(&filter)).await;
+            let slices = scrub(&coordinator, Some(&filter)).await;
             if is_whole(&slices) {
                 let (lost, surplus, left) = sums(&slices);
                 assert_eq!((lost + surplus, left), (flipped, 0), "{kind} {every}");
                 counted += 1;
             } else {
-                assert_eq!(sums(&scrub_whole(&asked, Some(&filter)).await).2, 0, "{kind}");
+                assert_eq!(sums(&scrub_whole(&coordinator, Some(&filter)).await).2, 0, "{kind}");
             }
             assert!(are_equal(&nodes).await, "{kind}");
         }
         let level = Some(ReadLevel::Linearizable);
-        let found = asked.contains(&filter, &items(0..1000), level, deadline()).await;
+        let found = coordinator.contains(&filter, &items(0..1000), level, deadline()).await;
         assert_eq!(found.unwrap().0.count_ones(), 1000, "{kind}");
     }
     assert!(counted > 0, "no comparison was whole");
-    let all = scrub_whole(&asked, None).await;
+    let all = scrub_whole(&coordinator, None).await;
     assert_eq!((all.len(), sums(&all)), (4 * Kind::ALL.len(), (0, 0, 0)));
-    drop(asked);
+    drop(coordinator);
     stop(nodes).await;
 }
 
@@ -129,9 +129,9 @@ async fn a_replica_whose_memory_rots_is_mended_from_the_others() {
 async fn nothing_is_lost_that_is_inserted_meanwhile() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let nodes = start_cluster(&folders).await;
-    let (asked, other) = (nodes[0].coordinator(), nodes[1].coordinator());
-    let id = create(&asked, "seen", Kind::Blocked).await;
-    insert(&asked, "seen", 0..1000).await;
+    let (coordinator, other) = (nodes[0].coordinator(), nodes[1].coordinator());
+    let id = create(&coordinator, "seen", Kind::Blocked).await;
+    insert(&coordinator, "seen", 0..1000).await;
     let writing = async {
         for batch in 0..40 {
             insert(&other, "seen", 1000 + 20 * batch..1020 + 20 * batch).await;
@@ -141,16 +141,16 @@ async fn nothing_is_lost_that_is_inserted_meanwhile() {
         for round in 0..6 {
             // Few surplus bits in a block, which are kept, and many, which are cleared.
             rot(&nodes[round % 3], id, if round % 2 == 0 { 5 } else { 1_003 });
-            scrub(&asked, Some("seen")).await;
+            scrub(&coordinator, Some("seen")).await;
         }
     };
     tokio::join!(writing, scrubbing);
-    assert_eq!(sums(&scrub_whole(&asked, Some("seen")).await).2, 0);
+    assert_eq!(sums(&scrub_whole(&coordinator, Some("seen")).await).2, 0);
     assert!(are_equal(&nodes).await);
     let level = Some(ReadLevel::Linearizable);
-    let found = asked.contains("seen", &items(0..1000), level, deadline()).await.unwrap().0;
+    let found = coordinator.contains("seen", &items(0..1000), level, deadline()).await.unwrap().0;
     assert_eq!(found.count_ones(), 1000);
-    drop((asked, other));
+    drop((coordinator, other));
     stop(nodes).await;
 }
 
@@ -168,9 +168,9 @@ async fn replicas_are_compared_in_turn_without_being_asked() {
         })
     });
     let mut nodes = futures_util::future::join_all(often).await;
-    let asked = nodes[0].coordinator();
-    let id = create(&asked, "seen", Kind::Blocked).await;
-    insert(&asked, "seen", 0..1000).await;
+    let coordinator = nodes[0].coordinator();
+    let id = create(&coordinator, "seen", Kind::Blocked).await;
+    insert(&coordinator, "seen", 0..1000).await;
     assert!(rot(&nodes[1], id, 3) > 0 && !are_equal(&nodes).await);
     let end = deadline();
     while !are_equal(&nodes).await {
@@ -178,16 +178,16 @@ async fn replicas_are_compared_in_turn_without_being_asked() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // An absent replica is named and the others are compared, also in shards that it led until now.
-    drop(asked);
+    drop(coordinator);
     let leads = |node: &Node| node.local().shard(ShardId(0)).unwrap().group().is_leader();
     let away = nodes.swap_remove(nodes.iter().position(leads).unwrap_or(2));
-    let (asked, number) = (nodes[0].coordinator(), away.id());
-    insert(&asked, "seen", 1000..2000).await;
+    let (coordinator, number) = (nodes[0].coordinator(), away.id());
+    insert(&coordinator, "seen", 1000..2000).await;
     away.shutdown().await;
-    for slice in scrub(&asked, Some("seen")).await {
+    for slice in scrub(&coordinator, Some("seen")).await {
         let report = slice.compared.unwrap();
         assert!(report.away.contains_key(&number), "{report:?}");
     }
-    drop(asked);
+    drop(coordinator);
     stop(nodes).await;
 }

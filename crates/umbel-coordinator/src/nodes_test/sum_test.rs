@@ -21,8 +21,8 @@ fn name(text: &str) -> FilterName {
 async fn what_filters_count_is_added_up_once_for_each_request() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    let coordinator = node.coordinator();
+    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
     // Of 3,000 lookups, one is wrong in one of 3,000 runs, also after growth to twenty times the items.
     for (kind, capacity, rate) in [(Kind::Counting, 20_000, 1e-7), (Kind::Quotient, 200, 1e-9)] {
         let [target, one, other] = ["target", "one", "other"].map(|name| format!("{kind} {name}"));
@@ -33,34 +33,35 @@ async fn what_filters_count_is_added_up_once_for_each_request() {
             size: FilterSize::Rate(rate),
             hashing: Hashing::Keyed,
         };
-        asked.create(&name(&target), &new, None, deadline()).await.unwrap();
+        coordinator.create(&name(&target), &new, None, deadline()).await.unwrap();
         for (filter, range) in [(&one, 0..2_000), (&other, 1_000..3_000)] {
             let like = FilterRequest::Like(name(&target));
-            asked.create(&name(filter), &like, None, deadline()).await.unwrap();
-            asked.insert(filter, &items(range), None, None, deadline()).await.unwrap();
+            coordinator.create(&name(filter), &like, None, deadline()).await.unwrap();
+            coordinator.insert(filter, &items(range), None, None, deadline()).await.unwrap();
         }
         let sources = [name(&one), name(&other)];
         let id = RequestId { session, sequence: u64::from(kind.id()) };
         let request = Some(ClientRequest { id, acknowledged_below: 1, owner: OwnerId::default() });
         let merge = async || {
             let operation = (SetOperation::Union, request);
-            asked.merge(&name(&target), &sources, operation, deadline()).await
+            coordinator.merge(&name(&target), &sources, operation, deadline()).await
         };
         let new_count = merge().await.unwrap();
         assert!(new_count >= 2_990, "{kind}: {new_count}");
         assert_eq!(merge().await, Ok(new_count), "{kind}");
         let present = async |range: std::ops::Range<u32>| {
-            let answer = asked.contains(&target, &items(range), None, deadline()).await;
+            let answer = coordinator.contains(&target, &items(range), None, deadline()).await;
             answer.unwrap().0.count_ones()
         };
         assert_eq!(present(0..3_000).await, 3_000, "{kind}");
-        asked.remove(&target, &items(0..3_000), None, deadline()).await.unwrap();
+        coordinator.remove(&target, &items(0..3_000), None, deadline()).await.unwrap();
         let left =
             (present(0..1_000).await, present(1_000..2_000).await, present(2_000..3_000).await);
         assert_eq!(left, (0, 1_000, 0), "{kind}: what both had was there twice");
-        let refused = asked.overlap(&name(&one), &name(&other), deadline()).await.unwrap_err();
+        let refused =
+            coordinator.overlap(&name(&one), &name(&other), deadline()).await.unwrap_err();
         assert!(refused.to_string().contains("whose positions are not compared"), "{refused}");
     }
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }

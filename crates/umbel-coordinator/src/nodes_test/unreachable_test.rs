@@ -24,13 +24,13 @@ async fn filters_come_and_go_while_a_voter_to_be_is_not_reached() {
     };
     tokio::time::timeout(Duration::from_secs(30), begun).await.unwrap();
 
-    let asked = node.coordinator();
-    create(&asked, "seen", Kind::Blocked).await;
+    let coordinator = node.coordinator();
+    create(&coordinator, "seen", Kind::Blocked).await;
     let name = FilterName::new("seen").unwrap();
-    asked.clear(&name, None, deadline()).await.unwrap();
-    asked.drop_filter(&name, None, deadline()).await.unwrap();
+    coordinator.clear(&name, None, deadline()).await.unwrap();
+    coordinator.drop_filter(&name, None, deadline()).await.unwrap();
     let learners = node.local().meta().view().learners;
     assert_eq!(learners.len(), 1, "the change of members was not under way any more");
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }

@@ -45,7 +45,7 @@ impl Clocked {
         Self { folders, configs, clocks, nodes }
     }
 
-    fn asked(&self) -> Vec<Arc<Coordinator>> {
+    fn coordinators(&self) -> Vec<Arc<Coordinator>> {
         self.nodes.iter().map(Node::coordinator).collect()
     }
 
@@ -108,138 +108,144 @@ async fn local(coordinator: &Coordinator, filter: &str, range: std::ops::Range<u
 #[tokio::test(flavor = "multi_thread")]
 async fn all_copies_forget_what_came_before_the_window() {
     let cluster = Clocked::start(3).await;
-    let asked = cluster.asked();
-    let id = create(&asked[0], "minutes", RULES).await;
-    assert_eq!(insert(&asked[0], "minutes", 0..100).await, 100);
+    let coordinators = cluster.coordinators();
+    let id = create(&coordinators[0], "minutes", RULES).await;
+    assert_eq!(insert(&coordinators[0], "minutes", 0..100).await, 100);
     // One clock is a slice ahead; inserts there are accepted, and nothing expires because of it.
     cluster.clocks[2].0.fetch_add(MINUTE_MS, Ordering::Relaxed);
-    assert_eq!(insert(&asked[2], "minutes", 100..150).await, 50);
-    flush_all(&asked[1], "minutes").await;
-    for one in &asked {
+    assert_eq!(insert(&coordinators[2], "minutes", 100..150).await, 50);
+    flush_all(&coordinators[1], "minutes").await;
+    for one in &coordinators {
         assert_eq!(local(one, "minutes", 0..150).await, 150);
         // The window starts with the first insert.
         assert_eq!(insert(one, "minutes", 0..150).await, 0);
     }
     cluster.clocks[2].0.fetch_sub(MINUTE_MS, Ordering::Relaxed);
     cluster.pass(5);
-    let counts = join_all(asked.iter().map(|one| local(one, "minutes", 0..150))).await;
+    let counts = join_all(coordinators.iter().map(|one| local(one, "minutes", 0..150))).await;
     assert_eq!(counts, [150; 3]);
     cluster.pass(1);
-    for one in &asked {
+    for one in &coordinators {
         assert_eq!(
             (local(one, "minutes", 0..100).await, local(one, "minutes", 100..150).await),
             (0, 50)
         );
     }
     cluster.pass(1);
-    for one in &asked {
+    for one in &coordinators {
         assert_eq!(local(one, "minutes", 0..150).await, 0);
     }
     // The items are new again, and reach all nodes again.
-    assert_eq!(insert(&asked[1], "minutes", 0..20).await, 20);
-    flush_all(&asked[0], "minutes").await;
+    assert_eq!(insert(&coordinators[1], "minutes", 0..20).await, 20);
+    flush_all(&coordinators[0], "minutes").await;
     assert!(cluster.nodes.iter().all(|node| node.copy(id) == cluster.nodes[0].copy(id)));
-    let load = asked[0].info(&name("minutes"), deadline()).await.unwrap().copies.unwrap().own;
+    let load =
+        coordinators[0].info(&name("minutes"), deadline()).await.unwrap().copies.unwrap().own;
     // Items of the slice that expired last stay in memory until its place is reused.
     assert!(load.item_count.is_some_and(|count| (count - 70.0).abs() < 5.0), "{load:?}");
-    drop(asked);
+    drop(coordinators);
     cluster.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_far_ahead_empties_no_other_copy_and_is_counted() {
     let cluster = Clocked::start(2).await;
-    let asked = cluster.asked();
-    create(&asked[0], "minutes", RULES).await;
-    insert(&asked[0], "minutes", 0..100).await;
+    let coordinators = cluster.coordinators();
+    create(&coordinators[0], "minutes", RULES).await;
+    insert(&coordinators[0], "minutes", 0..100).await;
     cluster.run_ahead(1, 100);
-    assert_eq!(insert(&asked[1], "minutes", 100..110).await, 10);
+    assert_eq!(insert(&coordinators[1], "minutes", 100..110).await, 10);
     // The insert does not reach node 1, which reports that.
     let (filter, patience) = (name("minutes"), Duration::from_secs(2));
-    let flushed = asked[0].flush(&filter, Instant::now() + patience);
+    let flushed = coordinators[0].flush(&filter, Instant::now() + patience);
     assert!(!flushed.await.unwrap().missing.is_empty());
-    let info = asked[0].info(&name("minutes"), deadline()).await.unwrap().copies.unwrap();
+    let info = coordinators[0].info(&name("minutes"), deadline()).await.unwrap().copies.unwrap();
     assert!(info.own.refused_count > 0);
     assert_eq!(
-        (local(&asked[0], "minutes", 0..100).await, local(&asked[0], "minutes", 100..110).await),
+        (
+            local(&coordinators[0], "minutes", 0..100).await,
+            local(&coordinators[0], "minutes", 100..110).await
+        ),
         (100, 0)
     );
-    assert_eq!(local(&asked[1], "minutes", 0..100).await, 0);
+    assert_eq!(local(&coordinators[1], "minutes", 0..100).await, 0);
     // Once the other clock catches up, everything arrives.
     cluster.run_ahead(0, 99);
-    flush_all(&asked[0], "minutes").await;
-    assert_eq!(local(&asked[0], "minutes", 100..110).await, 10);
-    drop(asked);
+    flush_all(&coordinators[0], "minutes").await;
+    assert_eq!(local(&coordinators[0], "minutes", 100..110).await, 10);
+    drop(coordinators);
     cluster.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_that_jumps_by_a_day_and_back_empties_no_copy() {
     let cluster = Clocked::start(1).await;
-    let asked = cluster.asked().remove(0);
-    create(&asked, "minutes", RULES).await;
-    insert(&asked, "minutes", 0..100).await;
+    let coordinator = cluster.coordinators().remove(0);
+    create(&coordinator, "minutes", RULES).await;
+    insert(&coordinator, "minutes", 0..100).await;
     cluster.clocks[0].0.fetch_add(DAY_MS, Ordering::Relaxed);
-    assert_eq!(local(&asked, "minutes", 0..100).await, 100);
-    assert_eq!(insert(&asked, "minutes", 50..150).await, 50);
+    assert_eq!(local(&coordinator, "minutes", 0..100).await, 100);
+    assert_eq!(insert(&coordinator, "minutes", 50..150).await, 50);
     cluster.clocks[0].0.fetch_sub(DAY_MS, Ordering::Relaxed);
-    assert_eq!(local(&asked, "minutes", 0..150).await, 150);
+    assert_eq!(local(&coordinator, "minutes", 0..150).await, 150);
     cluster.pass(6);
-    assert_eq!(local(&asked, "minutes", 0..150).await, 0);
-    drop(asked);
+    assert_eq!(local(&coordinator, "minutes", 0..150).await, 0);
+    drop(coordinator);
     cluster.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slices_survive_restarts_with_and_without_a_snapshot() {
     let mut cluster = Clocked::start(1).await;
-    let asked = cluster.asked();
-    create(&asked[0], "first", RULES).await;
-    create(&asked[0], "last", WindowRules { refresh: true, ..RULES }).await;
+    let coordinators = cluster.coordinators();
+    create(&coordinators[0], "first", RULES).await;
+    create(&coordinators[0], "last", WindowRules { refresh: true, ..RULES }).await;
     for filter in ["first", "last"] {
-        assert_eq!(insert(&asked[0], filter, 0..100).await, 100);
+        assert_eq!(insert(&coordinators[0], filter, 0..100).await, 100);
     }
     cluster.pass(2);
     for filter in ["first", "last"] {
-        assert_eq!(insert(&asked[0], filter, 50..150).await, 50);
+        assert_eq!(insert(&coordinators[0], filter, 50..150).await, 50);
     }
     // The imported copy is saved by the import; its later inserts are only in its log.
-    import(&asked[0], exported(&asked[0], "last", "again").await).await.unwrap();
+    import(&coordinators[0], exported(&coordinators[0], "last", "again").await).await.unwrap();
     cluster.pass(1);
-    assert_eq!(insert(&asked[0], "again", 150..160).await, 10);
-    drop(asked);
+    assert_eq!(insert(&coordinators[0], "again", 150..160).await, 10);
+    drop(coordinators);
     cluster.nodes.pop().unwrap().shutdown().await;
 
     cluster.pass(2);
     cluster.nodes.push(start(&cluster.configs[0], &cluster.clocks[0]).await);
-    let asked = cluster.asked();
+    let coordinators = cluster.coordinators();
     for filter in ["first", "last", "again"] {
-        assert_eq!(local(&asked[0], filter, 0..150).await, 150, "{filter}");
+        assert_eq!(local(&coordinators[0], filter, 0..150).await, 150, "{filter}");
     }
     cluster.pass(1);
-    assert_eq!(local(&asked[0], "first", 0..150).await, 50);
-    assert_eq!(local(&asked[0], "last", 0..150).await, 100);
-    assert_eq!(local(&asked[0], "again", 0..160).await, 110);
+    assert_eq!(local(&coordinators[0], "first", 0..150).await, 50);
+    assert_eq!(local(&coordinators[0], "last", 0..150).await, 100);
+    assert_eq!(local(&coordinators[0], "again", 0..160).await, 110);
     // A clock that is set back makes nothing expire, and keeps nothing longer.
-    insert(&asked[0], "last", 200..201).await;
+    insert(&coordinators[0], "last", 200..201).await;
     cluster.clocks[0].0.fetch_sub(100 * MINUTE_MS, Ordering::Relaxed);
-    assert_eq!(local(&asked[0], "last", 0..150).await, 100);
+    assert_eq!(local(&coordinators[0], "last", 0..150).await, 100);
     cluster.clocks[0].0.fetch_add(102 * MINUTE_MS, Ordering::Relaxed);
-    assert_eq!(local(&asked[0], "last", 0..150).await, 0);
-    drop(asked);
+    assert_eq!(local(&coordinators[0], "last", 0..150).await, 0);
+    drop(coordinators);
     cluster.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_replicated_window_is_not_is_refused() {
     let cluster = Clocked::start(1).await;
-    let asked = cluster.asked().remove(0);
-    create(&asked, "minutes", RULES).await;
+    let coordinator = cluster.coordinators().remove(0);
+    create(&coordinator, "minutes", RULES).await;
     let at = (None, Some(1_000 * MINUTE_MS));
-    let refused = asked.insert_of("minutes", &items(0..1), None, at, deadline()).await.unwrap_err();
+    let refused =
+        coordinator.insert_of("minutes", &items(0..1), None, at, deadline()).await.unwrap_err();
     assert!(matches!(refused, CallFailure::Part(PartError::WrongKind { .. })), "{refused}");
     let made = async |rules, capacity| {
-        let made = asked.create(&name("other"), &window(rules, capacity), None, deadline()).await;
+        let made =
+            coordinator.create(&name("other"), &window(rules, capacity), None, deadline()).await;
         made.unwrap_err().to_string()
     };
     let event = WindowRules { time: WindowTime::Event, late: LateItems::Drop, ..RULES };
@@ -255,6 +261,6 @@ async fn what_a_replicated_window_is_not_is_refused() {
             "{text}"
         );
     }
-    drop(asked);
+    drop(coordinator);
     cluster.stop().await;
 }

@@ -69,32 +69,32 @@ async fn a_window_forgets_with_the_leaders_clock_and_survives_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(Clock(AtomicU64::new(1_000 * MINUTE_MS)));
     let node = start(folder.path(), &clock).await;
-    let asked = node.coordinator();
-    create(&asked, "minutes", RULES).await;
-    let insert = async |asked: &Coordinator, range| {
-        let answer = asked.insert("minutes", &items(range), None, None, deadline()).await;
+    let coordinator = node.coordinator();
+    create(&coordinator, "minutes", RULES).await;
+    let insert = async |coordinator: &Coordinator, range| {
+        let answer = coordinator.insert("minutes", &items(range), None, None, deadline()).await;
         answer.unwrap().0.count_ones()
     };
-    assert_eq!(insert(&asked, 0..100).await, 100);
+    assert_eq!(insert(&coordinator, 0..100).await, 100);
     clock.0.fetch_add(2 * MINUTE_MS, Ordering::Relaxed);
-    assert_eq!(insert(&asked, 50..150).await, 50);
-    drop(asked);
+    assert_eq!(insert(&coordinator, 50..150).await, 50);
+    drop(coordinator);
     node.shutdown().await;
 
     // After the sixth minute, only the second minute's items are left.
     clock.0.fetch_add(3 * MINUTE_MS, Ordering::Relaxed);
     let node = start(folder.path(), &clock).await;
-    let asked = node.coordinator();
-    assert_eq!(present(&asked, "minutes", 0..150).await, 150);
+    let coordinator = node.coordinator();
+    assert_eq!(present(&coordinator, "minutes", 0..150).await, 150);
     clock.0.fetch_add(MINUTE_MS, Ordering::Relaxed);
-    assert_eq!(present(&asked, "minutes", 0..150).await, 50);
-    assert_eq!(insert(&asked, 0..150).await, 100);
-    let info = asked.info(&FilterName::new("minutes").unwrap(), deadline()).await.unwrap();
+    assert_eq!(present(&coordinator, "minutes", 0..150).await, 50);
+    assert_eq!(insert(&coordinator, 0..150).await, 100);
+    let info = coordinator.info(&FilterName::new("minutes").unwrap(), deadline()).await.unwrap();
     assert_eq!(info.sum(|slice| slice.one_count), 150);
     // A clock that is set back makes nothing expire, and keeps nothing longer.
     clock.0.fetch_sub(100 * MINUTE_MS, Ordering::Relaxed);
-    assert_eq!(present(&asked, "minutes", 0..150).await, 150);
-    drop(asked);
+    assert_eq!(present(&coordinator, "minutes", 0..150).await, 150);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -103,22 +103,22 @@ async fn a_clock_that_jumps_by_a_day_and_back_moves_no_window() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(Clock(AtomicU64::new(1_000 * MINUTE_MS)));
     let node = start(folder.path(), &clock).await;
-    let asked = node.coordinator();
-    create(&asked, "minutes", RULES).await;
+    let coordinator = node.coordinator();
+    create(&coordinator, "minutes", RULES).await;
     let insert = async |range| {
-        let answer = asked.insert("minutes", &items(range), None, None, deadline()).await;
+        let answer = coordinator.insert("minutes", &items(range), None, None, deadline()).await;
         answer.unwrap().0.count_ones()
     };
     assert_eq!(insert(0..100).await, 100);
     clock.0.fetch_add(DAY_MS, Ordering::Relaxed);
-    assert_eq!(present(&asked, "minutes", 0..100).await, 100);
+    assert_eq!(present(&coordinator, "minutes", 0..100).await, 100);
     assert_eq!(insert(50..150).await, 50);
     clock.0.fetch_sub(DAY_MS, Ordering::Relaxed);
-    assert_eq!(present(&asked, "minutes", 0..150).await, 150);
+    assert_eq!(present(&coordinator, "minutes", 0..150).await, 150);
     // It moves on as before.
     clock.0.fetch_add(6 * MINUTE_MS, Ordering::Relaxed);
-    assert_eq!(present(&asked, "minutes", 0..150).await, 0);
-    drop(asked);
+    assert_eq!(present(&coordinator, "minutes", 0..150).await, 0);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -128,13 +128,13 @@ async fn items_bring_their_own_time_where_the_window_takes_it() {
     let now_ms = 1_000 * MINUTE_MS;
     let clock = Arc::new(Clock(AtomicU64::new(now_ms)));
     let node = start(folder.path(), &clock).await;
-    let asked = node.coordinator();
-    create(&asked, "events", WindowRules { time: WindowTime::Event, ..RULES }).await;
-    create(&asked, "arrivals", RULES).await;
-    node_test::create(&asked, "plain", Kind::Blocked).await;
+    let coordinator = node.coordinator();
+    create(&coordinator, "events", WindowRules { time: WindowTime::Event, ..RULES }).await;
+    create(&coordinator, "arrivals", RULES).await;
+    node_test::create(&coordinator, "plain", Kind::Blocked).await;
     let insert = async |name, range, at_ms| {
         let terms = (None, Some(at_ms));
-        asked.insert_of(name, &items(range), None, terms, deadline()).await
+        coordinator.insert_of(name, &items(range), None, terms, deadline()).await
     };
     let new = insert("events", 0..10, now_ms - 5 * MINUTE_MS).await.unwrap().0;
     assert_eq!(new.count_ones(), 10);
@@ -147,8 +147,8 @@ async fn items_bring_their_own_time_where_the_window_takes_it() {
     let refused = insert("plain", 0..1, now_ms).await.unwrap_err();
     assert!(refused.to_string().contains("has no window"), "{refused}");
     clock.0.fetch_add(MINUTE_MS, Ordering::Relaxed);
-    assert_eq!(present(&asked, "events", 0..11).await, 0);
-    drop(asked);
+    assert_eq!(present(&coordinator, "events", 0..11).await, 0);
+    drop(coordinator);
     node.shutdown().await;
 }
 
@@ -157,34 +157,34 @@ async fn a_window_by_hand_is_rotated_in_all_shards() {
     let folder = tempfile::tempdir().unwrap();
     let clock = Arc::new(Clock(AtomicU64::new(1_000 * MINUTE_MS)));
     let node = start(folder.path(), &clock).await;
-    let asked = node.coordinator();
+    let coordinator = node.coordinator();
     let rules = WindowRules { slice_ms: 0, slice_count: 1, time: WindowTime::Manual, ..RULES };
-    create(&asked, "runs", rules).await;
-    create(&asked, "minutes", RULES).await;
+    create(&coordinator, "runs", rules).await;
+    create(&coordinator, "minutes", RULES).await;
     let name = FilterName::new("runs").unwrap();
-    let insert = async |asked: &Coordinator, range| {
-        let answer = asked.insert("runs", &items(range), None, None, deadline()).await;
+    let insert = async |coordinator: &Coordinator, range| {
+        let answer = coordinator.insert("runs", &items(range), None, None, deadline()).await;
         answer.unwrap().0.count_ones()
     };
-    assert_eq!(insert(&asked, 0..100).await, 100);
+    assert_eq!(insert(&coordinator, 0..100).await, 100);
     clock.0.fetch_add(1 << 40, Ordering::Relaxed);
-    assert_eq!(asked.rotate(&name, deadline()).await.unwrap().0, 2);
-    assert_eq!(insert(&asked, 50..150).await, 50);
-    drop(asked);
+    assert_eq!(coordinator.rotate(&name, deadline()).await.unwrap().0, 2);
+    assert_eq!(insert(&coordinator, 50..150).await, 50);
+    drop(coordinator);
     node.shutdown().await;
 
     let node = start(folder.path(), &clock).await;
-    let asked = node.coordinator();
-    assert_eq!(present(&asked, "runs", 0..150).await, 150);
-    assert_eq!(asked.rotate(&name, deadline()).await.unwrap().0, 3);
-    assert_eq!(present(&asked, "runs", 0..150).await, 50);
+    let coordinator = node.coordinator();
+    assert_eq!(present(&coordinator, "runs", 0..150).await, 150);
+    assert_eq!(coordinator.rotate(&name, deadline()).await.unwrap().0, 3);
+    assert_eq!(present(&coordinator, "runs", 0..150).await, 50);
     // Windows that follow a clock cannot be rotated by hand, nor can filters without slices.
-    node_test::create(&asked, "plain", Kind::Blocked).await;
+    node_test::create(&coordinator, "plain", Kind::Blocked).await;
     for other in ["minutes", "plain"] {
-        let refused = asked.rotate(&FilterName::new(other).unwrap(), deadline()).await;
+        let refused = coordinator.rotate(&FilterName::new(other).unwrap(), deadline()).await;
         let is_wrong = matches!(refused, Err(CallFailure::Part(PartError::WrongKind { .. })));
         assert!(is_wrong, "{refused:?}");
     }
-    drop(asked);
+    drop(coordinator);
     node.shutdown().await;
 }

@@ -49,10 +49,10 @@ impl Coordinator {
         let generation = filter.record.generation;
         let group = group_of(&filter)?;
         let nodes = nodes_of(local).all;
-        let asked = nodes.iter().map(|&node| async move {
+        let calls = nodes.iter().map(|&node| async move {
             (node, inserted(local, node, group, generation, deadline).await)
         });
-        let answers = join_all(asked).await.into_iter();
+        let answers = join_all(calls).await.into_iter();
         let counts: BTreeMap<NodeId, u64> =
             answers.filter_map(|(node, count)| Some((node, count?))).collect();
         let wanted: VersionVector = counts.iter().map(|(&node, &count)| (node, count)).collect();
@@ -91,10 +91,10 @@ impl Coordinator {
         let local = self.local()?;
         let request = CopyRequest::Follow { index: local.meta().applied_index() };
         let request = &request;
-        let asked = nodes_of(local).all.into_iter().map(|node| async move {
+        let calls = nodes_of(local).all.into_iter().map(|node| async move {
             (node, comes_true(local, node, GroupId::META, request, deadline).await)
         });
-        let answers = join_all(asked).await;
+        let answers = join_all(calls).await;
         Ok(answers.into_iter().filter(|(_, is_done)| !is_done).map(|(node, _)| node).collect())
     }
 }

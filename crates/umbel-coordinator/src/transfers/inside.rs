@@ -160,19 +160,19 @@ mod tests {
     async fn a_copy_whose_expiry_cannot_be_set_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let node = start_alone(folder.path()).await;
-        let asked = node.coordinator();
-        let made = create(&asked, "copy", Kind::Blocked).await;
+        let coordinator = node.coordinator();
+        let made = create(&coordinator, "copy", Kind::Blocked).await;
         let name = |name: &str| FilterName::new(name).unwrap();
         let (copy, absent) = (name("copy"), name("absent"));
         let expires_at_ms = Some(u64::MAX);
-        asked.expire_or_drop((made, &copy), expires_at_ms, deadline()).await.unwrap();
-        let expiry = asked.expiry(&copy, deadline()).await.unwrap();
+        coordinator.expire_or_drop((made, &copy), expires_at_ms, deadline()).await.unwrap();
+        let expiry = coordinator.expiry(&copy, deadline()).await.unwrap();
         assert_eq!(expiry, Some((made, expires_at_ms)));
         // An expiry is refused for a name that no filter has.
-        let refused = asked.expire_or_drop((made, &absent), expires_at_ms, deadline()).await;
+        let refused = coordinator.expire_or_drop((made, &absent), expires_at_ms, deadline()).await;
         assert!(matches!(refused, Err(CallFailure::UnknownFilter { .. })), "{refused:?}");
-        assert!(asked.live_filter("copy", deadline()).await.is_err(), "the copy stays");
-        drop(asked);
+        assert!(coordinator.live_filter("copy", deadline()).await.is_err(), "the copy stays");
+        drop(coordinator);
         node.shutdown().await;
     }
 
@@ -181,30 +181,30 @@ mod tests {
     async fn a_copy_that_is_late_gets_its_expiry_and_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let node = start_alone(folder.path()).await;
-        let asked = node.coordinator();
+        let coordinator = node.coordinator();
         let name = |name: &str| FilterName::new(name).unwrap();
         let (beside, taken, other) = (name("copying-1"), name("taken"), name("other"));
-        create(&asked, "taken", Kind::Blocked).await;
-        let made = create(&asked, "copying-1", Kind::Blocked).await;
+        create(&coordinator, "taken", Kind::Blocked).await;
+        let made = create(&coordinator, "copying-1", Kind::Blocked).await;
         let expires_at_ms = Some(u64::MAX);
         let late = Instant::now();
-        asked.expire_or_drop((made, &beside), expires_at_ms, late).await.unwrap();
-        asked.put_over((made, &beside), &taken, late).await.unwrap();
-        let expiry = asked.expiry(&taken, deadline()).await.unwrap();
+        coordinator.expire_or_drop((made, &beside), expires_at_ms, late).await.unwrap();
+        coordinator.put_over((made, &beside), &taken, late).await.unwrap();
+        let expiry = coordinator.expiry(&taken, deadline()).await.unwrap();
         assert_eq!(expiry, Some((made, expires_at_ms)));
-        assert_eq!(asked.expiry(&beside, deadline()).await.unwrap(), None);
+        assert_eq!(coordinator.expiry(&beside, deadline()).await.unwrap(), None);
 
         // If renaming fails for another reason, nothing of the copy stays, and what has the name does.
-        let made = create(&asked, "copying-1", Kind::Blocked).await;
-        asked.drop_beside((made, &other)).await;
-        asked.drop_beside((FilterId(u64::MAX), &beside)).await;
-        let refused = asked.put_over((made, &other), &taken, deadline()).await;
+        let made = create(&coordinator, "copying-1", Kind::Blocked).await;
+        coordinator.drop_beside((made, &other)).await;
+        coordinator.drop_beside((FilterId(u64::MAX), &beside)).await;
+        let refused = coordinator.put_over((made, &other), &taken, deadline()).await;
         assert!(matches!(refused, Err(CallFailure::UnknownFilter { .. })), "{refused:?}");
-        assert!(asked.live_filter("copying-1", deadline()).await.is_ok());
-        asked.drop_beside((made, &beside)).await;
-        assert!(asked.live_filter("copying-1", deadline()).await.is_err(), "the copy stays");
-        assert!(asked.live_filter("taken", deadline()).await.is_ok());
-        drop(asked);
+        assert!(coordinator.live_filter("copying-1", deadline()).await.is_ok());
+        coordinator.drop_beside((made, &beside)).await;
+        assert!(coordinator.live_filter("copying-1", deadline()).await.is_err(), "the copy stays");
+        assert!(coordinator.live_filter("taken", deadline()).await.is_ok());
+        drop(coordinator);
         node.shutdown().await;
     }
 }

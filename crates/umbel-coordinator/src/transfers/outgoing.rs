@@ -439,7 +439,7 @@ impl FilterFrames {
             return Ok(());
         };
         let request = ShardRequest::ExportNext { export: export.export };
-        match self.coordinator.ask_holder(export, request, step_deadline()).await? {
+        match self.coordinator.call_holder(export, request, step_deadline()).await? {
             ShardAnswer::Frames { frames, is_last } if is_last || !frames.is_empty() => {
                 self.waiting = frames.into();
                 self.is_shard_done = is_last;

@@ -124,14 +124,14 @@ impl Coordinator {
         failures.into_iter().collect::<Result<Vec<_>, _>>()?;
         let released = snapshot.copies.iter().map(|copy| {
             let request = ShardRequest::ExportRelease { export: copy.export };
-            self.ask_holder(copy, request, deadline)
+            self.call_holder(copy, request, deadline)
         });
         join_all(released).await.into_iter().collect::<Result<Vec<_>, _>>()?;
         Ok(snapshot)
     }
 
     /// Asks the node that holds a copy, whichever node leads the shard by now.
-    pub(super) async fn ask_holder(
+    pub(super) async fn call_holder(
         &self,
         copy: &SliceExport,
         request: ShardRequest,
@@ -157,7 +157,7 @@ impl Snapshot {
         self.kept = Instant::now();
         let waiting = self.copies.iter().skip(self.turn).map(|copy| {
             let request = ShardRequest::ExportKeep { export: copy.export };
-            self.coordinator.ask_holder(copy, request, step_deadline())
+            self.coordinator.call_holder(copy, request, step_deadline())
         });
         join_all(waiting).await;
     }
@@ -176,7 +176,7 @@ impl Drop for Snapshot {
         runtime.spawn(async move {
             let ends = left.iter().map(|copy| {
                 let request = ShardRequest::ExportEnd { export: copy.export };
-                coordinator.ask_holder(copy, request, step_deadline())
+                coordinator.call_holder(copy, request, step_deadline())
             });
             // A node that does not receive this gives up the copy by itself.
             join_all(ends).await;
