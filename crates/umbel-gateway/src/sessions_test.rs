@@ -69,7 +69,7 @@ async fn a_request_that_is_repeated_after_splits_and_merges_gets_its_first_answe
     let v1::OpenSessionResponse { session, .. } =
         filters.open_session(v1::OpenSessionRequest::default()).await.unwrap().into_inner();
     // Half of the last one's items were inserted by the one before.
-    let mut ask = async |sequence: u64| {
+    let mut call = async |sequence: u64| {
         let first = u32::try_from(sequence).unwrap() * 100;
         let items = (first..first + 200).map(|item| item.to_string().into_bytes().into()).collect();
         let request = v1::InsertRequest {
@@ -80,10 +80,10 @@ async fn a_request_that_is_repeated_after_splits_and_merges_gets_its_first_answe
         };
         filters.insert(request).await.unwrap().into_inner().new_bits
     };
-    let mut answers = vec![ask(1).await];
+    let mut answers = vec![call(1).await];
     for shard_count in [5, 6] {
         admin.split_shard(v1::SplitShardRequest { shard_count }).await.unwrap();
-        answers.push(ask(shard_count.into()).await);
+        answers.push(call(shard_count.into()).await);
     }
     for (shard_count, shard) in [(5, 1), (4, 0)] {
         let merge = v1::MergeShardRequest { shard_count };
@@ -93,7 +93,7 @@ async fn a_request_that_is_repeated_after_splits_and_merges_gets_its_first_answe
             assert_eq!(merged, v1::MergeShardResponse { shard, gone: shard_count });
         }
         for (sequence, answer) in [1, 5, 6].into_iter().zip(&answers) {
-            assert_eq!(ask(sequence).await, answer, "{sequence} with {shard_count} shards");
+            assert_eq!(call(sequence).await, answer, "{sequence} with {shard_count} shards");
         }
     }
     let fewer = admin.merge_shard(v1::MergeShardRequest { shard_count: 3 }).await.unwrap_err();

@@ -212,7 +212,7 @@ impl Inserts {
     }
 
     /// How many items of a request were new, or the status of that request.
-    async fn ask(&mut self, request: v1::InsertRequest) -> Result<u32, (Code, v1::ErrorCode)> {
+    async fn call(&mut self, request: v1::InsertRequest) -> Result<u32, (Code, v1::ErrorCode)> {
         self.requests.send(request).await.unwrap();
         match self.answers.message().await.unwrap().unwrap().outcome.unwrap() {
             Outcome::Response(response) => Ok(response.new_count),
@@ -251,16 +251,16 @@ async fn a_request_is_repeated_in_streams_and_by_calls_alike() {
     let session = opened.session;
     let id = |sequence| Some(v1::RequestId { session, sequence, acknowledged_below: 1 });
     let mut stream = Inserts::open(&mut filters, None).await;
-    assert_eq!(stream.ask(insert("seen", "a", id(1))).await, Ok(1));
+    assert_eq!(stream.call(insert("seen", "a", id(1))).await, Ok(1));
     let again = filters.insert(insert("seen", "a", id(1))).await.unwrap().into_inner();
     assert_eq!(again.new_count, 1);
     let first = filters.insert(insert("seen", "b", id(2))).await.unwrap().into_inner();
     assert_eq!(first.new_count, 1);
-    assert_eq!(stream.ask(insert("seen", "b", id(2))).await, Ok(1));
-    assert_eq!(stream.ask(insert("seen", "b", None)).await, Ok(0));
+    assert_eq!(stream.call(insert("seen", "b", id(2))).await, Ok(1));
+    assert_eq!(stream.call(insert("seen", "b", None)).await, Ok(0));
     let unknown = Err((Code::NotFound, v1::ErrorCode::UnknownFilter));
-    assert_eq!(stream.ask(insert("none", "a", None)).await, unknown);
-    assert_eq!(stream.ask(insert("seen", "b", id(2))).await, Ok(1), "the stream goes on");
+    assert_eq!(stream.call(insert("none", "a", None)).await, unknown);
+    assert_eq!(stream.call(insert("seen", "b", id(2))).await, Ok(1), "the stream goes on");
     drop((stream, filters));
     node.shutdown().await;
 }
@@ -274,11 +274,11 @@ async fn all_questions_are_answered_after_the_clients_end() {
     for item in ["a", "b"] {
         filters.insert(insert("seen", item, None)).await.unwrap();
     }
-    let ask = |item: &str| {
+    let call = |item: &str| {
         let v1::InsertRequest { filter, items, .. } = insert("seen", item, None);
         v1::ContainsRequest { filter, items, ..v1::ContainsRequest::default() }
     };
-    let questions = stream::iter(["a", "c", "b"].map(ask));
+    let questions = stream::iter(["a", "c", "b"].map(call));
     let mut answers = filters.contains_stream(questions).await.unwrap().into_inner();
     for present_count in [1, 0, 1] {
         let answer = answers.message().await.unwrap().unwrap().outcome;
@@ -302,21 +302,21 @@ async fn rights_and_rates_are_those_of_the_moment_of_each_request() {
     }
     let mut filters = client(&node);
     let mut early = Inserts::open(&mut filters, None).await;
-    assert_eq!(early.ask(insert("b-seen", "x", None)).await, Ok(1));
+    assert_eq!(early.call(insert("b-seen", "x", None)).await, Ok(1));
     put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
     put(&node, "alice", grant("a-*", &[Insert, Read])).await;
     // Whoever opened a stream before there were principals has no proof now.
     let stranger = Err((Code::Unauthenticated, v1::ErrorCode::Denied));
-    assert_eq!(early.ask(insert("b-seen", "y", None)).await, stranger);
+    assert_eq!(early.call(insert("b-seen", "y", None)).await, stranger);
 
     let mut alice = Inserts::open(&mut filters, Some(&format!("alice.{SECRET}"))).await;
     let denied = Err((Code::PermissionDenied, v1::ErrorCode::Denied));
-    assert_eq!(alice.ask(insert("a-seen", "x", None)).await, Ok(1));
-    assert_eq!(alice.ask(insert("b-seen", "x", None)).await, denied);
+    assert_eq!(alice.call(insert("a-seen", "x", None)).await, Ok(1));
+    assert_eq!(alice.call(insert("b-seen", "x", None)).await, denied);
     put(&node, "alice", grant("a-*", &[Read])).await;
-    assert_eq!(alice.ask(insert("a-seen", "y", None)).await, denied);
+    assert_eq!(alice.call(insert("a-seen", "y", None)).await, denied);
     put(&node, "alice", grant("b-*", &[Insert])).await;
-    assert_eq!(alice.ask(insert("b-seen", "z", None)).await, Ok(1));
+    assert_eq!(alice.call(insert("b-seen", "z", None)).await, Ok(1));
 
     // Whoever owes nothing may take any amount, and owes it afterwards.
     let rates = Rates { items: Some(1), ..Rates::default() };
@@ -325,13 +325,13 @@ async fn rights_and_rates_are_those_of_the_moment_of_each_request() {
     node.coordinator().meta_propose(command, deadline()).await.unwrap();
     let mut many = insert("b-seen", "m", None);
     many.items.as_mut().unwrap().items = (0..100u8).map(|item| vec![item].into()).collect();
-    assert!(alice.ask(many).await.is_ok());
+    assert!(alice.call(many).await.is_ok());
     let overloaded = Err((Code::Unavailable, v1::ErrorCode::Overloaded));
-    assert_eq!(alice.ask(insert("b-seen", "n", None)).await, overloaded);
+    assert_eq!(alice.call(insert("b-seen", "n", None)).await, overloaded);
 
     let command = MetaCommand::DropPrincipal { name: PrincipalName::new("alice").unwrap() };
     node.coordinator().meta_propose(command, deadline()).await.unwrap();
-    assert_eq!(alice.ask(insert("b-seen", "z", None)).await, stranger);
+    assert_eq!(alice.call(insert("b-seen", "z", None)).await, stranger);
     drop((early, alice, filters));
     node.shutdown().await;
 }
@@ -343,7 +343,7 @@ async fn an_idle_stream_ends_with_its_node() {
     create(&node.coordinator(), "seen", Kind::Blocked).await;
     let mut filters = client(&node);
     let mut stream = Inserts::open(&mut filters, None).await;
-    assert_eq!(stream.ask(insert("seen", "a", None)).await, Ok(1));
+    assert_eq!(stream.call(insert("seen", "a", None)).await, Ok(1));
     node.shutdown().await;
     let end = stream.answers.message().await.unwrap_err();
     assert_eq!(end.code(), Code::Unavailable, "{end}");

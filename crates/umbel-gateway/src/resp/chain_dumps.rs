@@ -219,7 +219,7 @@ mod tests {
     async fn bytes_that_are_not_there_are_not_looked_for() {
         let (_folder, node) = node().await;
         let mut client = Client::new(&node).await;
-        client.ask("UMBEL.CREATE k KIND redisbloom CAPACITY 2000000 ERROR 0.01", "+OK\r\n").await;
+        client.call("UMBEL.CREATE k KIND redisbloom CAPACITY 2000000 ERROR 0.01", "+OK\r\n").await;
         add(&mut client, "k", 0..100).await;
         let later = Instant::now() + IDLE_MAX;
         let mut pieces = Pieces::new(exported(&node, "k").await);
@@ -235,7 +235,7 @@ mod tests {
         let (iterator, piece) = pieces.take(end - 1, later).await.unwrap().unwrap();
         assert_eq!((iterator, piece.len()), (end, 1));
         let made_up = format!("BF.SCANDUMP k {}", end + 1);
-        client.ask(&made_up, "*2\r\n:0\r\n$0\r\n\r\n").await;
+        client.call(&made_up, "*2\r\n:0\r\n$0\r\n\r\n").await;
         node.shutdown().await;
     }
 }

@@ -54,12 +54,12 @@ pub(super) fn pieces_of(filter: &RedisBloom, piece_bytes: usize) -> Vec<(i64, Ve
 async fn plain_commands_make_chains_with_the_numbers_of_redis_bloom() {
     let (_folder, node) = node_of_chains().await;
     let mut client = Client::new(&node).await;
-    client.ask("BF.RESERVE grown 0.01 10", "+OK\r\n").await;
+    client.call("BF.RESERVE grown 0.01 10", "+OK\r\n").await;
     add(&mut client, "grown", 0..100).await;
-    client.ask("BF.CARD grown", ":99\r\n").await;
+    client.call("BF.CARD grown", ":99\r\n").await;
     // Capacities 10, 20, 40 and 80; 32 bytes, 64 a link, and arrays of 16, 32, 72 and 160.
     client
-        .ask(
+        .call(
             "BF.INFO grown",
             "*10\r\n+Capacity\r\n:150\r\n+Size\r\n:568\r\n+Number of filters\r\n:4\r\n\
              +Number of items inserted\r\n:99\r\n+Expansion rate\r\n:2\r\n",
@@ -78,25 +78,25 @@ async fn plain_commands_make_chains_with_the_numbers_of_redis_bloom() {
     let filter = theirs(RedisBloomShape::for_rate(10, 0.01).unwrap(), 100);
     assert_eq!(dump(&mut client, "BF.SCANDUMP", "grown").await, pieces_of(&filter, 1 << 20));
 
-    client.ask("BF.ADD plain foo", ":1\r\n").await;
-    client.ask("BF.ADD plain foo", ":0\r\n").await;
-    client.ask("BF.INFO plain SIZE", "*1\r\n:240\r\n").await;
-    client.ask("MEMORY USAGE plain", ":288\r\n").await;
-    client.ask("BF.INFO plain CAPACITY", "*1\r\n:100\r\n").await;
-    client.ask("TYPE plain", "+MBbloom--\r\n").await;
+    client.call("BF.ADD plain foo", ":1\r\n").await;
+    client.call("BF.ADD plain foo", ":0\r\n").await;
+    client.call("BF.INFO plain SIZE", "*1\r\n:240\r\n").await;
+    client.call("MEMORY USAGE plain", ":288\r\n").await;
+    client.call("BF.INFO plain CAPACITY", "*1\r\n:100\r\n").await;
+    client.call("TYPE plain", "+MBbloom--\r\n").await;
 
-    client.ask("BF.RESERVE slow 0.01 4 EXPANSION 1", "+OK\r\n").await;
+    client.call("BF.RESERVE slow 0.01 4 EXPANSION 1", "+OK\r\n").await;
     add(&mut client, "slow", 0..100).await;
-    client.ask("BF.INFO slow FILTERS", "*1\r\n:23\r\n").await;
-    client.ask("BF.RESERVE fixed 0.01 3 NONSCALING", "+OK\r\n").await;
+    client.call("BF.INFO slow FILTERS", "*1\r\n:23\r\n").await;
+    client.call("BF.RESERVE fixed 0.01 3 NONSCALING", "+OK\r\n").await;
     add(&mut client, "fixed", 0..3).await;
-    client.ask("BF.ADD fixed 3", "-ERR non scaling filter is full\r\n").await;
-    client.ask("BF.ADD fixed 2", ":0\r\n").await;
+    client.call("BF.ADD fixed 3", "-ERR non scaling filter is full\r\n").await;
+    client.call("BF.ADD fixed 2", ":0\r\n").await;
     // In one write, each command still has its own answer.
     let full = "-ERR non scaling filter is full\r\n";
     client.send(b"BF.ADD fixed 3\r\nBF.ADD fixed 2\r\nBF.ADD fixed 4\r\n").await;
     client.expect(&format!("{full}:0\r\n{full}"), "a pipeline").await;
-    client.ask("BF.RESERVE fixed2 0.01 3 NONSCALING", "+OK\r\n").await;
+    client.call("BF.RESERVE fixed2 0.01 3 NONSCALING", "+OK\r\n").await;
     client
         .send(
             "BF.ADD fixed2 a\r\nBF.ADD fixed2 b\r\nBF.ADD fixed2 a\r\nSADD fixed2 c d\r\n"
@@ -104,8 +104,8 @@ async fn plain_commands_make_chains_with_the_numbers_of_redis_bloom() {
         )
         .await;
     client.expect(&format!(":1\r\n:1\r\n:0\r\n{full}"), "a pipeline that fills it").await;
-    client.ask("BF.INFO fixed EXPANSION", "*1\r\n$-1\r\n").await;
-    client.ask("BF.INFO fixed SIZE", "*1\r\n:104\r\n").await;
+    client.call("BF.INFO fixed EXPANSION", "*1\r\n$-1\r\n").await;
+    client.call("BF.INFO fixed SIZE", "*1\r\n:104\r\n").await;
     node.shutdown().await;
 }
 
@@ -115,15 +115,15 @@ async fn what_a_chain_had_room_for_is_answered_before_the_error() {
     let (_folder, node) = node_of_chains().await;
     let mut client = Client::new(&node).await;
     let full = "-ERR non scaling filter is full\r\n";
-    client.ask("BF.RESERVE fixed3 0.000001 3 NONSCALING", "+OK\r\n").await;
+    client.call("BF.RESERVE fixed3 0.000001 3 NONSCALING", "+OK\r\n").await;
     let answers = format!("*5\r\n:1\r\n:1\r\n:0\r\n:1\r\n{full}");
-    client.ask("BF.MADD fixed3 a b a c d e", &answers).await;
-    client.ask("BF.MADD fixed3 c a d b", &format!("*3\r\n:0\r\n:0\r\n{full}")).await;
-    client.ask("BF.MADD fixed3 a b c", "*3\r\n:0\r\n:0\r\n:0\r\n").await;
-    client.ask("BF.MADD fixed3 e a", &format!("*1\r\n{full}")).await;
-    client.ask("BF.CARD fixed3", ":3\r\n").await;
+    client.call("BF.MADD fixed3 a b a c d e", &answers).await;
+    client.call("BF.MADD fixed3 c a d b", &format!("*3\r\n:0\r\n:0\r\n{full}")).await;
+    client.call("BF.MADD fixed3 a b c", "*3\r\n:0\r\n:0\r\n:0\r\n").await;
+    client.call("BF.MADD fixed3 e a", &format!("*1\r\n{full}")).await;
+    client.call("BF.CARD fixed3", ":3\r\n").await;
     let made = "BF.INSERT fixed4 CAPACITY 2 ERROR 0.000001 NONSCALING ITEMS x y z";
-    client.ask(made, &format!("*3\r\n:1\r\n:1\r\n{full}")).await;
+    client.call(made, &format!("*3\r\n:1\r\n:1\r\n{full}")).await;
     node.shutdown().await;
 }
 
@@ -147,9 +147,9 @@ async fn dumps_of_redis_bloom_are_loaded_and_go_back() {
                 load(&mut client, "BF.LOADCHUNK", &key, piece).await;
                 client.expect("+OK\r\n", &key).await;
             }
-            client.ask(&format!("BF.CARD {key}"), &format!(":{}\r\n", filter.item_count())).await;
+            client.call(&format!("BF.CARD {key}"), &format!(":{}\r\n", filter.item_count())).await;
             for item in (0..count).step_by(7) {
-                client.ask(&format!("BF.EXISTS {key} {item}"), ":1\r\n").await;
+                client.call(&format!("BF.EXISTS {key} {item}"), ":1\r\n").await;
             }
             let back = dump(&mut client, "BF.SCANDUMP", &key).await;
             assert!(back == pieces_of(filter, 384 << 10), "{key}");
@@ -169,7 +169,7 @@ async fn dumps_of_redis_bloom_are_loaded_and_go_back() {
 async fn a_dump_goes_on_at_any_connection_and_anywhere() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("UMBEL.CREATE k KIND redisbloom CAPACITY 10 ERROR 0.01", "+OK\r\n").await;
+    client.call("UMBEL.CREATE k KIND redisbloom CAPACITY 10 ERROR 0.01", "+OK\r\n").await;
     add(&mut client, "k", 0..100).await;
     let pieces = dump(&mut client, "BF.SCANDUMP", "k").await;
     assert_eq!(pieces.iter().map(|piece| piece.0).collect::<Vec<_>>(), [1, 17, 49, 121, 281]);
@@ -182,7 +182,7 @@ async fn a_dump_goes_on_at_any_connection_and_anywhere() {
     let middle = piece(&mut other, "BF.SCANDUMP k 25").await;
     assert_eq!(middle, (49, pieces[2].1[8..].to_vec()));
     for iterator in ["281", "282", "99999999", "-1", "-9223372036854775808"] {
-        other.ask(&format!("BF.SCANDUMP k {iterator}"), "*2\r\n:0\r\n$0\r\n\r\n").await;
+        other.call(&format!("BF.SCANDUMP k {iterator}"), "*2\r\n:0\r\n$0\r\n\r\n").await;
     }
     node.shutdown().await;
 }

@@ -106,10 +106,10 @@ mod tests {
         let mut client = Client::new(&node).await;
         for query in ["NODES", "SLOTS", "SHARDS", "INFO", "MYID", "KEYSLOT foo"] {
             let refused = "-ERR This instance has cluster support disabled\r\n";
-            client.ask(&format!("CLUSTER {query}"), refused).await;
+            client.call(&format!("CLUSTER {query}"), refused).await;
         }
         // Levels of reads are not about clusters here.
-        client.ask("READONLY", "+OK\r\n").await;
+        client.call("READONLY", "+OK\r\n").await;
         node.shutdown().await;
     }
 }

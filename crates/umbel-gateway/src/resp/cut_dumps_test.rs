@@ -35,7 +35,7 @@ async fn dump_of(
     items: std::ops::Range<u32>,
 ) -> Vec<(i64, Vec<u8>)> {
     let mut client = Client::new(node).await;
-    client.ask(create, "+OK\r\n").await;
+    client.call(create, "+OK\r\n").await;
     add(&mut client, "k", items).await;
     dump(&mut client, &format!("{family}.SCANDUMP"), "k").await
 }
@@ -95,7 +95,7 @@ async fn only_the_last_byte_shows(
             assert_unseen(&mut other, &what).await;
         }
     }
-    other.ask(&format!("{family}.EXISTS copy 0"), ":1\r\n").await;
+    other.call(&format!("{family}.EXISTS copy 0"), ":1\r\n").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,7 +144,7 @@ async fn a_request_that_is_cut_loads_nothing() {
         }
         other.send(&request).await;
         other.expect("+OK\r\n", "the whole request").await;
-        other.ask("DEL copy k", ":2\r\n").await;
+        other.call("DEL copy k", ":2\r\n").await;
         gone(&node, "copy").await;
         gone(&node, "k").await;
     }

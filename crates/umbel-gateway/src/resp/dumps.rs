@@ -502,7 +502,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_piece_that_is_late_is_asked_for_again() {
         let (_folder, node) = node().await;
-        Client::new(&node).await.ask("BF.RESERVE k 0.01 100", "+OK\r\n").await;
+        Client::new(&node).await.call("BF.RESERVE k 0.01 100", "+OK\r\n").await;
         let mut pieces = Pieces::new(exported(&node, "k").await);
         let late = Err(Refusal::Other("TRYAGAIN the piece did not come in time".into()));
         assert_eq!(pieces.next(Instant::now()).await, late);

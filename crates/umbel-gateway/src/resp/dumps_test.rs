@@ -99,11 +99,11 @@ async fn sees(client: &mut Client, key: &str, keys: &[&str]) {
     let of_type = if is_there { "+MBbloomCF\r\n" } else { "+none\r\n" };
     let list: String = keys.iter().map(|key| format!("${}\r\n{key}\r\n", key.len())).collect();
     let list = format!("*{count}\r\n{list}");
-    client.ask(&format!("EXISTS {key}"), &format!(":{}\r\n", u8::from(is_there))).await;
-    client.ask(&format!("TYPE {key}"), of_type).await;
-    client.ask("KEYS *", &list).await;
-    client.ask("SCAN 0", &format!("*2\r\n$1\r\n0\r\n{list}")).await;
-    client.ask("DBSIZE", &format!(":{count}\r\n")).await;
+    client.call(&format!("EXISTS {key}"), &format!(":{}\r\n", u8::from(is_there))).await;
+    client.call(&format!("TYPE {key}"), of_type).await;
+    client.call("KEYS *", &list).await;
+    client.call("SCAN 0", &format!("*2\r\n$1\r\n0\r\n{list}")).await;
+    client.call("DBSIZE", &format!(":{count}\r\n")).await;
     client.send(b"INFO keyspace\r\n").await;
     let length: usize = client.line().await[1..].parse().unwrap();
     let mut text = vec![0; length + 2];
@@ -116,7 +116,7 @@ async fn sees(client: &mut Client, key: &str, keys: &[&str]) {
 async fn a_filter_exists_once_its_last_piece_has_arrived() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("CF.RESERVE large 400000", "+OK\r\n").await;
+    client.call("CF.RESERVE large 400000", "+OK\r\n").await;
     let pieces = dump(&mut client, "CF.SCANDUMP", "large").await;
     let (last, first) = pieces.split_last().unwrap();
     assert!(!first.is_empty());
@@ -137,11 +137,11 @@ async fn a_filter_is_copied_in_pieces() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
     // A filter that grows, and one with several pieces.
-    client.ask("BF.RESERVE grown 0.01 100", "+OK\r\n").await;
+    client.call("BF.RESERVE grown 0.01 100", "+OK\r\n").await;
     add(&mut client, "grown", 0..1_000).await;
-    client.ask("UMBEL.CREATE counted KIND counting CAPACITY 2000 ERROR 0.01", "+OK\r\n").await;
+    client.call("UMBEL.CREATE counted KIND counting CAPACITY 2000 ERROR 0.01", "+OK\r\n").await;
     add(&mut client, "counted", 0..1_000).await;
-    client.ask("CF.RESERVE large 400000", "+OK\r\n").await;
+    client.call("CF.RESERVE large 400000", "+OK\r\n").await;
     add(&mut client, "large", 0..1_000).await;
     for (family, key, several) in
         [("BF", "grown", false), ("BF", "counted", false), ("CF", "large", true)]
@@ -154,7 +154,7 @@ async fn a_filter_is_copied_in_pieces() {
             client.expect("+OK\r\n", &command).await;
         }
         for item in 0..1_000 {
-            client.ask(&format!("BF.EXISTS {copy} {item}"), ":1\r\n").await;
+            client.call(&format!("BF.EXISTS {copy} {item}"), ":1\r\n").await;
         }
         // A client that has not received the answer sends the last piece again.
         if let [_, .., last] = &pieces[..] {
@@ -174,10 +174,10 @@ async fn a_filter_is_copied_in_pieces() {
 async fn cuckoo_filters_are_loaded_from_their_own_pieces_alone() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("CF.RESERVE large 400000", "+OK\r\n").await;
-    client.ask("BF.RESERVE plain 0.01 10", "+OK\r\n").await;
-    client.ask("UMBEL.CREATE chain KIND redisbloom CAPACITY 10 ERROR 0.01", "+OK\r\n").await;
-    client.ask("BF.ADD chain x", ":1\r\n").await;
+    client.call("CF.RESERVE large 400000", "+OK\r\n").await;
+    client.call("BF.RESERVE plain 0.01 10", "+OK\r\n").await;
+    client.call("UMBEL.CREATE chain KIND redisbloom CAPACITY 10 ERROR 0.01", "+OK\r\n").await;
+    client.call("BF.ADD chain x", ":1\r\n").await;
     let pieces = dump(&mut client, "CF.SCANDUMP", "large").await;
     let plain = dump(&mut client, "BF.SCANDUMP", "plain").await;
     let chain = dump(&mut client, "BF.SCANDUMP", "chain").await;
@@ -207,7 +207,7 @@ async fn cuckoo_filters_are_loaded_from_their_own_pieces_alone() {
     client.expect(wrong, "a piece of a cuckoo filter").await;
     load(&mut client, "BF.LOADCHUNK", "copy", &chain[1]).await;
     client.expect("+OK\r\n", "the last piece").await;
-    client.ask("BF.EXISTS copy x", ":1\r\n").await;
+    client.call("BF.EXISTS copy x", ":1\r\n").await;
     node.shutdown().await;
 }
 
@@ -215,8 +215,8 @@ async fn cuckoo_filters_are_loaded_from_their_own_pieces_alone() {
 async fn pieces_that_are_none_leave_nothing() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("CF.RESERVE large 400000", "+OK\r\n").await;
-    client.ask("BF.RESERVE plain 0.01 10", "+OK\r\n").await;
+    client.call("CF.RESERVE large 400000", "+OK\r\n").await;
+    client.call("BF.RESERVE plain 0.01 10", "+OK\r\n").await;
     let pieces = dump(&mut client, "BF.SCANDUMP", "large").await;
     let (one, two) = (pieces[0].clone(), pieces[1].clone());
     let bad = "-ERR received bad data\r\n";
@@ -249,18 +249,18 @@ async fn pieces_that_are_none_leave_nothing() {
     assert!(last.starts_with("-ERR"), "{last}");
     gone(&node, "copy").await;
 
-    client.ask("BF.SCANDUMP missing 0", "-ERR not found\r\n").await;
+    client.call("BF.SCANDUMP missing 0", "-ERR not found\r\n").await;
     // A name that no filter can have is that of a missing one.
-    client.ask("BF.SCANDUMP \"a\\nb\" 0", "-ERR not found\r\n").await;
-    client.ask("CF.SCANDUMP \"\" 0", "-ERR not found\r\n").await;
+    client.call("BF.SCANDUMP \"a\\nb\" 0", "-ERR not found\r\n").await;
+    client.call("CF.SCANDUMP \"\" 0", "-ERR not found\r\n").await;
     client
-        .ask(
+        .call(
             "CF.SCANDUMP plain 0",
             "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
         )
         .await;
     let begin = "-ERR this node holds no such copy any more: begin again with iterator 0\r\n";
-    client.ask("BF.SCANDUMP large 99999999999", begin).await;
-    client.ask("BF.SCANDUMP large -1", "*2\r\n:0\r\n$0\r\n\r\n").await;
+    client.call("BF.SCANDUMP large 99999999999", begin).await;
+    client.call("BF.SCANDUMP large -1", "*2\r\n:0\r\n$0\r\n\r\n").await;
     node.shutdown().await;
 }

@@ -199,16 +199,16 @@ mod tests {
     async fn keys_are_counted_by_database() {
         let (_folder, node) = node().await;
         let mut client = Client::new(&node).await;
-        client.ask("INFO keyspace", "$12\r\n# Keyspace\r\n\r\n").await;
+        client.call("INFO keyspace", "$12\r\n# Keyspace\r\n\r\n").await;
         for key in ["a", "b", "c"] {
-            client.ask(&format!("BF.ADD {key} x"), ":1\r\n").await;
+            client.call(&format!("BF.ADD {key} x"), ":1\r\n").await;
         }
-        client.ask("EXPIRE b 1000", ":1\r\n").await;
-        client.ask("SELECT 12", "+OK\r\n").await;
-        client.ask("BF.ADD a x", ":1\r\n").await;
+        client.call("EXPIRE b 1000", ":1\r\n").await;
+        client.call("SELECT 12", "+OK\r\n").await;
+        client.call("BF.ADD a x", ":1\r\n").await;
         let text =
             "# Keyspace\r\ndb0:keys=3,expires=1,avg_ttl=0\r\ndb12:keys=1,expires=0,avg_ttl=0\r\n";
-        client.ask("INFO keyspace", &format!("${}\r\n{text}\r\n", text.len())).await;
+        client.call("INFO keyspace", &format!("${}\r\n{text}\r\n", text.len())).await;
         node.shutdown().await;
     }
 
@@ -217,12 +217,12 @@ mod tests {
         let (_folder, node) = node().await;
         let mut client = Client::new(&node).await;
         // Both shards have made their slices, so that both have leaders.
-        client.ask("BF.RESERVE k 0.01 100", "+OK\r\n").await;
+        client.call("BF.RESERVE k 0.01 100", "+OK\r\n").await;
         let epoch = node.coordinator().read_meta(|state| state.epoch().0).unwrap();
         let text = format!(
             "# Umbel\r\nnode:1\r\nepoch:{epoch}\r\nshards_held:2\r\nshards_led:2\r\nshards_degraded:0\r\n"
         );
-        client.ask("INFO umbel", &format!("${}\r\n{text}\r\n", text.len())).await;
+        client.call("INFO umbel", &format!("${}\r\n{text}\r\n", text.len())).await;
         node.shutdown().await;
     }
 

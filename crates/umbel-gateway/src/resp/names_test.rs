@@ -6,52 +6,52 @@ use super::resp_test::{Client, node};
 async fn a_filter_gets_another_name() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("RENAME a b", "-ERR no such key\r\n").await;
-    client.ask("RENAMENX a b", "-ERR no such key\r\n").await;
-    client.ask("BF.ADD a x", ":1\r\n").await;
-    client.ask("RENAME a a", "+OK\r\n").await;
-    client.ask("RENAMENX a a", ":0\r\n").await;
-    client.ask("RENAME a b", "+OK\r\n").await;
-    client.ask("EXISTS a", ":0\r\n").await;
-    client.ask("BF.EXISTS a x", ":0\r\n").await;
-    client.ask("BF.EXISTS b x", ":1\r\n").await;
-    client.ask("BF.ADD b y", ":1\r\n").await;
+    client.call("RENAME a b", "-ERR no such key\r\n").await;
+    client.call("RENAMENX a b", "-ERR no such key\r\n").await;
+    client.call("BF.ADD a x", ":1\r\n").await;
+    client.call("RENAME a a", "+OK\r\n").await;
+    client.call("RENAMENX a a", ":0\r\n").await;
+    client.call("RENAME a b", "+OK\r\n").await;
+    client.call("EXISTS a", ":0\r\n").await;
+    client.call("BF.EXISTS a x", ":0\r\n").await;
+    client.call("BF.EXISTS b x", ":1\r\n").await;
+    client.call("BF.ADD b y", ":1\r\n").await;
     // A filter that already has the new name blocks the command, or is replaced.
-    client.ask("BF.ADD a z", ":1\r\n").await;
-    client.ask("RENAMENX b a", ":0\r\n").await;
-    client.ask("RENAME b a", "+OK\r\n").await;
-    client.ask("BF.MEXISTS a x y z", "*3\r\n:1\r\n:1\r\n:0\r\n").await;
-    client.ask("DBSIZE", ":1\r\n").await;
-    client.ask("RENAMENX a b", ":1\r\n").await;
+    client.call("BF.ADD a z", ":1\r\n").await;
+    client.call("RENAMENX b a", ":0\r\n").await;
+    client.call("RENAME b a", "+OK\r\n").await;
+    client.call("BF.MEXISTS a x y z", "*3\r\n:1\r\n:1\r\n:0\r\n").await;
+    client.call("DBSIZE", ":1\r\n").await;
+    client.call("RENAMENX a b", ":1\r\n").await;
     // Names in another database are different names.
-    client.ask("SELECT 1", "+OK\r\n").await;
-    client.ask("RENAME b c", "-ERR no such key\r\n").await;
+    client.call("SELECT 1", "+OK\r\n").await;
+    client.call("RENAME b c", "-ERR no such key\r\n").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_is_copied() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("COPY a b", ":0\r\n").await;
-    client.ask("BF.MADD a x y", "*2\r\n:1\r\n:1\r\n").await;
-    client.ask("COPY a a", "-ERR source and destination objects are the same\r\n").await;
-    client.ask("COPY a b", ":1\r\n").await;
-    client.ask("COPY a b", ":0\r\n").await;
-    client.ask("BF.ADD b z", ":1\r\n").await;
-    client.ask("BF.MEXISTS a x y z", "*3\r\n:1\r\n:1\r\n:0\r\n").await;
-    client.ask("BF.MEXISTS b x y z", "*3\r\n:1\r\n:1\r\n:1\r\n").await;
+    client.call("COPY a b", ":0\r\n").await;
+    client.call("BF.MADD a x y", "*2\r\n:1\r\n:1\r\n").await;
+    client.call("COPY a a", "-ERR source and destination objects are the same\r\n").await;
+    client.call("COPY a b", ":1\r\n").await;
+    client.call("COPY a b", ":0\r\n").await;
+    client.call("BF.ADD b z", ":1\r\n").await;
+    client.call("BF.MEXISTS a x y z", "*3\r\n:1\r\n:1\r\n:0\r\n").await;
+    client.call("BF.MEXISTS b x y z", "*3\r\n:1\r\n:1\r\n:1\r\n").await;
     // The copy replaces an existing filter, and takes over the expiry.
-    client.ask("EXPIRE a 1000", ":1\r\n").await;
-    client.ask("COPY a b REPLACE", ":1\r\n").await;
-    client.ask("BF.MEXISTS b x y z", "*3\r\n:1\r\n:1\r\n:0\r\n").await;
-    client.ask("TTL b", ":1000\r\n").await;
-    client.ask("DBSIZE", ":2\r\n").await;
-    client.ask("COPY missing b REPLACE", ":0\r\n").await;
-    client.ask("BF.EXISTS b x", ":1\r\n").await;
-    client.ask("COPY a a DB 2", ":1\r\n").await;
-    client.ask("COPY a c DB 16", "-ERR DB index is out of range\r\n").await;
-    client.ask("COPY a c DB", "-ERR syntax error\r\n").await;
-    client.ask("COPY a c SOON", "-ERR syntax error\r\n").await;
-    client.ask("SELECT 2", "+OK\r\n").await;
-    client.ask("BF.EXISTS a y", ":1\r\n").await;
+    client.call("EXPIRE a 1000", ":1\r\n").await;
+    client.call("COPY a b REPLACE", ":1\r\n").await;
+    client.call("BF.MEXISTS b x y z", "*3\r\n:1\r\n:1\r\n:0\r\n").await;
+    client.call("TTL b", ":1000\r\n").await;
+    client.call("DBSIZE", ":2\r\n").await;
+    client.call("COPY missing b REPLACE", ":0\r\n").await;
+    client.call("BF.EXISTS b x", ":1\r\n").await;
+    client.call("COPY a a DB 2", ":1\r\n").await;
+    client.call("COPY a c DB 16", "-ERR DB index is out of range\r\n").await;
+    client.call("COPY a c DB", "-ERR syntax error\r\n").await;
+    client.call("COPY a c SOON", "-ERR syntax error\r\n").await;
+    client.call("SELECT 2", "+OK\r\n").await;
+    client.call("BF.EXISTS a y", ":1\r\n").await;
 }

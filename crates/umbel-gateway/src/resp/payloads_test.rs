@@ -32,17 +32,17 @@ async fn restore(client: &mut Client, key: &str, payload: &[u8], answer: &str) {
 async fn a_payload_is_the_filter() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("UMBEL.CREATE small KIND redisbloom CAPACITY 10 ERROR 0.01", "+OK\r\n").await;
+    client.call("UMBEL.CREATE small KIND redisbloom CAPACITY 10 ERROR 0.01", "+OK\r\n").await;
     add(&mut client, "small", 0..100).await;
     // Several frames, and more bytes than other arguments may have.
-    client.ask("UMBEL.CREATE large KIND redisbloom CAPACITY 1500000 ERROR 0.01", "+OK\r\n").await;
+    client.call("UMBEL.CREATE large KIND redisbloom CAPACITY 1500000 ERROR 0.01", "+OK\r\n").await;
     add(&mut client, "large", 0..100).await;
     for key in ["small", "large"] {
         let first = payload(&mut client, key).await;
         let copy = format!("{key}2");
         restore(&mut client, &copy, &first, "+OK\r\n").await;
         for item in 0..100 {
-            client.ask(&format!("BF.EXISTS {copy} {item}"), ":1\r\n").await;
+            client.call(&format!("BF.EXISTS {copy} {item}"), ":1\r\n").await;
         }
         assert!(payload(&mut client, &copy).await == first);
         // The copy grows as the original does.
@@ -57,7 +57,7 @@ async fn a_payload_is_the_filter() {
 async fn filters_and_payloads_that_are_too_large_are_refused() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("UMBEL.CREATE k KIND redisbloom CAPACITY 13000000 ERROR 0.01", "+OK\r\n").await;
+    client.call("UMBEL.CREATE k KIND redisbloom CAPACITY 13000000 ERROR 0.01", "+OK\r\n").await;
     client.send(b"DUMP k\r\n").await;
     let text = client.line().await;
     assert!(
@@ -91,7 +91,7 @@ async fn filters_and_payloads_that_are_too_large_are_refused() {
 async fn damaged_payloads_leave_nothing() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("UMBEL.CREATE k KIND redisbloom CAPACITY 10 ERROR 0.01", "+OK\r\n").await;
+    client.call("UMBEL.CREATE k KIND redisbloom CAPACITY 10 ERROR 0.01", "+OK\r\n").await;
     let payload = payload(&mut client, "k").await;
     checked_payload(&payload).unwrap();
     let wrong = "-ERR DUMP payload version or checksum are wrong\r\n";
@@ -103,7 +103,7 @@ async fn damaged_payloads_leave_nothing() {
     for cut in 0..payload.len() {
         restore(&mut client, "copy", &payload[..cut], wrong).await;
     }
-    client.ask("KEYS *", "*1\r\n$1\r\nk\r\n").await;
+    client.call("KEYS *", "*1\r\n$1\r\nk\r\n").await;
     gone(&node, "copy").await;
     node.shutdown().await;
 }
@@ -114,7 +114,7 @@ async fn payloads_on_their_way_have_a_most() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
     // Larger than what sockets buffer.
-    client.ask("UMBEL.CREATE k KIND redisbloom CAPACITY 10000000 ERROR 0.01", "+OK\r\n").await;
+    client.call("UMBEL.CREATE k KIND redisbloom CAPACITY 10000000 ERROR 0.01", "+OK\r\n").await;
     let mut idle = Vec::new();
     for _ in 0..crate::limits::RESP_PAYLOADS_MAX {
         let mut client = Client::new(&node).await;

@@ -191,7 +191,7 @@ impl<'a> Group<'a> {
         for items in some.iter().flatten() {
             items.items.pack(&mut packed.data, &mut packed.lengths);
         }
-        let answered = self.ask(session, packed).await;
+        let answered = self.call(session, packed).await;
         let ends_early = ends_when_full && answered.refusal == Some(Refusal::Full);
         let mut at = 0;
         for (count, member) in (1..).zip(some) {
@@ -217,7 +217,7 @@ impl<'a> Group<'a> {
             let items = member.as_ref().map_err(Refusal::clone)?;
             let mut packed = Packed::default();
             items.items.pack(&mut packed.data, &mut packed.lengths);
-            Ok::<_, Refusal>((items, self.ask(session, packed).await))
+            Ok::<_, Refusal>((items, self.call(session, packed).await))
         });
         for answered in join_all(each).await {
             match answered {
@@ -230,7 +230,7 @@ impl<'a> Group<'a> {
         some.len()
     }
 
-    async fn ask(&self, session: &Session, packed: Packed) -> Answered {
+    async fn call(&self, session: &Session, packed: Packed) -> Answered {
         match self.verb {
             ItemVerb::Insert(new, request) => {
                 filters::insert(session, self.key, new, packed, request).await

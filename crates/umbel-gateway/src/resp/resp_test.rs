@@ -57,7 +57,7 @@ impl Client {
         assert_eq!(String::from_utf8_lossy(&got), expected, "{what}");
     }
 
-    pub(super) async fn ask(&mut self, request: &str, expected: &str) {
+    pub(super) async fn call(&mut self, request: &str, expected: &str) {
         self.send(format!("{request}\r\n").as_bytes()).await;
         self.expect(expected, request).await;
     }
@@ -135,14 +135,14 @@ async fn transcripts_are_answered_byte_for_byte() {
         for manner in [Manner::OneByOne, Manner::AllAtOnce, Manner::InPieces] {
             // Each run has its own filters.
             let mut client = Client::new(&node).await;
-            client.ask(&format!("SELECT {database}"), "+OK\r\n").await;
+            client.call(&format!("SELECT {database}"), "+OK\r\n").await;
             let id = client.id().await;
             let steps = steps(text, &id);
             assert!(steps.len() > 5, "{name}");
             match manner {
                 Manner::OneByOne => {
                     for (request, answer) in &steps {
-                        client.ask(request, answer).await;
+                        client.call(request, answer).await;
                     }
                 }
                 Manner::AllAtOnce | Manner::InPieces => {
@@ -158,17 +158,17 @@ async fn transcripts_are_answered_byte_for_byte() {
                 }
             }
             // `RESET` has selected the first database again.
-            client.ask(&format!("SELECT {database}"), "+OK\r\n").await;
-            client.ask("QUIT", "+OK\r\n").await;
+            client.call(&format!("SELECT {database}"), "+OK\r\n").await;
+            client.call("QUIT", "+OK\r\n").await;
             assert_eq!(client.rest().await, "", "{name}");
             let mut cleaner = Client::new(&node).await;
-            cleaner.ask(&format!("SELECT {database}"), "+OK\r\n").await;
+            cleaner.call(&format!("SELECT {database}"), "+OK\r\n").await;
             for key in ["a", "b", "r", "made", "made2", "made3", "fixed", "fixed0"] {
                 cleaner.send(format!("DEL {key}\r\n").as_bytes()).await;
                 assert_eq!(cleaner.stream.read_u8().await.unwrap(), b':');
                 cleaner.stream.read_exact(&mut [0; 3]).await.unwrap();
             }
-            cleaner.ask("DBSIZE", ":0\r\n").await;
+            cleaner.call("DBSIZE", ":0\r\n").await;
             database = (database + 1) % 16;
         }
     }
@@ -207,9 +207,9 @@ async fn neighbours_are_answered_as_one_by_one() {
 async fn neighbours_of_a_table_are_answered_as_one_by_one() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("UMBEL.CREATE w CAPACITY 100000 ERROR 0.000001 WINDOW 86400000", "+OK\r\n").await;
-    client.ask("UMBEL.CREATE q KIND quotient CAPACITY 10000 ERROR 0.000001", "+OK\r\n").await;
-    client.ask("CF.RESERVE c 4", "+OK\r\n").await;
+    client.call("UMBEL.CREATE w CAPACITY 100000 ERROR 0.000001 WINDOW 86400000", "+OK\r\n").await;
+    client.call("UMBEL.CREATE q KIND quotient CAPACITY 10000 ERROR 0.000001", "+OK\r\n").await;
+    client.call("CF.RESERVE c 4", "+OK\r\n").await;
     for key in ["w", "q"] {
         let (mut requests, mut expected) = (String::new(), String::new());
         for item in 0..200 {
@@ -249,18 +249,18 @@ async fn a_named_request_may_come_again() {
     let mut client = Client::new(&node).await;
     client.send(b"UMBEL.SESSION\r\n").await;
     let session = client.line().await[1..].to_owned();
-    client.ask("BF.RESERVE k 0.000001 1000", "+OK\r\n").await;
-    client.ask("BF.ADD k old", ":1\r\n").await;
+    client.call("BF.RESERVE k 0.000001 1000", "+OK\r\n").await;
+    client.call("BF.ADD k old", ":1\r\n").await;
     let request = format!("UMBEL.REQUEST {session}:1 BF.MADD k old new new");
     let answer = "*3\r\n:0\r\n:1\r\n:0\r\n";
-    client.ask(&request, answer).await;
-    client.ask(&request, answer).await;
+    client.call(&request, answer).await;
+    client.call(&request, answer).await;
     // Without a request id it is another request.
-    client.ask("BF.MADD k old new new", "*3\r\n:0\r\n:0\r\n:0\r\n").await;
+    client.call("BF.MADD k old new new", "*3\r\n:0\r\n:0\r\n:0\r\n").await;
     // So many items that every shard has some: each shard knows the ids of the requests that it received.
     let items: String = (0..200).map(|item| format!(" {item}")).collect();
     let all_new = format!("*200\r\n{}", ":1\r\n".repeat(200));
-    client.ask(&format!("UMBEL.REQUEST {session}:2 BF.MADD k{items}"), &all_new).await;
+    client.call(&format!("UMBEL.REQUEST {session}:2 BF.MADD k{items}"), &all_new).await;
     let reused = format!("UMBEL.REQUEST {session}:2 BF.ADD k other\r\n");
     client.send(reused.as_bytes()).await;
     client.expect("-REQUEST ", "another request of the name").await;
@@ -291,7 +291,7 @@ async fn what_is_no_request_ends_the_connection() {
     let message = client.rest().await;
     assert!(message.contains("Protocol error: too big inline request"), "{message}");
     // Other connections are served.
-    Client::new(&node).await.ask("PING", "+PONG\r\n").await;
+    Client::new(&node).await.call("PING", "+PONG\r\n").await;
     node.shutdown().await;
 }
 
@@ -300,7 +300,7 @@ async fn large_batches_are_cut_and_joined() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
     let count = 70_000;
-    client.ask("BF.RESERVE k 0.000001 200000", "+OK\r\n").await;
+    client.call("BF.RESERVE k 0.000001 200000", "+OK\r\n").await;
     let mut request = format!("*{}\r\n$7\r\nBF.MADD\r\n$1\r\nk\r\n", count + 2).into_bytes();
     for item in 0..count {
         let text = item.to_string();

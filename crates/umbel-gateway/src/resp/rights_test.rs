@@ -19,78 +19,78 @@ async fn principals_do_what_is_granted_to_them() {
     use FilterVerb::{Insert, Manage, Read};
     let (_folder, node) = node().await;
     let mut early = Client::new(&node).await;
-    early.ask("BF.ADD a-seen x", ":1\r\n").await;
+    early.call("BF.ADD a-seen x", ":1\r\n").await;
     put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
     put(&node, "alice", grant("a-*", &[Insert, Read])).await;
     put(&node, "owner", grant("*", &[Insert, Read, Manage])).await;
 
     // A client that connected before there were principals has no proof now.
-    early.ask("BF.ADD a-seen y", "-NOAUTH Authentication required.\r\n").await;
-    early.ask("PING", "-NOAUTH Authentication required.\r\n").await;
+    early.call("BF.ADD a-seen y", "-NOAUTH Authentication required.\r\n").await;
+    early.call("PING", "-NOAUTH Authentication required.\r\n").await;
     early
-        .ask("AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+        .call("AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
         .await;
-    early.ask("HELLO 3 SETNAME x", &format!("-{}\r\n", umbel_resp::Refusal::HelloNoAuth)).await;
+    early.call("HELLO 3 SETNAME x", &format!("-{}\r\n", umbel_resp::Refusal::HelloNoAuth)).await;
     early.send(b"*20\r\n").await;
     let text = early.rest().await;
     assert_eq!(text, "-ERR Protocol error: unauthenticated multibulk length\r\n");
 
     let mut alice = Client::new(&node).await;
-    alice.ask(&format!("AUTH alice {SECRET}"), "+OK\r\n").await;
-    alice.ask("ACL WHOAMI", "$5\r\nalice\r\n").await;
-    alice.ask("BF.ADD a-seen y", ":1\r\n").await;
-    alice.ask("BF.EXISTS a-seen x", ":1\r\n").await;
-    alice.ask("SADD a-seen x z", ":1\r\n").await;
-    alice.ask("SMISMEMBER a-seen z none", "*2\r\n:1\r\n:0\r\n").await;
+    alice.call(&format!("AUTH alice {SECRET}"), "+OK\r\n").await;
+    alice.call("ACL WHOAMI", "$5\r\nalice\r\n").await;
+    alice.call("BF.ADD a-seen y", ":1\r\n").await;
+    alice.call("BF.EXISTS a-seen x", ":1\r\n").await;
+    alice.call("SADD a-seen x z", ":1\r\n").await;
+    alice.call("SMISMEMBER a-seen z none", "*2\r\n:1\r\n:0\r\n").await;
     let no_key = "-NOPERM No permissions to access a key\r\n";
-    alice.ask("BF.ADD b-seen x", no_key).await;
-    alice.ask("BF.EXISTS b-seen x", no_key).await;
-    alice.ask("SADD b-seen x", no_key).await;
-    alice.ask("SISMEMBER b-seen x", no_key).await;
-    alice.ask("SCARD b-seen", no_key).await;
-    alice.ask("CF.COUNT b-seen x", no_key).await;
-    alice.ask("SADD a-new x", no_key).await;
-    alice.ask("EXISTS a-seen b-seen", no_key).await;
+    alice.call("BF.ADD b-seen x", no_key).await;
+    alice.call("BF.EXISTS b-seen x", no_key).await;
+    alice.call("SADD b-seen x", no_key).await;
+    alice.call("SISMEMBER b-seen x", no_key).await;
+    alice.call("SCARD b-seen", no_key).await;
+    alice.call("CF.COUNT b-seen x", no_key).await;
+    alice.call("SADD a-new x", no_key).await;
+    alice.call("EXISTS a-seen b-seen", no_key).await;
     // Alice may insert, but not create.
-    alice.ask("BF.ADD a-new x", no_key).await;
+    alice.call("BF.ADD a-new x", no_key).await;
     let refused = |command: &str| {
         format!("-NOPERM User alice has no permissions to run the '{command}' command\r\n")
     };
-    alice.ask("BF.RESERVE a-new 0.1 10", &refused("bf.reserve")).await;
-    alice.ask("DEL a-seen", &refused("del")).await;
-    alice.ask("CLIENT LIST", &refused("client|list")).await;
-    alice.ask("ACL USERS", &refused("acl|users")).await;
-    alice.ask("CONFIG RESETSTAT", &refused("config|resetstat")).await;
-    alice.ask("MULTI", "+OK\r\n").await;
-    alice.ask("DEL a-seen", &refused("del")).await;
-    alice.ask("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n").await;
+    alice.call("BF.RESERVE a-new 0.1 10", &refused("bf.reserve")).await;
+    alice.call("DEL a-seen", &refused("del")).await;
+    alice.call("CLIENT LIST", &refused("client|list")).await;
+    alice.call("ACL USERS", &refused("acl|users")).await;
+    alice.call("CONFIG RESETSTAT", &refused("config|resetstat")).await;
+    alice.call("MULTI", "+OK\r\n").await;
+    alice.call("DEL a-seen", &refused("del")).await;
+    alice.call("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n").await;
     // A refused EXEC ends the transaction: the next command is somebody else's.
-    alice.ask("MULTI", "+OK\r\n").await;
-    alice.ask("PING", "+QUEUED\r\n").await;
+    alice.call("MULTI", "+OK\r\n").await;
+    alice.call("PING", "+QUEUED\r\n").await;
     let refused_exec = "-EXECABORT Transaction discarded because of: wrong number of arguments for \
                         'exec' command\r\n";
-    alice.ask("EXEC x", refused_exec).await;
-    alice.ask("PING", "+PONG\r\n").await;
+    alice.call("EXEC x", refused_exec).await;
+    alice.call("PING", "+PONG\r\n").await;
 
     let mut root = Client::new(&node).await;
-    root.ask(&format!("AUTH root {SECRET}"), "+OK\r\n").await;
-    root.ask("ACL USERS", "*3\r\n$5\r\nalice\r\n$5\r\nowner\r\n$4\r\nroot\r\n").await;
+    root.call(&format!("AUTH root {SECRET}"), "+OK\r\n").await;
+    root.call("ACL USERS", "*3\r\n$5\r\nalice\r\n$5\r\nowner\r\n$4\r\nroot\r\n").await;
 
     let mut owner = Client::new(&node).await;
-    owner.ask(&format!("AUTH owner.{SECRET}"), "+OK\r\n").await;
-    owner.ask("BF.ADD b-new x", ":1\r\n").await;
-    owner.ask("DBSIZE", ":2\r\n").await;
-    alice.ask("DBSIZE", ":1\r\n").await;
-    alice.ask("KEYS *", "*1\r\n$6\r\na-seen\r\n").await;
+    owner.call(&format!("AUTH owner.{SECRET}"), "+OK\r\n").await;
+    owner.call("BF.ADD b-new x", ":1\r\n").await;
+    owner.call("DBSIZE", ":2\r\n").await;
+    alice.call("DBSIZE", ":1\r\n").await;
+    alice.call("KEYS *", "*1\r\n$6\r\na-seen\r\n").await;
 
     // Revoked rights are gone at once, also on an open connection.
     put(&node, "alice", grant("a-*", &[Read])).await;
-    alice.ask("BF.ADD a-seen z", &refused("bf.add")).await;
-    alice.ask("SADD a-seen z", &refused("sadd")).await;
+    alice.call("BF.ADD a-seen z", &refused("bf.add")).await;
+    alice.call("SADD a-seen z", &refused("sadd")).await;
     let name = PrincipalName::new("alice").unwrap();
     let command = MetaCommand::DropPrincipal { name };
     node.coordinator().meta_propose(command, deadline()).await.unwrap();
-    alice.ask("BF.EXISTS a-seen x", "-NOAUTH Authentication required.\r\n").await;
+    alice.call("BF.EXISTS a-seen x", "-NOAUTH Authentication required.\r\n").await;
     node.shutdown().await;
 }
 
@@ -104,24 +104,24 @@ async fn a_rename_gives_nobody_a_verb_on_a_filter() {
     let grants = [grant("crawl.*", &[Manage]).grants, grant("own.*", &FilterVerb::ALL).grants];
     put(&node, "mover", Rights { grants: grants.concat(), ..Rights::default() }).await;
     let mut owner = Client::new(&node).await;
-    owner.ask(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
-    owner.ask("BF.ADD crawl.de x", ":1\r\n").await;
+    owner.call(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
+    owner.call("BF.ADD crawl.de x", ":1\r\n").await;
 
     let mut mover = Client::new(&node).await;
-    mover.ask(&format!("AUTH mover {SECRET}"), "+OK\r\n").await;
+    mover.call(&format!("AUTH mover {SECRET}"), "+OK\r\n").await;
     let no_key = "-NOPERM No permissions to access a key\r\n";
-    mover.ask("RENAME crawl.de own.x", no_key).await;
-    mover.ask("RENAMENX crawl.de own.x", no_key).await;
+    mover.call("RENAME crawl.de own.x", no_key).await;
+    mover.call("RENAMENX crawl.de own.x", no_key).await;
     // The answer does not say whether there is such a filter.
-    mover.ask("RENAME crawl.none own.x", no_key).await;
-    mover.ask("RENAME crawl.de crawl.fr", "+OK\r\n").await;
+    mover.call("RENAME crawl.none own.x", no_key).await;
+    mover.call("RENAME crawl.de crawl.fr", "+OK\r\n").await;
     // A name on which the caller has fewer verbs gives it none.
-    mover.ask("BF.ADD own.a y", ":1\r\n").await;
-    mover.ask("RENAME own.a crawl.a", "+OK\r\n").await;
-    mover.ask("RENAME crawl.a own.a", no_key).await;
+    mover.call("BF.ADD own.a y", ":1\r\n").await;
+    mover.call("RENAME own.a crawl.a", "+OK\r\n").await;
+    mover.call("RENAME crawl.a own.a", no_key).await;
     // Who has the same verbs on both names renames in both directions.
-    owner.ask("RENAME crawl.fr own.fr", "+OK\r\n").await;
-    owner.ask("RENAME own.fr crawl.fr", "+OK\r\n").await;
+    owner.call("RENAME crawl.fr own.fr", "+OK\r\n").await;
+    owner.call("RENAME own.fr crawl.fr", "+OK\r\n").await;
 
     let net: Arc<dyn Net> = Arc::new(RealNet);
     let mut filters = FiltersClient::new(channel_to(&net, node.address(), None).unwrap());
@@ -136,7 +136,7 @@ async fn a_rename_gives_nobody_a_verb_on_a_filter() {
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
     assert!(refused.message().contains("a grant of read is needed"), "{refused}");
     rename("crawl.fr", "crawl.de").await.unwrap();
-    owner.ask("BF.EXISTS crawl.de x", ":1\r\n").await;
+    owner.call("BF.EXISTS crawl.de x", ":1\r\n").await;
     drop(filters);
     node.shutdown().await;
 }
@@ -147,8 +147,8 @@ async fn rates_count_commands_and_items() {
     put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
     put(&node, "owner", grant("*", &[FilterVerb::Insert, FilterVerb::Manage])).await;
     let mut owner = Client::new(&node).await;
-    owner.ask(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
-    owner.ask("BF.ADD k first", ":1\r\n").await;
+    owner.call(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
+    owner.call("BF.ADD k first", ":1\r\n").await;
     let of = PrincipalName::new("owner");
     let rates = Rates { items: Some(1), ..Rates::default() };
     let change = Quota { rates, ..Quota::default() };

@@ -29,8 +29,8 @@ async fn clients_are_listed_by_type_and_id() {
     let first = number(&mut one, "CLIENT ID").await;
     let mut other = Client::new(&node).await;
     let second = number(&mut other, "CLIENT ID").await;
-    one.ask("CLIENT SETNAME me", "+OK\r\n").await;
-    one.ask("CLIENT SETINFO LIB-NAME lib", "+OK\r\n").await;
+    one.call("CLIENT SETNAME me", "+OK\r\n").await;
+    one.call("CLIENT SETINFO LIB-NAME lib", "+OK\r\n").await;
     let mut ids = async |request: &str| -> Vec<u64> {
         let lines = text(&mut one, request).await;
         let id =
@@ -52,12 +52,12 @@ async fn clients_are_listed_by_type_and_id() {
 async fn counters_are_reset() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("BF.ADD k x", ":1\r\n").await;
-    client.ask("BF.EXISTS k x", ":1\r\n").await;
-    client.ask("BF.EXISTS none x", ":0\r\n").await;
+    client.call("BF.ADD k x", ":1\r\n").await;
+    client.call("BF.EXISTS k x", ":1\r\n").await;
+    client.call("BF.EXISTS none x", ":0\r\n").await;
     let counted = text(&mut client, "INFO stats").await;
     assert!(counted.contains("keyspace_hits:1\r\nkeyspace_misses:1\r\n"), "{counted}");
-    client.ask("CONFIG RESETSTAT", "+OK\r\n").await;
+    client.call("CONFIG RESETSTAT", "+OK\r\n").await;
     let counted = text(&mut client, "INFO stats").await;
     let expected = "total_commands_processed:1\r\nkeyspace_hits:0\r\nkeyspace_misses:0\r\n";
     assert!(counted.contains(expected), "{counted}");
@@ -72,17 +72,17 @@ async fn a_cluster_is_one_node_with_all_slots() {
     let port = address.strip_prefix("127.0.0.1:").unwrap();
     let id = format!("{:040x}", node.coordinator().cluster_id());
     let (host, own) = ("$9\r\n127.0.0.1\r\n", format!("$40\r\n{id}\r\n"));
-    client.ask("CLUSTER MYID", &own).await;
-    client.ask("CLUSTER MYSHARDID", &own).await;
+    client.call("CLUSTER MYID", &own).await;
+    client.call("CLUSTER MYSHARDID", &own).await;
     let slots = format!("*1\r\n*3\r\n:0\r\n:16383\r\n*4\r\n{host}:{port}\r\n{own}*0\r\n");
-    client.ask("CLUSTER SLOTS", &slots).await;
+    client.call("CLUSTER SLOTS", &slots).await;
     let shards = format!(
         "*1\r\n*4\r\n$5\r\nslots\r\n*2\r\n:0\r\n:16383\r\n$5\r\nnodes\r\n*1\r\n*14\r\n\
          $2\r\nid\r\n{own}$4\r\nport\r\n:{port}\r\n$2\r\nip\r\n{host}$8\r\nendpoint\r\n{host}\
          $4\r\nrole\r\n$6\r\nmaster\r\n$18\r\nreplication-offset\r\n:0\r\n\
          $6\r\nhealth\r\n$6\r\nonline\r\n"
     );
-    client.ask("CLUSTER SHARDS", &shards).await;
+    client.call("CLUSTER SHARDS", &shards).await;
     let nodes = text(&mut client, "CLUSTER NODES").await;
     let all = format!("{id} {address}@0 myself,master - 0 0 1 connected 0-16383\n");
     assert_eq!(nodes, all);

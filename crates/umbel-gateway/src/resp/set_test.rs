@@ -9,12 +9,12 @@ async fn answers_are_numbers_in_protocol_three_too() {
     client.send(b"HELLO 3\r\n").await;
     while client.line().await != "$7" {}
     while client.line().await != "*0" {}
-    client.ask("SADD k a b", ":2\r\n").await;
-    client.ask("SADD k a", ":0\r\n").await;
-    client.ask("SISMEMBER k a", ":1\r\n").await;
-    client.ask("SMISMEMBER k b none", "*2\r\n:1\r\n:0\r\n").await;
-    client.ask("SCARD k", ":2\r\n").await;
-    client.ask("BF.MADD k a c", "*2\r\n#f\r\n#t\r\n").await;
+    client.call("SADD k a b", ":2\r\n").await;
+    client.call("SADD k a", ":0\r\n").await;
+    client.call("SISMEMBER k a", ":1\r\n").await;
+    client.call("SMISMEMBER k b none", "*2\r\n:1\r\n:0\r\n").await;
+    client.call("SCARD k", ":2\r\n").await;
+    client.call("BF.MADD k a c", "*2\r\n#f\r\n#t\r\n").await;
     node.shutdown().await;
 }
 
@@ -23,7 +23,7 @@ async fn answers_are_numbers_in_protocol_three_too() {
 async fn neighbours_of_both_families_are_answered_as_one_by_one() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("BF.RESERVE k 0.000001 1000", "+OK\r\n").await;
+    client.call("BF.RESERVE k 0.000001 1000", "+OK\r\n").await;
     let requests = "SADD k a b a\r\nBF.ADD k b\r\nBF.MADD k c a\r\nSADD k c d\r\n\
                     SISMEMBER k d\r\nBF.MEXISTS k a x\r\nSMISMEMBER k x d\r\nSISMEMBER k x\r\n";
     client.send(requests.as_bytes()).await;
@@ -39,11 +39,11 @@ async fn a_named_request_may_come_again() {
     let mut client = Client::new(&node).await;
     client.send(b"UMBEL.SESSION\r\n").await;
     let session = client.line().await[1..].to_owned();
-    client.ask("BF.RESERVE k 0.000001 1000", "+OK\r\n").await;
+    client.call("BF.RESERVE k 0.000001 1000", "+OK\r\n").await;
     let request = format!("UMBEL.REQUEST {session}:1 SADD k a b a");
-    client.ask(&request, ":2\r\n").await;
-    client.ask(&request, ":2\r\n").await;
-    client.ask("SADD k a b a", ":0\r\n").await;
+    client.call(&request, ":2\r\n").await;
+    client.call(&request, ":2\r\n").await;
+    client.call("SADD k a b a", ":0\r\n").await;
     node.shutdown().await;
 }
 
@@ -52,10 +52,10 @@ async fn a_named_request_may_come_again() {
 async fn a_full_filter_is_an_error() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("UMBEL.CREATE like KIND redisbloom CAPACITY 2 ERROR 0.01", "+OK\r\n").await;
-    client.ask("SADD like a b c", ":3\r\n").await;
-    client.ask("CF.RESERVE k 4", "+OK\r\n").await;
+    client.call("UMBEL.CREATE like KIND redisbloom CAPACITY 2 ERROR 0.01", "+OK\r\n").await;
+    client.call("SADD like a b c", ":3\r\n").await;
+    client.call("CF.RESERVE k 4", "+OK\r\n").await;
     let items: String = (0..2_000).map(|item| format!(" {item}")).collect();
-    client.ask(&format!("SADD k{items}"), "-ERR non scaling filter is full\r\n").await;
+    client.call(&format!("SADD k{items}"), "-ERR non scaling filter is full\r\n").await;
     node.shutdown().await;
 }

@@ -13,9 +13,9 @@ async fn number(client: &mut Client, request: &str) -> f64 {
 }
 
 async fn filters(client: &mut Client, items: [&str; 2]) {
-    client.ask("UMBEL.CREATE s KIND classic CAPACITY 10000 ERROR 0.000001", "+OK\r\n").await;
+    client.call("UMBEL.CREATE s KIND classic CAPACITY 10000 ERROR 0.000001", "+OK\r\n").await;
     for (like, items) in ["t", "u", "v"].into_iter().zip([items[1], "", ""]) {
-        client.ask(&format!("UMBEL.CREATE {like} LIKE s"), "+OK\r\n").await;
+        client.call(&format!("UMBEL.CREATE {like} LIKE s"), "+OK\r\n").await;
         if !items.is_empty() {
             number_of_list(client, &format!("BF.MADD {like} {items}")).await;
         }
@@ -49,21 +49,21 @@ async fn filters_are_put_together_and_compared() {
     assert!((95.0..105.0).contains(&both), "{both}");
     let jaccard = number(&mut client, "UMBEL.ESTIMATE JACCARD s t").await;
     assert!((jaccard - both / union).abs() < 1e-9, "{jaccard}");
-    client.ask("UMBEL.ESTIMATE JACCARD u v", "$-1\r\n").await;
-    client.ask("UMBEL.ESTIMATE UNION s missing", "-ERR not found\r\n").await;
+    client.call("UMBEL.ESTIMATE JACCARD u v", "$-1\r\n").await;
+    client.call("UMBEL.ESTIMATE UNION s missing", "-ERR not found\r\n").await;
 
     let set = number(&mut client, "UMBEL.MERGE u s t").await;
     assert!((7_000.0..8_001.0).contains(&set), "{set}");
-    client.ask("UMBEL.MERGE u s t", ":0\r\n").await;
+    client.call("UMBEL.MERGE u s t", ":0\r\n").await;
     assert!(number(&mut client, "UMBEL.INTERSECT v s t").await > 1_900.0);
     let asked = items(0..400);
     assert_eq!(number_of_list(&mut client, &format!("BF.MEXISTS u {asked}")).await, 400);
     let common = items(200..300);
     assert_eq!(number_of_list(&mut client, &format!("BF.MEXISTS v {common}")).await, 100);
-    client.ask("UMBEL.MERGE u missing", "-ERR not found\r\n").await;
-    client.ask("BF.RESERVE other 0.01 10", "+OK\r\n").await;
+    client.call("UMBEL.MERGE u missing", "-ERR not found\r\n").await;
+    client.call("BF.RESERVE other 0.01 10", "+OK\r\n").await;
     let refused = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
-    client.ask("UMBEL.MERGE u other", refused).await;
+    client.call("UMBEL.MERGE u other", refused).await;
     node.shutdown().await;
 }
 
@@ -71,15 +71,15 @@ async fn filters_are_put_together_and_compared() {
 async fn a_named_merge_adds_counts_once() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.ask("UMBEL.CREATE s KIND counting CAPACITY 1000 ERROR 0.000001", "+OK\r\n").await;
-    client.ask("UMBEL.CREATE t LIKE s", "+OK\r\n").await;
-    client.ask("BF.ADD s x", ":1\r\n").await;
+    client.call("UMBEL.CREATE s KIND counting CAPACITY 1000 ERROR 0.000001", "+OK\r\n").await;
+    client.call("UMBEL.CREATE t LIKE s", "+OK\r\n").await;
+    client.call("BF.ADD s x", ":1\r\n").await;
     let session = number(&mut client, "UMBEL.SESSION").await;
     let merge = format!("UMBEL.REQUEST {session}:1 UMBEL.MERGE t s");
     let set = number(&mut client, &merge).await;
     assert!(set > 0.0, "{set}");
     // The first answer.
-    client.ask(&merge, &format!(":{set}\r\n")).await;
+    client.call(&merge, &format!(":{set}\r\n")).await;
     node.shutdown().await;
 }
 
@@ -88,20 +88,20 @@ async fn a_database_is_emptied_and_all_of_them() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
     for database in [0, 1, 2] {
-        client.ask(&format!("SELECT {database}"), "+OK\r\n").await;
-        client.ask("BF.ADD k x", ":1\r\n").await;
-        client.ask("CF.ADD c x", ":1\r\n").await;
+        client.call(&format!("SELECT {database}"), "+OK\r\n").await;
+        client.call("BF.ADD k x", ":1\r\n").await;
+        client.call("CF.ADD c x", ":1\r\n").await;
     }
-    client.ask("SELECT 1", "+OK\r\n").await;
-    client.ask("FLUSHDB", "+OK\r\n").await;
+    client.call("SELECT 1", "+OK\r\n").await;
+    client.call("FLUSHDB", "+OK\r\n").await;
     for (database, count) in [(0, 2), (1, 0), (2, 2)] {
-        client.ask(&format!("SELECT {database}"), "+OK\r\n").await;
-        client.ask("DBSIZE", &format!(":{count}\r\n")).await;
+        client.call(&format!("SELECT {database}"), "+OK\r\n").await;
+        client.call("DBSIZE", &format!(":{count}\r\n")).await;
     }
-    client.ask("FLUSHALL ASYNC", "+OK\r\n").await;
+    client.call("FLUSHALL ASYNC", "+OK\r\n").await;
     for database in [0, 1, 2] {
-        client.ask(&format!("SELECT {database}"), "+OK\r\n").await;
-        client.ask("DBSIZE", ":0\r\n").await;
+        client.call(&format!("SELECT {database}"), "+OK\r\n").await;
+        client.call("DBSIZE", ":0\r\n").await;
     }
     node.shutdown().await;
 }
