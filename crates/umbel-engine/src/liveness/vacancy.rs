@@ -12,14 +12,14 @@ pub(super) struct Vacancy {
     since_ms: u64,
     term: u64,
     /// How often this node has asked for votes in this term.
-    ask_count: u32,
+    request_count: u32,
     /// Terms that began since the leader was lost.
     election_count: u32,
 }
 
 impl Vacancy {
     pub(super) const fn new(now_ms: u64, term: u64) -> Self {
-        Self { since_ms: now_ms, term, ask_count: 0, election_count: 0 }
+        Self { since_ms: now_ms, term, request_count: 0, election_count: 0 }
     }
 
     /// A new term means that another replica stands: gives it time.
@@ -27,7 +27,7 @@ impl Vacancy {
         if self.term != term {
             self.term = term;
             self.since_ms = now_ms;
-            self.ask_count = 0;
+            self.request_count = 0;
             self.election_count = self.election_count.saturating_add(1);
         }
     }
@@ -47,18 +47,18 @@ impl Vacancy {
         timing: Timing,
     ) -> bool {
         let Timing { beat_ms, suspect_ms } = timing;
-        let patience_ms = match (self.ask_count, self.election_count) {
+        let patience_ms = match (self.request_count, self.election_count) {
             (0, 0) if is_known_vacant => 0,
             (0, elections) => suspect_ms << elections.saturating_sub(1).min(DOUBLINGS_MAX),
             (asks, _) => (beat_ms << (asks - 1).min(8)).min(suspect_ms << DOUBLINGS_MAX),
         };
-        let turn_ms = if self.ask_count == 0 { turn * (suspect_ms / 2) } else { 0 };
+        let turn_ms = if self.request_count == 0 { turn * (suspect_ms / 2) } else { 0 };
         now_ms >= self.since_ms + patience_ms + turn_ms
     }
 
     /// Records that this node asks for votes now.
     pub(super) const fn asked(&mut self, now_ms: u64) {
         self.since_ms = now_ms;
-        self.ask_count = self.ask_count.saturating_add(1);
+        self.request_count = self.request_count.saturating_add(1);
     }
 }

@@ -16,7 +16,7 @@
 use super::bitmap::Bitmap;
 use super::command::{InsertPart, PartError, RemovePart, RequestStamp};
 use super::hash_list::HashList;
-use super::replay::{Asked, Operation};
+use super::replay::{Operation, StampedPart};
 use super::slice::no_removal;
 use super::state::{ShardState, check_list};
 use crate::ids::{FilterId, Generation};
@@ -88,8 +88,9 @@ impl ShardState {
         growth: SliceGrowth,
     ) -> Result<PreparedInsert, PartError> {
         let item_count = check_list(&hashes)?;
-        let asked = request.map(|stamp| Asked::new(stamp, Operation::Insert, filter, item_count));
-        if let Some(answer) = self.answered(asked.as_ref())? {
+        let stamped =
+            request.map(|stamp| StampedPart::new(stamp, Operation::Insert, filter, item_count));
+        if let Some(answer) = self.answered(stamped.as_ref())? {
             return Ok(PreparedInsert::Answered(answer));
         }
         let slice = self.slice(filter, generation)?;
@@ -143,8 +144,9 @@ impl ShardState {
         hashes: HashList,
     ) -> Result<PreparedRemove, PartError> {
         let item_count = check_list(&hashes)?;
-        let asked = request.map(|stamp| Asked::new(stamp, Operation::Remove, filter, item_count));
-        if let Some(answer) = self.answered(asked.as_ref())? {
+        let stamped =
+            request.map(|stamp| StampedPart::new(stamp, Operation::Remove, filter, item_count));
+        if let Some(answer) = self.answered(stamped.as_ref())? {
             return Ok(PreparedRemove::Answered(answer));
         }
         let slice = self.slice(filter, generation)?;

@@ -112,7 +112,7 @@ pub(super) enum Operation {
 
 /// What the table needs to know of a stamped part.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct StampedPart {
     pub(super) stamp: RequestStamp,
     /// Digest of operation, filter and hashes. It leaves out the generation, so that a retry with an older
     /// one still gets its answer.
@@ -121,7 +121,7 @@ pub(super) struct Asked {
     operation: Operation,
 }
 
-impl Asked {
+impl StampedPart {
     pub(super) const fn new(
         stamp: RequestStamp,
         operation: Operation,
@@ -264,10 +264,10 @@ impl ReplayTable {
     /// The recorded answer, or None if the part must be applied. `range` is the shard's range.
     pub(super) fn look_up(
         &self,
-        asked: &Asked,
+        stamped: &StampedPart,
         (shard, range): (ShardId, HashRange),
     ) -> Result<Option<Bitmap>, PartError> {
-        let RequestStamp { id, acknowledged_below, owner, cut, .. } = asked.stamp;
+        let RequestStamp { id, acknowledged_below, owner, cut, .. } = stamped.stamp;
         if id.sequence == u64::MAX {
             // `expired_below` could not be raised above it.
             let what = format!("{id}, expected a sequence number below 2^64 - 1");
@@ -286,7 +286,7 @@ impl ReplayTable {
         let cut = HashRange::from_bounds(cut).map_err(|_| other_cut())?;
         let session = session.filter(|session| session.records_of(id.sequence).next().is_some());
         match session.map(|session| session.overlapping(id.sequence, cut)) {
-            Some(Ok(record)) if asked.is_answered_by(record, cut) => {
+            Some(Ok(record)) if stamped.is_answered_by(record, cut) => {
                 Ok(Some(record.answer.clone()))
             }
             Some(Ok(record)) if record.cut == cut => Err(PartError::RequestReused { id }),
@@ -295,22 +295,22 @@ impl ReplayTable {
                 let (start, last) = record.cut.bounds();
                 Err(PartError::CutBefore { id, start, last })
             }
-            Some(Err(_)) if range.covers(cut) && asked.operation != Operation::Sum => Ok(None),
+            Some(Err(_)) if range.covers(cut) && stamped.operation != Operation::Sum => Ok(None),
             _ if cut == range => Ok(None),
             _ => Err(other_cut()),
         }
     }
 
     /// Records the answer of a part for which `look_up` found none.
-    pub(super) fn record(&mut self, asked: &Asked, answer: Bitmap) {
-        let RequestStamp { id, acknowledged_below, owner, cut, .. } = asked.stamp;
+    pub(super) fn record(&mut self, stamped: &StampedPart, answer: Bitmap) {
+        let RequestStamp { id, acknowledged_below, owner, cut, .. } = stamped.stamp;
         let Ok(cut) = HashRange::from_bounds(cut) else { return };
         if !self.sessions.contains_key(&id.session)
             && self.sessions.len() >= self.limits.sessions_max
         {
             self.forget_one_for(Some(owner));
         }
-        let (sequence, fingerprint) = (id.sequence, asked.fingerprint);
+        let (sequence, fingerprint) = (id.sequence, stamped.fingerprint);
         self.note_request(id.session, owner);
         self.insert(id.session, Record { sequence, fingerprint, cut, answer });
         self.expire(id.session, acknowledged_below);

@@ -2,7 +2,7 @@
 
 use umbel_filter::{HashRange, Kind};
 
-use super::replay::{Asked, Operation, ReplayLimits, ReplayTable};
+use super::replay::{Operation, ReplayLimits, ReplayTable, StampedPart};
 use super::shard_test::{filter_of, insert, item, list, range, stamp, state};
 use super::{Bitmap, PartError, RequestStamp, ShardCommand};
 use crate::ids::{FilterId, OwnerId, RequestId, SessionId, ShardId};
@@ -19,28 +19,28 @@ fn asked_for(
     cut: HashRange,
     operation: Operation,
     digest: u64,
-) -> Asked {
+) -> StampedPart {
     let id = RequestId { session: SessionId(session), sequence };
     let owner = OwnerId(session % 10);
     let stamp = RequestStamp { id, acknowledged_below: 0, digest, cut: cut.bounds(), owner };
-    Asked::new(stamp, operation, FilterId(1), 4)
+    StampedPart::new(stamp, operation, FilterId(1), 4)
 }
 
 /// With other items for each cut.
-fn asked(session: u64, sequence: u64, cut: HashRange) -> Asked {
+fn stamped(session: u64, sequence: u64, cut: HashRange) -> StampedPart {
     asked_for((session, sequence), cut, Operation::Insert, cut.start() ^ cut.last())
 }
 
 fn look_up(
     table: &ReplayTable,
-    asked: &Asked,
+    stamped: &StampedPart,
     range: HashRange,
 ) -> Result<Option<Bitmap>, PartError> {
-    table.look_up(asked, (ShardId(0), range))
+    table.look_up(stamped, (ShardId(0), range))
 }
 
 fn record(table: &mut ReplayTable, session: u64, sequence: u64, cut: HashRange) {
-    table.record(&asked(session, sequence, cut), answer(sequence));
+    table.record(&stamped(session, sequence, cut), answer(sequence));
 }
 
 fn answer(number: u64) -> Bitmap {
@@ -78,7 +78,7 @@ fn a_merged_table_answers_for_what_either_did() {
     assert_eq!(lower.bytes(), bytes / 5 * 4);
     let whole = quarters(0, 3);
     for table in [&lower, &reloaded(&lower, whole, LARGE)] {
-        let ask = |sequence, cut| look_up(table, &asked(1, sequence, cut), whole);
+        let ask = |sequence, cut| look_up(table, &stamped(1, sequence, cut), whole);
         assert_eq!(ask(1, whole), Ok(Some(answer(1))));
         // Of two answers, the lower one is named first.
         assert!(is_cut_before(&ask(3, whole), quarters(0, 1)));
@@ -118,21 +118,21 @@ fn only_what_is_left_of_a_part_is_taken_for_less_than_the_range() {
     record(&mut upper, 1, 2, quarters(2, 3));
     lower.merge(&upper);
     let whole = quarters(0, 3);
-    let is_taken = |asked: &Asked, range| match look_up(&lower, asked, range) {
+    let is_taken = |stamped: &StampedPart, range| match look_up(&lower, stamped, range) {
         Ok(None) => true,
         Err(PartError::OtherCut { .. }) => false,
         other => panic!("{other:?}"),
     };
-    assert!(is_taken(&asked(1, 2, quarters(0, 1)), whole));
-    assert!(is_taken(&asked(1, 2, quarters(1, 1)), whole));
+    assert!(is_taken(&stamped(1, 2, quarters(0, 1)), whole));
+    assert!(is_taken(&stamped(1, 2, quarters(1, 1)), whole));
     // Nothing of request 4 was answered here; and a sum adds all of the range.
-    assert!(is_taken(&asked(1, 4, whole), whole));
-    assert!(!is_taken(&asked(1, 4, quarters(0, 1)), whole));
+    assert!(is_taken(&stamped(1, 4, whole), whole));
+    assert!(!is_taken(&stamped(1, 4, quarters(0, 1)), whole));
     assert!(!is_taken(&asked_for((1, 2), quarters(0, 1), Operation::Sum, 7), whole));
     // Neither are hashes that the shard does not have.
-    assert!(!is_taken(&asked(1, 2, quarters(0, 1)), quarters(1, 3)));
-    assert!(!is_taken(&asked(1, 4, whole), quarters(1, 3)));
-    let mut nonsense = asked(1, 2, whole);
+    assert!(!is_taken(&stamped(1, 2, quarters(0, 1)), quarters(1, 3)));
+    assert!(!is_taken(&stamped(1, 4, whole), quarters(1, 3)));
+    let mut nonsense = stamped(1, 2, whole);
     nonsense.stamp.cut = (5, 4);
     assert!(!is_taken(&nonsense, whole));
 }
@@ -149,7 +149,7 @@ fn a_half_keeps_what_is_about_its_hashes() {
     assert_eq!(lower.head(quarters(0, 1)), before.head(quarters(0, 1)));
     assert_eq!((lower.bytes(), lower.queued_count()), (before.bytes(), 2));
     // A request that is gone may be applied here, and is then queued once.
-    assert_eq!(look_up(&lower, &asked(1, 2, quarters(0, 1)), quarters(0, 1)), Ok(None));
+    assert_eq!(look_up(&lower, &stamped(1, 2, quarters(0, 1)), quarters(0, 1)), Ok(None));
     record(&mut lower, 1, 2, quarters(0, 1));
     assert_eq!((lower.queued_count(), lower.head(quarters(0, 1)).counts()), (3, (1, 3)));
 }
@@ -167,7 +167,7 @@ fn what_one_table_dropped_the_other_forgets() {
     record(&mut lower, 21, 1, quarters(0, 1));
     lower.merge(&upper);
     let whole = quarters(0, 3);
-    let ask = |session, sequence, cut| look_up(&lower, &asked(session, sequence, cut), whole);
+    let ask = |session, sequence, cut| look_up(&lower, &stamped(session, sequence, cut), whole);
     assert!(matches!(ask(1, 1, whole), Err(PartError::RequestExpired { .. })));
     assert_eq!(ask(1, 2, quarters(0, 1)), Ok(Some(answer(2))));
     for cut in [whole, quarters(2, 3)] {
@@ -197,7 +197,7 @@ fn a_merged_table_is_within_the_limits() {
     let whole = quarters(0, 3);
     assert!(lower.bytes() <= limits.bytes_max);
     assert_eq!(reloaded(&lower, whole, limits).head(whole), lower.head(whole));
-    let ask = |session, sequence, cut| look_up(&lower, &asked(session, sequence, cut), whole);
+    let ask = |session, sequence, cut| look_up(&lower, &stamped(session, sequence, cut), whole);
     // Owner 1 had four sessions of six, and loses those that it used least recently.
     for session in [1, 31] {
         assert!(matches!(ask(session, 1, whole), Err(PartError::SessionExpired { .. })));
@@ -215,7 +215,7 @@ fn a_merged_table_is_within_the_limits() {
     record(&mut upper, 2, 1, quarters(2, 3));
     lower.merge(&upper);
     // Owner 1 had most, and loses its oldest.
-    let ask = |session, sequence, cut| look_up(&lower, &asked(session, sequence, cut), whole);
+    let ask = |session, sequence, cut| look_up(&lower, &stamped(session, sequence, cut), whole);
     assert!(matches!(ask(1, 1, whole), Err(PartError::RequestExpired { .. })));
     assert_eq!(ask(1, 2, quarters(0, 1)), Ok(Some(answer(2))));
     assert_eq!(ask(2, 1, quarters(2, 3)), Ok(Some(answer(1))));
@@ -230,9 +230,9 @@ fn answers_that_contradict_each_other_are_dropped() {
     record(&mut upper, 1, 1, quarters(2, 3));
     lower.merge(&upper);
     let whole = quarters(0, 3);
-    let expired = look_up(&lower, &asked(1, 1, quarters(2, 3)), whole);
+    let expired = look_up(&lower, &stamped(1, 1, quarters(2, 3)), whole);
     assert!(matches!(expired, Err(PartError::RequestExpired { .. })), "{expired:?}");
-    assert_eq!(look_up(&lower, &asked(1, 2, quarters(0, 1)), whole), Ok(Some(answer(2))));
+    assert_eq!(look_up(&lower, &stamped(1, 2, quarters(0, 1)), whole), Ok(Some(answer(2))));
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn ranges_are_listed_if_they_were_split_or_a_record_is_cut_for_them() {
         table = reloaded(&table, half, LARGE);
     }
     assert_eq!(table.head(half).counts(), (3, 1));
-    let mut acknowledging = asked(1, 2, half);
+    let mut acknowledging = stamped(1, 2, half);
     acknowledging.stamp.acknowledged_below = 2;
     table.record(&acknowledging, answer(2));
     assert_eq!(table.head(half).counts(), (1, 1));
@@ -281,7 +281,7 @@ fn a_cut_that_covers_the_range_is_not_taken_for_a_split() {
     let mut loaded = reloaded(&table, half, LARGE);
     assert_eq!(table.head(half).counts(), (3, 1));
     for table in [&mut table, &mut loaded] {
-        let mut acknowledging = asked(1, 2, half);
+        let mut acknowledging = stamped(1, 2, half);
         acknowledging.stamp.acknowledged_below = 2;
         table.record(&acknowledging, answer(2));
         table.split(half, quarters(3, 3));

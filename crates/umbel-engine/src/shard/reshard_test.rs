@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use umbel_filter::{HashRange, ItemHash};
 
-use super::replay::{Asked, Operation, ReplayLimits, ReplayTable};
+use super::replay::{Operation, ReplayLimits, ReplayTable, StampedPart};
 use super::{Bitmap, HashList, PartError, RequestStamp};
 use crate::ids::{FilterId, OwnerId, RequestId, SessionId, ShardId};
 use crate::placement::ShardRanges;
@@ -51,7 +51,7 @@ impl Request {
         (first..first + (self.session + 5 * self.sequence) % 10).map(item).collect()
     }
 
-    fn asked(self, cut: HashRange, hashes: &HashList) -> Asked {
+    fn stamped(self, cut: HashRange, hashes: &HashList) -> StampedPart {
         let stamp = RequestStamp {
             id: self.id(),
             acknowledged_below: self.acknowledged_below,
@@ -59,7 +59,12 @@ impl Request {
             cut: cut.bounds(),
             owner: OwnerId(self.session % 3),
         };
-        Asked::new(stamp, Operation::Insert, FilterId(1), u32::try_from(hashes.len()).unwrap())
+        StampedPart::new(
+            stamp,
+            Operation::Insert,
+            FilterId(1),
+            u32::try_from(hashes.len()).unwrap(),
+        )
     }
 }
 
@@ -168,7 +173,7 @@ impl World {
     }
 
     /// A shard takes a part, and applies it if it is new.
-    fn ask(
+    fn send_call(
         &mut self,
         number: ShardId,
         request: Request,
@@ -176,13 +181,13 @@ impl World {
         items: &[ItemHash],
     ) -> Result<Bitmap, PartError> {
         let hashes = HashList::from_hashes(items);
-        let asked = request.asked(cut, &hashes);
+        let stamped = request.stamped(cut, &hashes);
         let Some(shard) = self.shards.get_mut(number.0 as usize) else {
             let hi = items[0].hi();
             return Err(PartError::ForeignHash { hi, shard: number });
         };
         let found =
-            shard.tables.each_ref().map(|table| table.look_up(&asked, (number, shard.range)));
+            shard.tables.each_ref().map(|table| table.look_up(&stamped, (number, shard.range)));
         assert_eq!(found[0], found[1]);
         let [found, _] = found;
         if let Some(answer) = found? {
@@ -202,12 +207,12 @@ impl World {
             assert_eq!(before, None, "an item of {} is applied twice", request.id());
         }
         let answer = Bitmap::from_bools(is_new);
-        shard.tables.iter_mut().for_each(|table| table.record(&asked, answer.clone()));
+        shard.tables.iter_mut().for_each(|table| table.record(&stamped, answer.clone()));
         Ok(answer)
     }
 
     /// Asks a shard for a part, in pieces if it has answered before. None if the map is out of date.
-    fn ask_part(
+    fn send_part(
         &mut self,
         (request, batch): (Request, &[ItemHash]),
         (shard, cut): (ShardId, HashRange),
@@ -228,7 +233,7 @@ impl World {
                 if is_split { self.split() } else { self.merge() }
             }
             self.calls += 1;
-            match self.ask(shard, request, piece, &items) {
+            match self.send_call(shard, request, piece, &items) {
                 Ok(bits) => pieces.answered(bits),
                 Err(PartError::CutBefore { start, last, .. }) => {
                     let named = HashRange::from_bounds((start, last)).unwrap();
@@ -257,7 +262,7 @@ impl World {
             let mut answered: Vec<(ShardId, Bitmap)> = Vec::new();
             for &(shard, _) in parts.parts() {
                 let part = (shard, map.range(shard).unwrap());
-                let answer = self.ask_part((request, &batch), part, changes, &mut calls_left)?;
+                let answer = self.send_part((request, &batch), part, changes, &mut calls_left)?;
                 answered.extend(answer.map(|answer| (shard, answer)));
             }
             if answered.len() == parts.parts().len() {

@@ -222,7 +222,7 @@ impl Scrubber {
             (ScrubInput::Applied(Ok(())), State::Digesting) => {
                 self.state = State::Rooting(BTreeMap::new());
                 let seed = self.seed;
-                self.ask(&ReplicaQuestion::Root { seed }, out);
+                self.send_question(&ReplicaQuestion::Root { seed }, out);
             }
             (ScrubInput::Applied(Ok(())), State::Mending) => self.read_or_digest(out),
             (ScrubInput::Held, State::Holding) => self.read(out),
@@ -235,7 +235,7 @@ impl Scrubber {
         self.voters.iter().copied().filter(|voter| !self.report.away.contains_key(voter))
     }
 
-    fn ask(&self, question: &ReplicaQuestion, out: &mut Outbox<ScrubOutput>) {
+    fn send_question(&self, question: &ReplicaQuestion, out: &mut Outbox<ScrubOutput>) {
         for replica in self.present() {
             out.push(ScrubOutput::Ask { replica, question: question.clone() });
         }
@@ -336,7 +336,7 @@ impl Scrubber {
         }
         self.state = State::Listing(BTreeMap::new());
         let seed = self.seed;
-        self.ask(&ReplicaQuestion::Digests { seed }, out);
+        self.send_question(&ReplicaQuestion::Digests { seed }, out);
     }
 
     fn next_piece(&mut self, out: &mut Outbox<ScrubOutput>) {
@@ -383,7 +383,7 @@ impl Scrubber {
         let blocks: Vec<u32> = self.suspects.drain(..count).collect();
         self.state = State::Reading(blocks.clone(), BTreeMap::new());
         let (filter, generation) = (self.filter, self.generation);
-        self.ask(&ReplicaQuestion::Blocks { filter, generation, blocks }, out);
+        self.send_question(&ReplicaQuestion::Blocks { filter, generation, blocks }, out);
     }
 
     fn mend(&mut self, out: &mut Outbox<ScrubOutput>) {

@@ -13,7 +13,7 @@ use super::command::{
 use super::digest::Digest;
 use super::hash_list::HashList;
 use super::merge_marks::MergeMarks;
-use super::replay::{Asked, Operation, ReplayLimits, ReplayTable};
+use super::replay::{Operation, ReplayLimits, ReplayTable, StampedPart};
 use super::scrub::{NO_INDEX, ScrubbedPiece};
 use super::slice::{Slice, SliceDescription, SliceSummary};
 use super::windowed::InsertTime;
@@ -176,8 +176,9 @@ impl ShardState {
                 "{got} hashes for {marked} of {item_count} items, expected at most {most}"
             )));
         }
-        let asked = request.map(|stamp| Asked::new(stamp, Operation::Insert, *filter, item_count));
-        if let Some(answer) = self.answered(asked.as_ref())? {
+        let stamped =
+            request.map(|stamp| StampedPart::new(stamp, Operation::Insert, *filter, item_count));
+        if let Some(answer) = self.answered(stamped.as_ref())? {
             return Ok(answer);
         }
         self.check_hashes(self.slice(*filter, *generation)?, hashes, *request)?;
@@ -196,21 +197,22 @@ impl ShardState {
         let new = proposed.iter_ones().zip(outcomes);
         let new = new.filter(|&(_, outcome)| outcome == Insertion::New).map(|(at, _)| at);
         let answer = Bitmap::from_ones(item_count, new);
-        self.remember(asked.as_ref(), &answer);
+        self.remember(stamped.as_ref(), &answer);
         Ok(answer)
     }
 
     fn remove(&mut self, part: &RemovePart) -> Result<Bitmap, PartError> {
         let RemovePart { filter, generation, request, hashes } = part;
         let item_count = check_list(hashes)?;
-        let asked = request.map(|stamp| Asked::new(stamp, Operation::Remove, *filter, item_count));
-        if let Some(answer) = self.answered(asked.as_ref())? {
+        let stamped =
+            request.map(|stamp| StampedPart::new(stamp, Operation::Remove, *filter, item_count));
+        if let Some(answer) = self.answered(stamped.as_ref())? {
             return Ok(answer);
         }
         self.check_hashes(self.slice(*filter, *generation)?, hashes, *request)?;
         let slice = self.slice_mut(*filter, *generation)?;
         let answer = slice.remove(hashes.iter())?;
-        self.remember(asked.as_ref(), &answer);
+        self.remember(stamped.as_ref(), &answer);
         Ok(answer)
     }
 
@@ -236,15 +238,18 @@ impl ShardState {
     }
 
     /// The recorded answer, if the request is a retry.
-    pub(super) fn answered(&self, asked: Option<&Asked>) -> Result<Option<Bitmap>, PartError> {
+    pub(super) fn answered(
+        &self,
+        stamped: Option<&StampedPart>,
+    ) -> Result<Option<Bitmap>, PartError> {
         self.check_open()?;
         let here = (self.shard, self.range);
-        asked.map_or(Ok(None), |asked| self.replay.look_up(asked, here))
+        stamped.map_or(Ok(None), |stamped| self.replay.look_up(stamped, here))
     }
 
-    pub(super) fn remember(&mut self, asked: Option<&Asked>, answer: &Bitmap) {
-        if let Some(asked) = asked {
-            self.replay.record(asked, answer.clone());
+    pub(super) fn remember(&mut self, stamped: Option<&StampedPart>, answer: &Bitmap) {
+        if let Some(stamped) = stamped {
+            self.replay.record(stamped, answer.clone());
         }
     }
 

@@ -17,7 +17,7 @@ use super::bitmap::Bitmap;
 use super::command::{PartError, RequestStamp, SetOperation, ShardCommand, SumTerms};
 use super::digest::Digest;
 use super::prepare::SliceGrowth;
-use super::replay::{Asked, Operation};
+use super::replay::{Operation, StampedPart};
 use super::slice::{Slice, refused};
 use super::slice_growth::{grow_to_plan, grown_for_items, grown_within};
 use super::state::ShardState;
@@ -53,8 +53,8 @@ impl ShardState {
         request: Option<RequestStamp>,
         growth: SliceGrowth,
     ) -> Result<PreparedSum, PartError> {
-        let asked = request.map(|stamp| asked_of(stamp, target, &sources));
-        if let Some(answer) = self.answered(asked.as_ref())? {
+        let stamped = request.map(|stamp| stamped_of(stamp, target, &sources));
+        if let Some(answer) = self.answered(stamped.as_ref())? {
             return Ok(PreparedSum::Answered(number_of(&answer)));
         }
         let slice = self.slice(target, generation)?;
@@ -82,8 +82,8 @@ impl ShardState {
         sources: &[(FilterId, Generation)],
         terms: SumTerms,
     ) -> Result<u64, PartError> {
-        let asked = terms.request.map(|stamp| asked_of(stamp, target, sources));
-        if let Some(answer) = self.answered(asked.as_ref())? {
+        let stamped = terms.request.map(|stamp| stamped_of(stamp, target, sources));
+        if let Some(answer) = self.answered(stamped.as_ref())? {
             return Ok(number_of(&answer));
         }
         if sources.iter().any(|&(source, _)| source == target) {
@@ -101,17 +101,21 @@ impl ShardState {
         self.slices.insert(target, slice);
         let new_count = new_count?;
         let ones = (0..ANSWER_BITS as usize).filter(|&bit| new_count >> bit & 1 == 1);
-        self.remember(asked.as_ref(), &Bitmap::from_ones(ANSWER_BITS, ones));
+        self.remember(stamped.as_ref(), &Bitmap::from_ones(ANSWER_BITS, ones));
         Ok(new_count)
     }
 }
 
 /// The identity of a stamped sum. It includes the ids of the sources, but not their generations.
-fn asked_of(stamp: RequestStamp, target: FilterId, sources: &[(FilterId, Generation)]) -> Asked {
+fn stamped_of(
+    stamp: RequestStamp,
+    target: FilterId,
+    sources: &[(FilterId, Generation)],
+) -> StampedPart {
     let mut digest = Digest::new();
     sources.iter().for_each(|(source, _)| digest.push(source.0));
     let stamp = RequestStamp { digest: digest.finish(), ..stamp };
-    Asked::new(stamp, Operation::Sum, target, ANSWER_BITS)
+    StampedPart::new(stamp, Operation::Sum, target, ANSWER_BITS)
 }
 
 fn number_of(answer: &Bitmap) -> u64 {
