@@ -217,7 +217,7 @@ async fn view_of(
     let mut candidates: Vec<NodeId> = hint.into_iter().collect();
     candidates.extend(members.iter().filter(|&&node| Some(node) != hint));
     for node in candidates {
-        let answer = ask_group(local, node, group, GroupRequest::View, VIEW_TIMEOUT);
+        let answer = query_group(local, node, group, GroupRequest::View, VIEW_TIMEOUT);
         if let Some(GroupAnswer::View(view)) = answer.await
             && view.leader == Some(node)
         {
@@ -227,7 +227,7 @@ async fn view_of(
     Some((group, None))
 }
 
-async fn ask_group(
+async fn query_group(
     local: &Arc<Local>,
     node: NodeId,
     group: GroupId,
@@ -330,7 +330,7 @@ async fn change_members(
         learners: with_addresses(learners),
     };
     tracing::info!(%group, ?voters, ?learners, "members are changed");
-    match ask_group(local, leader, group, request, MEMBERS_TIMEOUT).await {
+    match query_group(local, leader, group, request, MEMBERS_TIMEOUT).await {
         Some(GroupAnswer::Changed) => tracing::info!(%group, ?voters, "members were changed"),
         Some(GroupAnswer::Failed(why)) => tracing::info!(%group, why, "members not changed yet"),
         _ => tracing::info!(%group, %leader, "the leader did not answer"),

@@ -36,7 +36,7 @@ use crate::reasons::{Reasons, reason_of};
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Time limit of one request: the called node may have to ask other nodes in turn.
-const ASK_TIMEOUT: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes of a token file that are read; a longer file is not a token.
 const TOKEN_FILE_BYTES_MAX: u64 = 4 << 10;
@@ -149,14 +149,14 @@ pub async fn enrol(config: &Config) -> Result<(), EnrolError> {
         newest_version: ports.versions.newest.0,
     };
     let net = Arc::new(PinnedNet::new(PinnedTls::new(token.pins().to_vec())?));
-    let answer = ask(&net, member, request).await?;
+    let answer = send_request(&net, member, request).await?;
     files.keep(&answer.certificate, &answer.authorities).map_err(EnrolError::Files)?;
     tracing::info!(node = answer.node, member, "the cluster has issued a certificate");
     Ok(())
 }
 
 /// Repeats the request until there is a response.
-async fn ask(
+async fn send_request(
     net: &Arc<PinnedNet>,
     member: &str,
     request: EnrolRequest,
@@ -167,11 +167,12 @@ async fn ask(
     let mut client = EnrolmentClient::new(channel);
     let mut reasons = Reasons::default();
     loop {
-        let status = match tokio::time::timeout(ASK_TIMEOUT, client.enrol(request.clone())).await {
-            Ok(Ok(answer)) => return Ok(answer.into_inner()),
-            Ok(Err(status)) => status,
-            Err(_) => Status::deadline_exceeded("no answer"),
-        };
+        let status =
+            match tokio::time::timeout(REQUEST_TIMEOUT, client.enrol(request.clone())).await {
+                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Err(status)) => status,
+                Err(_) => Status::deadline_exceeded("no answer"),
+            };
         if let Some(why) = net.refused() {
             return Err(other(why));
         }

@@ -41,14 +41,14 @@ use crate::ports::Ports;
 use crate::reasons::{Reasons, reason_of};
 
 /// Pause between requests to a node that does not respond yet.
-const ASK_AGAIN: Duration = Duration::from_millis(250);
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Time limit of one request.
-const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the first founder waits for the others to report that there is no cluster yet: a running
 /// node responds within it.
-const FOUNDER_ASK_TIMEOUT: Duration = Duration::from_secs(1);
+const FOUNDER_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The founders in the order of their numbers, sorted by address.
 pub(crate) fn founders(config: &Config, address: &str) -> Vec<String> {
@@ -100,7 +100,7 @@ async fn found(
 ) -> Result<LocalIdentity, String> {
     let others = founders.iter().filter(|&founder| founder != address);
     let asked = others.map(|founder| async move {
-        let answer = tokio::time::timeout(FOUNDER_ASK_TIMEOUT, who_is(ports, founder)).await;
+        let answer = tokio::time::timeout(FOUNDER_REQUEST_TIMEOUT, who_is(ports, founder)).await;
         answer.ok().flatten().filter(|other| other.is_formed).map(|other| (founder, other))
     });
     if let Some((other, formed)) = join_all(asked).await.into_iter().flatten().next() {
@@ -141,7 +141,7 @@ async fn wait_for_adoption(
             }
         }
         let adopted = membership.wait_for(Option::is_some);
-        if let Ok(Ok(member)) = tokio::time::timeout(ASK_AGAIN * 4, adopted).await {
+        if let Ok(Ok(member)) = tokio::time::timeout(RETRY_PAUSE * 4, adopted).await {
             return member.ok_or_else(|| "the adoption was taken back".to_owned());
         }
     }
@@ -180,7 +180,7 @@ fn lost_disk(other: &str, cluster_id: &[u8]) -> String {
 async fn who_is(ports: &Ports, address: &str) -> Option<umbel_proto::v1::WhoAreYouResponse> {
     let mut client = peer_client(&ports.net, address).ok()?;
     let asked = client.who_are_you(WhoAreYouRequest {});
-    Some(tokio::time::timeout(ASK_TIMEOUT, asked).await.ok()?.ok()?.into_inner())
+    Some(tokio::time::timeout(REQUEST_TIMEOUT, asked).await.ok()?.ok()?.into_inner())
 }
 
 /// Requests a number from a member. `has_tls` says whether this node speaks TLS.
@@ -202,7 +202,7 @@ async fn join(
             oldest_version: ports.versions.oldest.0,
             newest_version: ports.versions.newest.0,
         };
-        let status = match tokio::time::timeout(ASK_TIMEOUT, client.join(request)).await {
+        let status = match tokio::time::timeout(REQUEST_TIMEOUT, client.join(request)).await {
             Ok(Ok(response)) => {
                 let response = response.into_inner();
                 let cluster = cluster_of_bytes(&response.cluster_id)
@@ -238,7 +238,7 @@ async fn join(
         if reasons.is_due(&reason, Instant::now()) {
             tracing::info!(member, reason, "cannot join yet");
         }
-        tokio::time::sleep(ASK_AGAIN).await;
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
 }
 
@@ -276,7 +276,7 @@ pub(crate) async fn complete(
     let mut newest = ports.versions.newest;
     for (node, address) in nodes.iter().filter(|&&(node, _)| node != local.node()) {
         while !local.is_there(*node, address).await {
-            tokio::time::sleep(ASK_AGAIN / 10).await;
+            tokio::time::sleep(RETRY_PAUSE / 10).await;
         }
         newest = newest.min(newest_of(ports, address).await);
     }
@@ -333,7 +333,7 @@ async fn propose_until(
             _ => {
                 // Another founder may be the leader; it gets the same command.
                 local.propose_elsewhere(command).await;
-                tokio::time::sleep(ASK_AGAIN).await;
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
         }
     }
@@ -345,7 +345,7 @@ async fn newest_of(ports: &Ports, address: &str) -> ClusterVersion {
     loop {
         match who_is(ports, address).await {
             Some(answer) => return versions_of(&answer).newest,
-            None => tokio::time::sleep(ASK_AGAIN).await,
+            None => tokio::time::sleep(RETRY_PAUSE).await,
         }
     }
 }
@@ -356,7 +356,7 @@ async fn adopt(ports: &Ports, request: AdoptRequest, address: &str) -> Result<()
         peer_client(&ports.net, address).map_err(|error| format!("{address}: {error}"))?;
     loop {
         let asked = client.adopt(request.clone());
-        let status = match tokio::time::timeout(ASK_TIMEOUT, asked).await {
+        let status = match tokio::time::timeout(REQUEST_TIMEOUT, asked).await {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(status)) => status,
             Err(_) => tonic::Status::deadline_exceeded("no answer"),
@@ -370,6 +370,6 @@ async fn adopt(ports: &Ports, request: AdoptRequest, address: &str) -> Result<()
             ));
         }
         tracing::info!(address, reason = status.message(), "waiting for a founding node");
-        tokio::time::sleep(ASK_AGAIN).await;
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
 }

@@ -230,7 +230,7 @@ impl LeaderCalls {
                 Err(_) => Tried::Unknown("this node's meta group did not answer".to_owned()),
             };
         }
-        ask(local, node, CallKind::Meta, GroupId::META, encode(request), timeout).await
+        send_request(local, node, CallKind::Meta, GroupId::META, encode(request), timeout).await
     }
 
     /// Calls a shard's leader, whichever node that is, or, if the request allows it, any replica.
@@ -360,11 +360,11 @@ async fn try_shard(
             Err(_) => Tried::Unknown(format!("no answer within {} ms", timeout.as_millis())),
         };
     }
-    ask(local, node, CallKind::Shard, group, encode(request), timeout).await
+    send_request(local, node, CallKind::Shard, group, encode(request), timeout).await
 }
 
 /// One try over a link to another node.
-async fn ask<T: DeserializeOwned>(
+async fn send_request<T: DeserializeOwned>(
     local: &Local,
     node: NodeId,
     kind: CallKind,

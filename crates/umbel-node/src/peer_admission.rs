@@ -13,7 +13,7 @@ use umbel_raft::peer::{
     AnswerStream, CallHandler, CallKind, CallRefusal, LocalIdentity, PEER_PROTOCOL, RefusalReason,
     cluster_bytes, cluster_of_bytes,
 };
-use umbel_raft::{Witness, answer_standings, asks_standings};
+use umbel_raft::{Witness, answer_standings, requests_standings};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::Storage;
 use umbel_storage::identity::{self, Identity, MemberState};
@@ -190,7 +190,7 @@ impl CallHandler for PeerAdmission {
         body: Bytes,
     ) -> PortFuture<'static, Result<Bytes, CallRefusal>> {
         Box::pin(async move {
-            if asks_standings(kind, &body) {
+            if requests_standings(kind, &body) {
                 return Ok(self.standings_of(from));
             }
             self.admit(from)?.serve(from, kind, group, body).await

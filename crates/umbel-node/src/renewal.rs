@@ -20,7 +20,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 const RENEW_AGAIN: Duration = Duration::from_secs(5);
 
 /// Time limit of the request to one node.
-const ASK_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Renews the certificate that the cluster issued before it expires; never ends.
 pub(crate) async fn keep_certificate(local: Arc<Local>) {
@@ -56,7 +56,7 @@ async fn renew(local: &Local, files: &IssuedFiles) -> Result<NodeId, String> {
         let channel = channel_to(local.net(), address, Some(wanted)).map_err(|e| e.to_string())?;
         let mut client = EnrolmentClient::new(channel);
         let asked = client.renew(RenewRequest { request: request.clone().into() });
-        match tokio::time::timeout(ASK_TIMEOUT, asked).await {
+        match tokio::time::timeout(REQUEST_TIMEOUT, asked).await {
             Ok(Ok(answer)) if answer.get_ref().certificate.is_empty() => {}
             Ok(Ok(answer)) => {
                 let EnrolResponse { certificate, authorities, .. } = answer.into_inner();

@@ -19,7 +19,7 @@ use crate::listing::leaves;
 use crate::part::PartBuffer;
 use crate::sign::{NO_BODY_SHA256, hex, percent_encoded};
 use crate::store::{
-    ANSWER_TIMEOUT, Ask, BODY_TIMEOUT, ObjectStore, REFUSAL_BYTES_MAX, Trouble, body_text,
+    ANSWER_TIMEOUT, BODY_TIMEOUT, ObjectStore, REFUSAL_BYTES_MAX, StoreRequest, Trouble, body_text,
     entity_tag, judged, patiently,
 };
 use ring::digest;
@@ -64,8 +64,8 @@ impl ObjectStore {
 
     /// The mark of the object under this key, if it exists and has one.
     pub(crate) fn mark_of(&self, address: &ObjectAddress) -> Result<Option<String>, ObjectError> {
-        let ask = ask("HEAD", address, "", &[], NO_BODY_SHA256);
-        patiently(None, || match self.send(&ask, ()) {
+        let request = request("HEAD", address, "", &[], NO_BODY_SHA256);
+        patiently(None, || match self.send(&request, ()) {
             Ok(response) => {
                 let mark = response.headers().get(MARK_HEADER).and_then(|mark| mark.to_str().ok());
                 Ok(mark.map(str::to_owned))
@@ -91,9 +91,9 @@ impl ObjectStore {
     /// Begins an upload of an object that will have this mark, and returns its id.
     pub(crate) fn begin(&self, address: &ObjectAddress, mark: &str) -> Result<String, ObjectError> {
         let headers = [(MARK_HEADER, mark.to_owned())];
-        let ask = ask("POST", address, "uploads=", &headers, NO_BODY_SHA256);
+        let request = request("POST", address, "uploads=", &headers, NO_BODY_SHA256);
         patiently(None, || {
-            let text = text_of(self.send(&ask, &[][..])?)?;
+            let text = text_of(self.send(&request, &[][..])?)?;
             Ok(upload_id(&text)?)
         })
     }
@@ -108,11 +108,14 @@ impl ObjectStore {
     ) -> Result<String, ObjectError> {
         let id = percent_encoded(id, false);
         let query = format!("partNumber={number}&uploadId={id}");
-        let ask = Ask { times: times(part.bytes()), ..ask("PUT", address, &query, &[], hash) };
+        let request = StoreRequest {
+            times: times(part.bytes()),
+            ..request("PUT", address, &query, &[], hash)
+        };
         patiently(None, || {
             let response = match part.rewound()? {
-                Some(file) => self.send(&ask, file),
-                None => self.send(&ask, part.in_memory().expect("it is nowhere else")),
+                Some(file) => self.send(&request, file),
+                None => self.send(&request, part.in_memory().expect("it is nowhere else")),
             }?;
             let tag = entity_tag(&response).filter(|tag| !tag.is_empty());
             drain(response);
@@ -132,11 +135,12 @@ impl ObjectStore {
         let hash = hex(digest::digest(&digest::SHA256, body.as_bytes()).as_ref());
         let query = format!("uploadId={}", percent_encoded(id, false));
         let headers = conditions(overwrite);
-        let ask = Ask {
+        let request = StoreRequest {
             times: Some((BODY_TIMEOUT, FINISH_TIMEOUT)),
-            ..ask("POST", address, &query, &headers, &hash)
+            ..request("POST", address, &query, &headers, &hash)
         };
-        let outcome = patiently(None, || finished(&text_of(self.send(&ask, body.as_bytes())?)?));
+        let outcome =
+            patiently(None, || finished(&text_of(self.send(&request, body.as_bytes())?)?));
         self.resolved(address, mark, outcome)
     }
 
@@ -151,9 +155,11 @@ impl ObjectStore {
         let hash = hex(digest::digest(&digest::SHA256, bytes).as_ref());
         let mut headers = conditions(overwrite);
         headers.push((MARK_HEADER, mark.to_owned()));
-        let ask =
-            Ask { times: times(bytes.len() as u64), ..ask("PUT", address, "", &headers, &hash) };
-        let outcome = patiently(None, || self.send(&ask, bytes).map(drain));
+        let request = StoreRequest {
+            times: times(bytes.len() as u64),
+            ..request("PUT", address, "", &headers, &hash)
+        };
+        let outcome = patiently(None, || self.send(&request, bytes).map(drain));
         self.resolved(address, mark, outcome)
     }
 
@@ -181,8 +187,9 @@ impl ObjectStore {
     ) -> Result<(), ObjectError> {
         let query = format!("uploadId={}", percent_encoded(id, false));
         let times = Some((ABORT_TIMEOUT, ABORT_TIMEOUT));
-        let ask = Ask { times, ..ask("DELETE", address, &query, &[], NO_BODY_SHA256) };
-        patiently(stop, || match self.send(&ask, ()) {
+        let request =
+            StoreRequest { times, ..request("DELETE", address, &query, &[], NO_BODY_SHA256) };
+        patiently(stop, || match self.send(&request, ()) {
             Ok(response) => {
                 drain(response);
                 Ok(())
@@ -197,19 +204,19 @@ impl ObjectStore {
         if self.mark_of(address)?.as_deref() != Some(mark) {
             return Ok(());
         }
-        let ask = ask("DELETE", address, "", &[], NO_BODY_SHA256);
-        patiently(None, || self.send(&ask, ()).map(drain))
+        let request = request("DELETE", address, "", &[], NO_BODY_SHA256);
+        patiently(None, || self.send(&request, ()).map(drain))
     }
 }
 
-fn ask<'a>(
+fn request<'a>(
     method: &'a str,
     address: &'a ObjectAddress,
     query: &'a str,
     headers: &'a [(&'a str, String)],
     body_sha256: &'a str,
-) -> Ask<'a> {
-    Ask { method, address, query, headers, body_sha256, times: None }
+) -> StoreRequest<'a> {
+    StoreRequest { method, address, query, headers, body_sha256, times: None }
 }
 
 /// Timeouts for sending so many bytes, and for the response.

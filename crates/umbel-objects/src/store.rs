@@ -61,7 +61,7 @@ pub struct ObjectStore {
 }
 
 /// One request.
-pub(crate) struct Ask<'a> {
+pub(crate) struct StoreRequest<'a> {
     pub(crate) method: &'a str,
     pub(crate) address: &'a ObjectAddress,
     /// Query, encoded as it is sent, sorted by the bytes of its names.
@@ -253,7 +253,7 @@ impl ObjectStore {
         query: &str,
         headers: &[(&str, String)],
     ) -> Result<Response<Body>, Trouble> {
-        let ask = Ask {
+        let request = StoreRequest {
             method: "GET",
             address,
             query,
@@ -261,7 +261,7 @@ impl ObjectStore {
             body_sha256: NO_BODY_SHA256,
             times: None,
         };
-        self.send(&ask, ())
+        self.send(&request, ())
     }
 
     /// Whether requests are signed.
@@ -272,10 +272,10 @@ impl ObjectStore {
     /// Sends a request with a body, and returns the response unless it is a refusal.
     pub(crate) fn send(
         &self,
-        ask: &Ask<'_>,
+        request: &StoreRequest<'_>,
         body: impl AsSendBody,
     ) -> Result<Response<Body>, Trouble> {
-        let Ask { method, address, query, headers, body_sha256, times } = *ask;
+        let StoreRequest { method, address, query, headers, body_sha256, times } = *request;
         let Place { scheme, host, path } = self.settings.place(&address.bucket);
         let path = percent_encoded(&format!("{path}{}", address.key), true);
         let mark = if query.is_empty() { "" } else { "?" };

@@ -75,7 +75,7 @@ impl GroupHost {
             known_members(&storage, GroupId::META).await.map_err(|error| meta_failed(&error))?,
         );
         let recollection = Arc::new(Recollection::default());
-        recollection.ask(&links, node, nodes, START_TIMEOUT).await?;
+        recollection.query(&links, node, nodes, START_TIMEOUT).await?;
         Ok(Self { node, seed, storage, links, beats, witness, rounds, recollection })
     }
 
@@ -118,8 +118,8 @@ impl GroupHost {
     ///
     /// # Errors
     /// If one of them reports that this node was removed from the cluster.
-    pub async fn ask_again(&self, nodes: BTreeMap<NodeId, String>) -> Result<(), String> {
-        self.recollection.ask(&self.links, self.node, nodes, LATER_TIMEOUT).await
+    pub async fn query_again(&self, nodes: BTreeMap<NodeId, String>) -> Result<(), String> {
+        self.recollection.query(&self.links, self.node, nodes, LATER_TIMEOUT).await
     }
 
     /// Drops what is remembered of nodes that are no longer members.

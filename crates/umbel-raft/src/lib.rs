@@ -34,7 +34,8 @@ pub use beats::Beats;
 pub use group::{Group, GroupReport, ProposeError};
 pub use host::{GroupHost, RunningGroups};
 pub use recall::{
-    KnownInserts, Recollection, answer_standings, ask_committed, asks_standings, committed_in,
+    KnownInserts, Recollection, answer_standings, committed_in, request_committed,
+    requests_standings,
 };
 pub use state_machine::GroupReplica;
 pub use witness::Witness;

@@ -104,14 +104,14 @@ impl Network {
     ///
     /// # Errors
     /// If the replica does not respond, or refuses: for example because a live node leads the group.
-    pub(crate) async fn ask_pre_vote(
+    pub(crate) async fn request_pre_vote(
         &self,
         to: NodeId,
         address: &str,
         request: &VoteRequest<Types>,
         timeout: Duration,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        Ok(self.replica(to, address).ask_vote(CallKind::PreVote, request, timeout).await?)
+        Ok(self.replica(to, address).request_vote(CallKind::PreVote, request, timeout).await?)
     }
 }
 
@@ -171,7 +171,7 @@ impl PeerReplica {
         Ok(links.call(self.to, &self.address, kind, group, body, timeout).await?)
     }
 
-    async fn ask<Q: Serialize, A: DeserializeOwned>(
+    async fn send_request<Q: Serialize, A: DeserializeOwned>(
         &self,
         kind: CallKind,
         question: &Q,
@@ -187,13 +187,13 @@ impl PeerReplica {
         checked.map_err(|error| ReplicaError::Term { from: self.to, error })
     }
 
-    async fn ask_vote(
+    async fn request_vote(
         &self,
         kind: CallKind,
         request: &VoteRequest<Types>,
         timeout: Duration,
     ) -> Result<VoteResponse<Types>, ReplicaError> {
-        let answer: VoteResponse<Types> = self.ask(kind, request, timeout).await?;
+        let answer: VoteResponse<Types> = self.send_request(kind, request, timeout).await?;
         self.check_term(request.vote, &answer.vote)?;
         Ok(answer)
     }
@@ -210,7 +210,7 @@ impl PeerReplica {
             announced.fetch_max(committed.index, Ordering::SeqCst);
         }
         metrics::append_sent();
-        let answer = self.ask(CallKind::Append, request, timeout).await?;
+        let answer = self.send_request(CallKind::Append, request, timeout).await?;
         let confirmed = match &answer {
             AppendEntriesResponse::Success => {
                 request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id)
@@ -287,7 +287,7 @@ impl PeerReplica {
         }
         let end = SnapshotEnd { transfer };
         let answer: SnapshotResponse<Types> =
-            self.ask(CallKind::SnapshotEnd, &end, timeout).await?;
+            self.send_request(CallKind::SnapshotEnd, &end, timeout).await?;
         self.check_term(vote, &answer.vote)?;
         if answer.vote == vote {
             witness.confirmed(self.to, *group, (ticket, vote), last)?;
@@ -328,7 +328,7 @@ impl RaftNetworkV2<Types> for PeerReplica {
         request: VoteRequest<Types>,
         option: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        Ok(self.ask_vote(CallKind::Vote, &request, option.soft_ttl()).await?)
+        Ok(self.request_vote(CallKind::Vote, &request, option.soft_ttl()).await?)
     }
 
     async fn full_snapshot(
@@ -353,6 +353,6 @@ impl RaftNetworkV2<Types> for PeerReplica {
         request: TransferLeaderRequest<Types>,
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
-        Ok(self.ask(CallKind::TransferLeader, &request, option.soft_ttl()).await?)
+        Ok(self.send_request(CallKind::TransferLeader, &request, option.soft_ttl()).await?)
     }
 }

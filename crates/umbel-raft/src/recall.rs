@@ -49,7 +49,7 @@ pub(crate) const LATER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Pause before a node that did not answer is asked again: short beside the timeouts, and long enough that
 /// a busy node is asked a few dozen times at most.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a replica may take to record on its disk that it lost entries.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -110,7 +110,7 @@ impl Recollection {
     ///
     /// # Errors
     /// If one of them reports that this node was removed from the cluster; then it must not continue.
-    pub(crate) async fn ask(
+    pub(crate) async fn query(
         &self,
         links: &Links,
         node: NodeId,
@@ -126,7 +126,7 @@ impl Recollection {
             }
             asked.extend(nodes.keys());
             let asks = std::mem::take(&mut nodes).into_iter().map(async |(other, address)| {
-                let called = ask_standings(links, other, &address, timeout);
+                let called = request_standings(links, other, &address, timeout);
                 match called.await.map(|answer| decode(&answer)) {
                     Ok(Ok(RecallAnswer::Standings(standings))) => Ok(Some((other, standings))),
                     Ok(other) => {
@@ -211,7 +211,7 @@ impl Inner {
 
 /// Asks a node what it knows of this one, until it answers, the timeout is over, or trying again is of no
 /// use.
-async fn ask_standings(
+async fn request_standings(
     links: &Links,
     other: NodeId,
     address: &str,
@@ -223,8 +223,8 @@ async fn ask_standings(
         let body = encode(&RecallRequest::Standings);
         let called = links.call(other, address, CallKind::Recall, GroupId::META, body, left);
         match called.await {
-            Err(error) if may_answer_later(&error) && Instant::now() + ASK_AGAIN < until => {
-                tokio::time::sleep(ASK_AGAIN).await;
+            Err(error) if may_answer_later(&error) && Instant::now() + RETRY_PAUSE < until => {
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
             called => return called,
         }
@@ -242,7 +242,7 @@ const fn may_answer_later(error: &CallError) -> bool {
 }
 
 /// Whether a call asks what is known of its caller, a node that starts.
-pub fn asks_standings(kind: CallKind, body: &[u8]) -> bool {
+pub fn requests_standings(kind: CallKind, body: &[u8]) -> bool {
     kind == CallKind::Recall && matches!(decode(body), Ok(RecallRequest::Standings))
 }
 
@@ -259,11 +259,11 @@ pub fn answer_standings(
 }
 
 /// The question which entries are committed in the groups that the called node leads.
-pub fn ask_committed() -> Bytes {
+pub fn request_committed() -> Bytes {
     encode(&RecallRequest::Committed)
 }
 
-/// The index of the last committed entry of each group, from the answer to [`ask_committed`].
+/// The index of the last committed entry of each group, from the answer to [`request_committed`].
 ///
 /// # Errors
 /// If it is another answer, or none.
@@ -349,7 +349,7 @@ mod tests {
             _group: GroupId,
             body: Bytes,
         ) -> PortFuture<'static, Result<Bytes, CallRefusal>> {
-            assert!(asks_standings(kind, &body));
+            assert!(requests_standings(kind, &body));
             let answer = match take_one(&self.refusals) {
                 true => Err(CallRefusal::new(RefusalReason::Overloaded, "busy")),
                 false => Ok(encode(&RecallAnswer::Standings(Standings::default()))),
@@ -389,13 +389,13 @@ mod tests {
     }
 
     /// Whether node 2 answered, how long that took, and how many connections were tried.
-    async fn ask_of(net: LossyNet) -> (bool, Duration, usize) {
+    async fn answer_over(net: LossyNet) -> (bool, Duration, usize) {
         let net = Arc::new(net);
         let dyn_net: Arc<dyn Net> = Arc::clone(&net) as _;
         let (links, recollection) = (links(&dyn_net, 1), Recollection::default());
         let nodes = BTreeMap::from([(NodeId(2), ADDRESS.to_owned())]);
         let began = Instant::now();
-        recollection.ask(&links, NodeId(1), nodes, START_TIMEOUT).await.unwrap();
+        recollection.query(&links, NodeId(1), nodes, START_TIMEOUT).await.unwrap();
         let is_answered = recollection.lock().callers.contains(&NodeId(2));
         (is_answered, began.elapsed(), net.net.connect_count())
     }
@@ -436,7 +436,7 @@ mod tests {
     async fn a_node_that_is_too_busy_is_asked_again() {
         let net = LossyNet::default();
         let _node = serve(&net, 3).await;
-        let (is_answered, took, connect_count) = ask_of(net).await;
+        let (is_answered, took, connect_count) = answer_over(net).await;
         assert!(is_answered && took < START_TIMEOUT, "{took:?}");
         assert_eq!(connect_count, 1);
     }
@@ -445,22 +445,22 @@ mod tests {
     async fn a_node_that_is_reached_late_is_asked() {
         let net = LossyNet { losses: AtomicUsize::new(1), ..LossyNet::default() };
         let _node = serve(&net, 0).await;
-        let (is_answered, took, connect_count) = ask_of(net).await;
+        let (is_answered, took, connect_count) = answer_over(net).await;
         assert!(is_answered && took < START_TIMEOUT, "{took:?}");
         assert_eq!(connect_count, 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_a_node_that_does_not_run() {
-        let (is_answered, took, connect_count) = ask_of(LossyNet::default()).await;
-        assert!(!is_answered && took < ASK_AGAIN, "{took:?}");
+        let (is_answered, took, connect_count) = answer_over(LossyNet::default()).await;
+        assert!(!is_answered && took < RETRY_PAUSE, "{took:?}");
         assert_eq!(connect_count, 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_absent_machine_costs_the_timeout_and_no_more() {
         let net = LossyNet { losses: AtomicUsize::new(usize::MAX), ..LossyNet::default() };
-        let (is_answered, took, _) = ask_of(net).await;
+        let (is_answered, took, _) = answer_over(net).await;
         assert!(!is_answered && took <= START_TIMEOUT, "{took:?}");
     }
 }

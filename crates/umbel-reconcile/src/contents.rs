@@ -38,7 +38,7 @@ const CHUNKS_MAX: u64 = 1 << 24;
 const ZSTD_LEVEL: i32 = 12;
 
 /// A content that the peer requests.
-struct Asked {
+struct RequestedContent {
     prefix: [u8; 8],
     average: u32,
     hashes: Vec<[u8; HASH_BYTES]>,
@@ -88,7 +88,7 @@ fn send_wanted(drive: &mut Drive<'_>, wanted: &[Wanted], salt: u64) -> Result<()
     drive.send(message)
 }
 
-fn receive_wanted(drive: &mut Drive<'_>) -> Result<(u64, Vec<Asked>)> {
+fn receive_wanted(drive: &mut Drive<'_>) -> Result<(u64, Vec<RequestedContent>)> {
     let (mut count, mut salt) = ([0; 4], [0; 8]);
     drive.read_exact(&mut count)?;
     if count == REFUSED {
@@ -113,7 +113,7 @@ fn receive_wanted(drive: &mut Drive<'_>) -> Result<(u64, Vec<Asked>)> {
             drive.read_exact(&mut hash)?;
             hashes.push(hash);
         }
-        asked.push(Asked { prefix, average, hashes });
+        asked.push(RequestedContent { prefix, average, hashes });
     }
     Ok((u64::from_le_bytes(salt), asked))
 }
@@ -121,14 +121,14 @@ fn receive_wanted(drive: &mut Drive<'_>) -> Result<(u64, Vec<Asked>)> {
 fn send(
     drive: &mut Drive<'_>,
     contents: &dyn Contents,
-    (salt, asked): &(u64, Vec<Asked>),
+    (salt, asked): &(u64, Vec<RequestedContent>),
 ) -> Result<()> {
     if asked.is_empty() {
         return Ok(());
     }
     let mut encoder = zstd::Encoder::new(Pieces { drive, piece: Vec::new() }, ZSTD_LEVEL)?;
     encoder.long_distance_matching(true)?;
-    for Asked { prefix, average, hashes } in asked {
+    for RequestedContent { prefix, average, hashes } in asked {
         let (bytes, content) = contents.open(*prefix)?;
         encoder.write_all(&bytes.to_le_bytes())?;
         let mut content = content.take(bytes);

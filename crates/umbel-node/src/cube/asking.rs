@@ -163,8 +163,8 @@ fn questions_to(local: &Local, to: NodeId, sweep: u64) -> (Vec<Arc<Copy>>, Vec<v
     copies.rotate_left(usize::try_from(first).expect("below the number of copies"));
     let (mut questions, mut count) = (Vec::new(), 0);
     for copy in &copies {
-        let asked = CopyQuestion { question: copy.ask(to), samples: copy.sample_counts() };
-        let question = wire::question_to_proto(&asked);
+        let question = CopyQuestion { question: copy.ask(to), samples: copy.sample_counts() };
+        let question = wire::question_to_proto(&question);
         count += counts_of(&question);
         if count > STEP_COUNTS_MAX {
             break;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{GroupId, NodeId};
 use umbel_raft::peer::CallKind;
-use umbel_raft::{Group, ask_committed, committed_in};
+use umbel_raft::{Group, committed_in};
 use umbel_storage::WalHealth;
 
 use super::Local;
@@ -132,7 +132,7 @@ impl Local {
     }
 
     async fn committed_by(&self, leader: NodeId) -> Result<Vec<(GroupId, u64)>, String> {
-        let body = ask_committed();
+        let body = request_committed();
         let called = self.call(leader, CallKind::Recall, GroupId::META, body, LEADER_TIMEOUT).await;
         committed_in(&called.map_err(|error| error.to_string())?)
     }

@@ -12,7 +12,7 @@ use super::Local;
 use crate::VERSION;
 
 /// How long a node may take to report its release.
-const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The versions that an answer names.
 pub(crate) const fn versions_of(answer: &WhoAreYouResponse) -> VersionRange {
@@ -35,10 +35,10 @@ impl Local {
         let identity = self.identity();
         let mut client = member_client(self.net(), address, identity.member(node))
             .map_err(|error| error.to_string())?;
-        let answer = match timeout(ASK_TIMEOUT, client.who_are_you(WhoAreYouRequest {})).await {
+        let answer = match timeout(REQUEST_TIMEOUT, client.who_are_you(WhoAreYouRequest {})).await {
             Ok(Ok(answer)) => answer.into_inner(),
             Ok(Err(status)) => return Err(status.message().to_owned()),
-            Err(_) => return Err(format!("no answer within {} ms", ASK_TIMEOUT.as_millis())),
+            Err(_) => return Err(format!("no answer within {} ms", REQUEST_TIMEOUT.as_millis())),
         };
         if answer.cluster_id != cluster_bytes(identity.cluster) || answer.node != node.0 {
             return Err(format!("another node answers at {address}"));

@@ -135,7 +135,7 @@ impl ShardLeader {
             }
             let patience = if held.is_some() { HELD_PATIENCE } else { ANSWER_PATIENCE };
             let asked = asks.into_iter().map(|(replica, question)| async move {
-                let answer = self.ask(replica, question, patience).await;
+                let answer = self.send_request(replica, question, patience).await;
                 ScrubInput::Answered { replica, answer }
             });
             inputs.extend(join_all(asked).await);
@@ -155,7 +155,7 @@ impl ShardLeader {
     }
 
     /// Asks another replica, or this one.
-    async fn ask(
+    async fn send_request(
         &self,
         replica: NodeId,
         question: ReplicaQuestion,

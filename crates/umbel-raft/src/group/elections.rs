@@ -71,7 +71,7 @@ impl Group {
             let (request, timeout) = (request.clone(), self.beats.suspicion());
             async move {
                 let address = self.address_of(voter)?;
-                let asked = self.network.ask_pre_vote(voter, &address, &request, timeout).await;
+                let asked = self.network.request_pre_vote(voter, &address, &request, timeout).await;
                 asked.ok().filter(|answer| answer.vote_granted).map(|_| voter)
             }
         };

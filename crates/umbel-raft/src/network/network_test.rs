@@ -167,7 +167,7 @@ async fn raft_calls_arrive_and_letters_are_no_answer() {
     assert!(response.vote_granted && response.vote == vote());
     let (network, two) = (pair.replica.network.clone(), pair.replica.to);
     let error =
-        network.ask_pre_vote(two, "two:1", &request, Duration::from_secs(1)).await.unwrap_err();
+        network.request_pre_vote(two, "two:1", &request, Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(&error, RPCError::Unreachable(_)), "{error}");
     assert!(error.to_string().contains("was not understood"), "{error}");
     pair.follower.crash();

@@ -14,7 +14,7 @@ use umbel_ports::{Net, RealNet};
 use super::limits::{
     LINK_BODY_BYTES_MAX, LINK_CALLS_IN_FLIGHT_MAX, LINK_CALLS_PENDING_MAX, LINK_QUEUE_CALLS_MAX,
 };
-use super::test_node::{GATED, NEVER, PANIC, REFUSE, SECOND, TestNode, ask, links, serve};
+use super::test_node::{GATED, NEVER, PANIC, REFUSE, SECOND, TestNode, links, serve};
 use super::{CallError, CallKind, Links, RefusalReason};
 
 /// An in-memory network with links of node 1, and node 2.
@@ -25,7 +25,7 @@ async fn pair() -> (Arc<MemoryNet>, Arc<Links>, TestNode) {
     (net, Arc::new(links(&dyn_net, 1)), there)
 }
 
-fn spawn_ask(
+fn spawn_request(
     tasks: &mut JoinSet<Result<Bytes, CallError>>,
     links: &Arc<Links>,
     there: &TestNode,
@@ -90,10 +90,10 @@ async fn answers_come_in_any_order_over_one_connection() {
     let (net, links, there) = pair().await;
     let mut tasks = JoinSet::new();
     for _ in 0..10 {
-        spawn_ask(&mut tasks, &links, &there, CallKind::Shard, GATED, 10 * SECOND);
+        spawn_request(&mut tasks, &links, &there, CallKind::Shard, GATED, 10 * SECOND);
     }
     there.handler.has_begun(10).await;
-    assert_eq!(ask(&links, &there, b"quick", SECOND).await.unwrap(), "1 8 quick");
+    assert_eq!(send_request(&links, &there, b"quick", SECOND).await.unwrap(), "1 8 quick");
     assert!(tasks.try_join_next().is_none());
     there.handler.gate.add_permits(10);
     for got in tasks.join_all().await {
@@ -105,10 +105,10 @@ async fn answers_come_in_any_order_over_one_connection() {
 #[tokio::test(start_paused = true)]
 async fn who_never_answers_times_out_and_others_go_on() {
     let (net, links, there) = pair().await;
-    let never = ask(&links, &there, NEVER, SECOND);
+    let never = send_request(&links, &there, NEVER, SECOND);
     let others = async {
         for _ in 0..20 {
-            ask(&links, &there, b"x", SECOND).await.unwrap();
+            send_request(&links, &there, b"x", SECOND).await.unwrap();
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -152,10 +152,10 @@ async fn a_broken_link_fails_its_calls_and_is_made_again() {
     let (net, links, there) = pair().await;
     let mut tasks = JoinSet::new();
     for _ in 0..3 {
-        spawn_ask(&mut tasks, &links, &there, CallKind::Shard, NEVER, 100 * SECOND);
+        spawn_request(&mut tasks, &links, &there, CallKind::Shard, NEVER, 100 * SECOND);
     }
     there.handler.has_begun(3).await;
-    ask(&links, &there, b"x", SECOND).await.unwrap();
+    send_request(&links, &there, b"x", SECOND).await.unwrap();
     let before = tokio::time::Instant::now();
     there.crash();
     for got in tasks.join_all().await {
@@ -165,7 +165,7 @@ async fn a_broken_link_fails_its_calls_and_is_made_again() {
     assert!(before.elapsed() < SECOND);
 
     let there = serve(&*net, "two:1", Some(2)).await;
-    ask(&links, &there, b"x", SECOND).await.unwrap();
+    send_request(&links, &there, b"x", SECOND).await.unwrap();
 }
 
 #[tokio::test]
@@ -174,9 +174,9 @@ async fn a_broken_socket_is_made_again() {
     let there = serve(&*net, "127.0.0.1:0", Some(2)).await;
     let links = Arc::new(links(&net, 1));
     let mut tasks = JoinSet::new();
-    spawn_ask(&mut tasks, &links, &there, CallKind::Shard, NEVER, 100 * SECOND);
+    spawn_request(&mut tasks, &links, &there, CallKind::Shard, NEVER, 100 * SECOND);
     there.handler.has_begun(1).await;
-    ask(&links, &there, b"x", 10 * SECOND).await.unwrap();
+    send_request(&links, &there, b"x", 10 * SECOND).await.unwrap();
     there.closer.close();
     there.stop.send_replace(true);
     let error = tasks.join_next().await.unwrap().unwrap().unwrap_err();
@@ -184,7 +184,7 @@ async fn a_broken_socket_is_made_again() {
     // The server ends although a link was open.
     there.server.await.unwrap();
     let there = serve(&*net, &there.address, Some(2)).await;
-    ask(&links, &there, b"x", 10 * SECOND).await.unwrap();
+    send_request(&links, &there, b"x", 10 * SECOND).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,10 +238,10 @@ async fn bulk_beyond_the_allowance_is_refused_and_raft_goes_on() {
     let (_net, links, there) = pair().await;
     let mut tasks = JoinSet::new();
     for _ in 0..LINK_CALLS_IN_FLIGHT_MAX {
-        spawn_ask(&mut tasks, &links, &there, CallKind::Shard, GATED, 100 * SECOND);
+        spawn_request(&mut tasks, &links, &there, CallKind::Shard, GATED, 100 * SECOND);
     }
     there.handler.has_begun(LINK_CALLS_IN_FLIGHT_MAX).await;
-    let error = ask(&links, &there, b"one more", SECOND).await.unwrap_err();
+    let error = send_request(&links, &there, b"one more", SECOND).await.unwrap_err();
     assert!(
         matches!(error, CallError::Refused { reason: RefusalReason::Overloaded, .. }),
         "{error}"
@@ -255,7 +255,7 @@ async fn bulk_beyond_the_allowance_is_refused_and_raft_goes_on() {
     for got in tasks.join_all().await {
         got.unwrap();
     }
-    ask(&links, &there, b"one more", SECOND).await.unwrap();
+    send_request(&links, &there, b"one more", SECOND).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,10 +285,10 @@ async fn a_full_queue_refuses_at_once() {
 #[tokio::test(start_paused = true)]
 async fn refusals_and_panics_are_answers() {
     let (_net, links, there) = pair().await;
-    let error = ask(&links, &there, REFUSE, SECOND).await.unwrap_err();
+    let error = send_request(&links, &there, REFUSE, SECOND).await.unwrap_err();
     assert_eq!(error.to_string(), "node 2 refused: no replica of shard 0");
     assert!(error.is_certainly_undone());
-    let error = ask(&links, &there, PANIC, SECOND).await.unwrap_err();
+    let error = send_request(&links, &there, PANIC, SECOND).await.unwrap_err();
     assert!(error.to_string().contains("ended without an answer"), "{error}");
     assert!(!error.is_certainly_undone());
 }
@@ -297,16 +297,16 @@ async fn refusals_and_panics_are_answers() {
 async fn links_that_nobody_uses_are_closed() {
     let (net, links, there) = pair().await;
     let three = serve(&*net, "three:1", Some(2)).await;
-    ask(&links, &there, b"x", SECOND).await.unwrap();
+    send_request(&links, &there, b"x", SECOND).await.unwrap();
     tokio::time::sleep(61 * SECOND).await;
     assert_eq!(net.connect_count(), 1, "pings keep it");
-    ask(&links, &there, b"x", SECOND).await.unwrap();
+    send_request(&links, &there, b"x", SECOND).await.unwrap();
     assert_eq!(net.connect_count(), 1);
     tokio::time::sleep(61 * SECOND).await;
-    ask(&links, &three, b"x", SECOND).await.unwrap();
-    ask(&links, &there, b"x", SECOND).await.unwrap();
+    send_request(&links, &three, b"x", SECOND).await.unwrap();
+    send_request(&links, &there, b"x", SECOND).await.unwrap();
     assert_eq!(net.connect_count(), 3, "the first one was swept");
     links.close();
-    ask(&links, &there, b"x", SECOND).await.unwrap();
+    send_request(&links, &there, b"x", SECOND).await.unwrap();
     assert_eq!(net.connect_count(), 4);
 }

@@ -20,7 +20,7 @@ use umbel_proto::v1::{
 
 use super::clients::peer_client;
 use super::limits::LINK_MESSAGE_BYTES_MAX;
-use super::test_node::{CLUSTER, SECOND, TestNode, ask, links, serve};
+use super::test_node::{CLUSTER, SECOND, TestNode, links, serve};
 use super::{CallError, CallKind, PEER_PROTOCOL, RefusalReason, cluster_bytes};
 
 fn net() -> Arc<dyn Net> {
@@ -122,7 +122,7 @@ async fn a_wrong_peer_is_an_error_of_its_own() {
     let four = serve(&*net, "four:1", Some(4)).await;
     let links = links(&net, 1);
     for _ in 0..2 {
-        let error = ask(&links, &four, b"x", SECOND).await.unwrap_err();
+        let error = send_request(&links, &four, b"x", SECOND).await.unwrap_err();
         assert!(
             matches!(&error, CallError::WrongPeer { node: NodeId(2), address, .. }
                 if address == "four:1"),
@@ -187,7 +187,7 @@ async fn sockets_of_one_node_take_no_place_of_another() {
     let last = open_links.last_mut().unwrap();
     let message = tokio::time::timeout(SECOND, last.answers.message()).await;
     assert!(message.is_err(), "{message:?}");
-    ask(&links(&net, 3), &there, b"x", 10 * SECOND).await.unwrap();
+    send_request(&links(&net, 3), &there, b"x", 10 * SECOND).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -232,7 +232,7 @@ async fn a_message_beyond_the_limit_ends_the_link() {
     let mut link = open(&net, &there, Some(hello().encode_to_vec()), messages).await.unwrap();
     assert!(!matches!(link.answers.message().await, Ok(Some(_))));
     // Other links continue.
-    ask(&links(&net, 1), &there, b"x", 10 * SECOND).await.unwrap();
+    send_request(&links(&net, 1), &there, b"x", 10 * SECOND).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

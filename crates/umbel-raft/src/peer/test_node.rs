@@ -168,7 +168,7 @@ pub(crate) fn links(net: &Arc<dyn Net>, node: u64) -> Links {
 }
 
 /// Calls node 2 there, about shard 0.
-pub(crate) async fn ask(
+pub(crate) async fn send_request(
     links: &Links,
     there: &TestNode,
     body: &'static [u8],

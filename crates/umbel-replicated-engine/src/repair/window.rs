@@ -92,7 +92,7 @@ impl Member {
 
 /// A question, and the number of its blocks that have been answered.
 #[derive(Debug)]
-struct Asked {
+struct PendingQuestion {
     question: Question,
     places: Vec<u64>,
     answered: usize,
@@ -109,7 +109,7 @@ pub(crate) enum Next {
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) members: Vec<Member>,
-    asked: Option<Asked>,
+    asked: Option<PendingQuestion>,
     group_hashes: Vec<u64>,
     is_verified: Vec<bool>,
 }
@@ -176,7 +176,7 @@ impl Window {
 
     fn ask(&mut self, question: Question, mut places: Vec<u64>) -> Next {
         places.truncate(ANSWER_BYTES_MAX / question.bytes_per_block());
-        self.asked = Some(Asked { question, places: places.clone(), answered: 0 });
+        self.asked = Some(PendingQuestion { question, places: places.clone(), answered: 0 });
         Next::Ask(question, places)
     }
 
