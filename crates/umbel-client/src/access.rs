@@ -5,7 +5,7 @@ use umbel_proto::v1::{
     SetQuotaResponse, WhoAmIRequest, WhoAmIResponse,
 };
 
-use crate::caller::{Ask, First, Repeat};
+use crate::caller::{CallPolicy, First, Repeat};
 use crate::client::Client;
 use crate::error::ClientError;
 
@@ -19,9 +19,13 @@ impl Client {
     pub async fn put_principal(&self, request: PutPrincipalRequest) -> Result<(), ClientError> {
         let name = request.principal.as_ref().map_or("", |principal| &principal.name);
         let target = format!("principal {name}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         self.caller
-            .simple(&ask, request, |node, request| async move { node.access().put(request).await })
+            .simple(
+                &policy,
+                request,
+                |node, request| async move { node.access().put(request).await },
+            )
             .await
             .map(drop)
     }
@@ -33,11 +37,11 @@ impl Client {
     /// principal.
     pub async fn revoke_principal(&self, name: &str) -> Result<(), ClientError> {
         let target = format!("principal {name}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         let message = RevokePrincipalRequest { name: name.to_owned() };
         self.caller
             .simple(
-                &ask,
+                &policy,
                 message,
                 |node, request| async move { node.access().revoke(request).await },
             )
@@ -58,13 +62,11 @@ impl Client {
             "" => "quota of the cluster".to_owned(),
             name => format!("quota of principal {name}"),
         };
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         self.caller
-            .simple(
-                &ask,
-                request,
-                |node, request| async move { node.access().set_quota(request).await },
-            )
+            .simple(&policy, request, |node, request| async move {
+                node.access().set_quota(request).await
+            })
             .await
     }
 
@@ -73,10 +75,11 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn principals(&self) -> Result<Vec<Principal>, ClientError> {
-        let ask = Ask { target: "principals", repeat: Repeat::Freely, first: First::InTurn };
+        let policy =
+            CallPolicy { target: "principals", repeat: Repeat::Freely, first: First::InTurn };
         let answer = self
             .caller
-            .simple(&ask, ListPrincipalsRequest {}, |node, request| async move {
+            .simple(&policy, ListPrincipalsRequest {}, |node, request| async move {
                 node.access().list_principals(request).await
             })
             .await?;
@@ -88,9 +91,9 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn who_am_i(&self) -> Result<WhoAmIResponse, ClientError> {
-        let ask = Ask { target: "whoami", repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: "whoami", repeat: Repeat::Freely, first: First::InTurn };
         self.caller
-            .simple(&ask, WhoAmIRequest {}, |node, request| async move {
+            .simple(&policy, WhoAmIRequest {}, |node, request| async move {
                 node.access().who_am_i(request).await
             })
             .await

@@ -6,7 +6,7 @@ use umbel_proto::v1::{
     StatusResponse, UpgradeRequest, UpgradeResponse,
 };
 
-use crate::caller::{Ask, First, Repeat};
+use crate::caller::{CallPolicy, First, Repeat};
 use crate::client::Client;
 use crate::error::ClientError;
 
@@ -16,7 +16,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn status(&self) -> Result<StatusResponse, ClientError> {
-        self.ask_status(StatusRequest::default()).await
+        self.request_status(StatusRequest::default()).await
     }
 
     /// The status, with the replicas that would move later in `moves`: for the cluster as it is, or as if
@@ -29,14 +29,14 @@ impl Client {
         without_node: Option<u64>,
     ) -> Result<StatusResponse, ClientError> {
         let without_node = without_node.unwrap_or_default();
-        self.ask_status(StatusRequest { plan: true, without_node }).await
+        self.request_status(StatusRequest { plan: true, without_node }).await
     }
 
-    async fn ask_status(&self, request: StatusRequest) -> Result<StatusResponse, ClientError> {
-        let ask = Ask { target: "status", repeat: Repeat::Freely, first: First::InTurn };
+    async fn request_status(&self, request: StatusRequest) -> Result<StatusResponse, ClientError> {
+        let policy = CallPolicy { target: "status", repeat: Repeat::Freely, first: First::InTurn };
         self.caller
             .simple(
-                &ask,
+                &policy,
                 request,
                 |node, request| async move { node.admin().status(request).await },
             )
@@ -53,10 +53,14 @@ impl Client {
         digest: [u8; 32],
         expires_ms: u64,
     ) -> Result<(), ClientError> {
-        let ask = Ask { target: "token for joining", repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy {
+            target: "token for joining",
+            repeat: Repeat::Freely,
+            first: First::InTurn,
+        };
         let message = PutJoinTokenRequest { digest: digest.to_vec().into(), expires_ms };
         self.caller
-            .simple(&ask, message, |node, request| async move {
+            .simple(&policy, message, |node, request| async move {
                 node.admin().put_join_token(request).await
             })
             .await
@@ -71,10 +75,10 @@ impl Client {
     /// [`ClientError`]; calling again does no harm.
     pub async fn drain(&self, node: u64, undo: bool) -> Result<u32, ClientError> {
         let target = format!("drain of node {node}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         let answer = self
             .caller
-            .simple(&ask, DrainRequest { node, undo }, |node, request| async move {
+            .simple(&policy, DrainRequest { node, undo }, |node, request| async move {
                 node.admin().drain(request).await
             })
             .await?;
@@ -88,9 +92,9 @@ impl Client {
     /// mean that it removed the node.
     pub async fn remove_node(&self, node: u64) -> Result<(), ClientError> {
         let target = format!("removal of node {node}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         self.caller
-            .simple(&ask, RemoveNodeRequest { node }, |node, request| async move {
+            .simple(&policy, RemoveNodeRequest { node }, |node, request| async move {
                 node.admin().remove(request).await
             })
             .await?;
@@ -104,9 +108,9 @@ impl Client {
     /// mean that it recorded the order.
     pub async fn move_shard(&self, shard: u32, from: u64, to: u64) -> Result<(), ClientError> {
         let target = format!("move of shard {shard}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         self.caller
-            .simple(&ask, MoveShardRequest { shard, from, to }, |node, request| async move {
+            .simple(&policy, MoveShardRequest { shard, from, to }, |node, request| async move {
                 node.admin().move_shard(request).await
             })
             .await?;
@@ -120,10 +124,13 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
     pub async fn upgrade(&self, check: bool) -> Result<UpgradeResponse, ClientError> {
-        let ask =
-            Ask { target: "the cluster's version", repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy {
+            target: "the cluster's version",
+            repeat: Repeat::Freely,
+            first: First::InTurn,
+        };
         self.caller
-            .simple(&ask, UpgradeRequest { check }, |node, request| async move {
+            .simple(&policy, UpgradeRequest { check }, |node, request| async move {
                 node.admin().upgrade(request).await
             })
             .await
@@ -134,10 +141,13 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
     pub async fn set_auto_split(&self, is_on: bool) -> Result<(), ClientError> {
-        let ask =
-            Ask { target: "splits by themselves", repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy {
+            target: "splits by themselves",
+            repeat: Repeat::Freely,
+            first: First::InTurn,
+        };
         self.caller
-            .simple(&ask, SetAutoSplitRequest { is_on }, |node, request| async move {
+            .simple(&policy, SetAutoSplitRequest { is_on }, |node, request| async move {
                 node.admin().set_auto_split(request).await
             })
             .await?;
@@ -151,9 +161,9 @@ impl Client {
     /// [`ClientError`]; calling again does no harm: a split that has begun continues by itself.
     pub async fn split_shard(&self, shard_count: u32) -> Result<SplitShardResponse, ClientError> {
         let target = format!("split into {shard_count} shards");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         self.caller
-            .simple(&ask, SplitShardRequest { shard_count }, |node, request| async move {
+            .simple(&policy, SplitShardRequest { shard_count }, |node, request| async move {
                 node.admin().split_shard(request).await
             })
             .await
@@ -167,9 +177,9 @@ impl Client {
     /// [`ClientError`]; calling again does no harm: what has begun continues by itself.
     pub async fn merge_shard(&self, shard_count: u32) -> Result<MergeShardResponse, ClientError> {
         let target = format!("merge into {shard_count} shards");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         self.caller
-            .simple(&ask, MergeShardRequest { shard_count }, |node, request| async move {
+            .simple(&policy, MergeShardRequest { shard_count }, |node, request| async move {
                 node.admin().merge_shard(request).await
             })
             .await

@@ -2,7 +2,7 @@
 
 use umbel_proto::v1::{ContainsAnyRequest, ContainsAnyResponse, Items, PackedItems, ReadLevel};
 
-use crate::caller::{Ask, First, Repeat};
+use crate::caller::{CallPolicy, First, Repeat};
 use crate::client::{Client, missing};
 use crate::error::ClientError;
 use crate::packed_batch::PackedBatch;
@@ -81,7 +81,7 @@ impl Client {
     ) -> Result<FirstFilters, ClientError> {
         let target = format!("filters {filters:?}");
         // If some filters are replicated, the home node's copies hold this client's items.
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::Home };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::Home };
         let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
         let mut found = FirstFilters::default();
         for part in items.into_parts() {
@@ -96,7 +96,7 @@ impl Client {
             };
             let answer = self
                 .caller
-                .simple(&ask, message, |node, request| async move {
+                .simple(&policy, message, |node, request| async move {
                     node.filters().contains_any(request).await
                 })
                 .await?;

@@ -10,7 +10,7 @@ use umbel_proto::v1::{
 };
 
 use crate::answers::{Answer, Bits, BitsJoin};
-use crate::caller::{Ask, Caller, Failed, First, Progress, Repeat, is_session_lost};
+use crate::caller::{CallPolicy, Caller, Failed, First, Progress, Repeat, is_session_lost};
 use crate::error::Failure;
 use crate::limits::SESSIONS_PER_REQUEST_MAX;
 use crate::packed_batch::PackedPart;
@@ -191,10 +191,10 @@ impl Part {
             PartItems::Packed(_) => First::InTurn,
             PartItems::Hashes { hi, .. } => First::LeaderOf(*hi),
         };
-        let ask = Ask { target, repeat: Repeat::Freely, first };
+        let policy = CallPolicy { target, repeat: Repeat::Freely, first };
         let mut progress = std::mem::take(&mut self.progress);
         let part = &*self;
-        let answer = caller.call(&ask, &mut progress, |node, patience| {
+        let answer = caller.call(&policy, &mut progress, |node, patience| {
             let filter = filter.to_string();
             let items = Some(part.wire_items());
             let timeout_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);

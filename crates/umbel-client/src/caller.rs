@@ -28,7 +28,7 @@ pub(crate) struct Caller {
 }
 
 /// The properties of a call that its retries depend on.
-pub(crate) struct Ask<'a> {
+pub(crate) struct CallPolicy<'a> {
     /// The name of its target in errors.
     pub(crate) target: &'a str,
     pub(crate) repeat: Repeat,
@@ -99,7 +99,7 @@ impl Caller {
     /// Sends a request until it is answered, within the time and the number of attempts of the options.
     pub(crate) async fn call<R, F, A>(
         &self,
-        ask: &Ask<'_>,
+        policy: &CallPolicy<'_>,
         progress: &mut Progress,
         mut send: F,
     ) -> Result<R, Failed>
@@ -112,8 +112,8 @@ impl Caller {
         let mut attempts_left = self.options.attempt_count_max.max(1);
         let mut tried: u32 = 0;
         loop {
-            let node = self.pick(ask.first, progress.last.as_deref()).await;
-            let node = match ask.repeat {
+            let node = self.pick(policy.first, progress.last.as_deref()).await;
+            let node = match policy.repeat {
                 Repeat::Freely => node,
                 // On an ordinary connection, a missed keep-alive could end the call with an unknown
                 // outcome.
@@ -133,13 +133,13 @@ impl Caller {
                     progress.last = None;
                     return Ok(answer.into_inner());
                 }
-                Ok(Err(status)) => Failure::from_status(&status, ask.target, &called.address),
-                Err(_) => Failure::silence(ask.target, &called.address, patience + ANSWER_GRACE),
+                Ok(Err(status)) => Failure::from_status(&status, policy.target, &called.address),
+                Err(_) => Failure::silence(policy.target, &called.address, patience + ANSWER_GRACE),
             };
             let is_transient = failure.is_transient();
             self.note(&failure, &called, is_transient, progress);
             let stays_unchanged =
-                ask.repeat == Repeat::Freely || !progress.may_be_applied || !is_transient;
+                policy.repeat == Repeat::Freely || !progress.may_be_applied || !is_transient;
             failure.attempt_count = progress.attempt_count;
             if progress.may_be_applied && failure.applied != Applied::Partly {
                 failure.applied = Applied::Unknown;
@@ -212,7 +212,7 @@ impl Caller {
     /// Makes a call about the cluster or the catalogue.
     pub(crate) async fn simple<Q, R, F, A>(
         self: &Arc<Self>,
-        ask: &Ask<'_>,
+        policy: &CallPolicy<'_>,
         message: Q,
         send: F,
     ) -> Result<R, ClientError>
@@ -222,13 +222,13 @@ impl Caller {
         A: Future<Output = Result<Response<R>, Status>>,
     {
         self.keep_map_fresh();
-        self.request(ask, message, send).await
+        self.request(policy, message, send).await
     }
 
     /// The same without a look at the shard map, for calls whose answers bring one.
     pub(crate) async fn request<Q, R, F, A>(
         &self,
-        ask: &Ask<'_>,
+        policy: &CallPolicy<'_>,
         message: Q,
         mut send: F,
     ) -> Result<R, ClientError>
@@ -238,7 +238,7 @@ impl Caller {
         A: Future<Output = Result<Response<R>, Status>>,
     {
         let mut progress = Progress::default();
-        let sent = self.call(ask, &mut progress, |node, patience| {
+        let sent = self.call(policy, &mut progress, |node, patience| {
             let mut request = Request::new(message.clone());
             request.set_timeout(patience);
             send(node, request)

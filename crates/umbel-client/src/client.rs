@@ -9,7 +9,7 @@ use umbel_proto::v1::{
     ListRequest, RenameRequest, RotateRequest, Window,
 };
 
-use crate::caller::{Ask, Caller, First, Repeat};
+use crate::caller::{CallPolicy, Caller, First, Repeat};
 use crate::catalogue::{Cleared, Created, Dropped, Flushed, Renamed};
 use crate::connector::Connector;
 use crate::error::{ClientError, Failure};
@@ -211,13 +211,14 @@ impl Client {
             window: settings.window,
         };
         let target = format!("filter {name:?}");
-        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
-        let answer =
-            self.caller
-                .simple(&ask, message, |node, request| async move {
-                    node.filters().create(request).await
-                })
-                .await?;
+        let policy =
+            CallPolicy { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
+        let answer = self
+            .caller
+            .simple(&policy, message, |node, request| async move {
+                node.filters().create(request).await
+            })
+            .await?;
         let filter = answer.filter.ok_or_else(|| missing("the filter", &target))?;
         Ok(Created { filter, unconfirmed_nodes: answer.unconfirmed_nodes })
     }
@@ -232,16 +233,15 @@ impl Client {
     /// [`ClientError`]; `ChangeUnknown` if it may have been dropped.
     pub async fn drop_filter(&self, name: &str) -> Result<Dropped, ClientError> {
         let target = format!("filter {name:?}");
-        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
+        let policy =
+            CallPolicy { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
         let message = DropRequest { name: name.to_owned() };
-        let answer = self
-            .caller
-            .simple(
-                &ask,
-                message,
-                |node, request| async move { node.filters().drop(request).await },
-            )
-            .await?;
+        let answer =
+            self.caller
+                .simple(&policy, message, |node, request| async move {
+                    node.filters().drop(request).await
+                })
+                .await?;
         Ok(Dropped { unconfirmed_nodes: answer.unconfirmed_nodes })
     }
 
@@ -251,26 +251,27 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn list(&self, prefix: &str) -> Result<Vec<FilterSummary>, ClientError> {
-        let ask = Ask { target: "list of filters", repeat: Repeat::Freely, first: First::InTurn };
+        let policy =
+            CallPolicy { target: "list of filters", repeat: Repeat::Freely, first: First::InTurn };
         let mut found: Vec<FilterSummary> = Vec::new();
         loop {
             let after = found.last().map(|last| last.name.clone()).unwrap_or_default();
             let prefix = prefix.to_owned();
             let message =
                 ListRequest { prefix, limit: LIST_PAGE_NAMES, after, ..ListRequest::default() };
-            let page =
-                self.caller
-                    .simple(&ask, message, |node, request| async move {
-                        node.filters().list(request).await
-                    })
-                    .await?;
+            let page = self
+                .caller
+                .simple(&policy, message, |node, request| async move {
+                    node.filters().list(request).await
+                })
+                .await?;
             let is_behind = match (found.last(), page.filters.first()) {
                 (Some(last), Some(first)) => last.name < first.name,
                 (_, first) => first.is_some(),
             };
             if page.has_more && !is_behind {
                 // The loop would never end.
-                return Err(missing("progress of the list", ask.target));
+                return Err(missing("progress of the list", policy.target));
             }
             found.extend(page.filters);
             if !page.has_more {
@@ -286,11 +287,11 @@ impl Client {
     /// [`ClientError`]; nothing is changed.
     pub async fn info(&self, name: &str) -> Result<InfoResponse, ClientError> {
         let target = format!("filter {name:?}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         let message = InfoRequest { name: name.to_owned() };
         self.caller
             .simple(
-                &ask,
+                &policy,
                 message,
                 |node, request| async move { node.filters().info(request).await },
             )
@@ -307,11 +308,12 @@ impl Client {
     /// [`ClientError`]; `ChangeUnknown` if it may have been cleared: the generation shows it.
     pub async fn clear(&self, name: &str) -> Result<Cleared, ClientError> {
         let target = format!("filter {name:?}");
-        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
+        let policy =
+            CallPolicy { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
         let message = ClearRequest { name: name.to_owned() };
         let answer =
             self.caller
-                .simple(&ask, message, |node, request| async move {
+                .simple(&policy, message, |node, request| async move {
                     node.filters().clear(request).await
                 })
                 .await?;
@@ -329,14 +331,15 @@ impl Client {
     /// [`ClientError`]; `ChangeUnknown` if it may have been rotated: the generation shows it.
     pub async fn rotate(&self, name: &str) -> Result<u64, ClientError> {
         let target = format!("filter {name:?}");
-        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
+        let policy =
+            CallPolicy { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
         let message = RotateRequest { name: name.to_owned() };
-        let answer =
-            self.caller
-                .simple(&ask, message, |node, request| async move {
-                    node.filters().rotate(request).await
-                })
-                .await?;
+        let answer = self
+            .caller
+            .simple(&policy, message, |node, request| async move {
+                node.filters().rotate(request).await
+            })
+            .await?;
         Ok(answer.generation)
     }
 
@@ -368,15 +371,16 @@ impl Client {
         replace: bool,
     ) -> Result<Renamed, ClientError> {
         let target = format!("filter {name:?}");
-        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
+        let policy =
+            CallPolicy { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
         let message = RenameRequest { name, new_name, replace };
-        let answer =
-            self.caller
-                .simple(&ask, message, |node, request| async move {
-                    node.filters().rename(request).await
-                })
-                .await?;
+        let answer = self
+            .caller
+            .simple(&policy, message, |node, request| async move {
+                node.filters().rename(request).await
+            })
+            .await?;
         let filter = answer.filter.ok_or_else(|| missing("the filter", "rename"))?;
         Ok(Renamed { filter, unconfirmed_nodes: answer.unconfirmed_nodes })
     }
@@ -389,11 +393,11 @@ impl Client {
     /// lists them.
     pub async fn flush(&self, name: &str) -> Result<Flushed, ClientError> {
         let target = format!("filter {name:?}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::Home };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::Home };
         let message = FlushRequest { name: name.to_owned() };
         let answer =
             self.caller
-                .simple(&ask, message, |node, request| async move {
+                .simple(&policy, message, |node, request| async move {
                     node.filters().flush(request).await
                 })
                 .await?;
@@ -412,15 +416,15 @@ impl Client {
         after: Option<Duration>,
     ) -> Result<Option<u64>, ClientError> {
         let named = format!("filter {name:?}");
-        let ask = Ask { target: &named, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &named, repeat: Repeat::Freely, first: First::InTurn };
         let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
         let message = ExpireRequest { name: name.to_owned(), after_ms };
-        let answer =
-            self.caller
-                .simple(&ask, message, |node, request| async move {
-                    node.filters().expire(request).await
-                })
-                .await?;
+        let answer = self
+            .caller
+            .simple(&policy, message, |node, request| async move {
+                node.filters().expire(request).await
+            })
+            .await?;
         Ok(answer.expires_ms)
     }
 }

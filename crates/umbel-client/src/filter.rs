@@ -14,7 +14,7 @@ use umbel_proto::v1::{
 
 use crate::answers::{Answer, Answers, Inserted, Removed};
 use crate::batch::{Batch, Header, Part, Verb};
-use crate::caller::{Ask, Caller, First, Repeat};
+use crate::caller::{CallPolicy, Caller, First, Repeat};
 use crate::change;
 use crate::error::ClientError;
 use crate::limits::{CATALOGUE_PATIENCE, REQUEST_ITEMS_MAX};
@@ -275,7 +275,7 @@ impl Filter {
     /// the outcome is unknown, it is for each of them. An item that is too long is in no batch.
     pub async fn insert_one(&self, item: impl AsRef<[u8]>) -> Result<bool, Arc<ClientError>> {
         let verb = Verb::Insert { level: AckLevel::Unspecified, at_ms: None };
-        singles::ask(self, verb, item.as_ref()).await
+        singles::send(self, verb, item.as_ref()).await
     }
 
     /// Queries whether an item was inserted, in a batch with those that other tasks query at this level:
@@ -288,7 +288,7 @@ impl Filter {
         item: impl AsRef<[u8]>,
         level: ReadLevel,
     ) -> Result<bool, Arc<ClientError>> {
-        singles::ask(self, Verb::Contains(level), item.as_ref()).await
+        singles::send(self, Verb::Contains(level), item.as_ref()).await
     }
 
     pub(crate) fn singles(&self) -> &Singles {
@@ -412,9 +412,13 @@ async fn listed(
     let with_shard_map = caller.wants_map();
     let message = ListRequest { prefix, limit: 1, after, as_heard, with_shard_map };
     let target = format!("filter {name:?}");
-    let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+    let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
     let answer = caller
-        .request(&ask, message, |node, request| async move { node.filters().list(request).await })
+        .request(
+            &policy,
+            message,
+            |node, request| async move { node.filters().list(request).await },
+        )
         .await?;
     Ok(take_summary(caller, name, answer))
 }

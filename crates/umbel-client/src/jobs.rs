@@ -5,7 +5,7 @@ use umbel_proto::v1::{
     ResumeJobRequest, SubmitJobRequest,
 };
 
-use crate::caller::{Ask, First, Repeat};
+use crate::caller::{CallPolicy, First, Repeat};
 use crate::client::Client;
 use crate::error::ClientError;
 
@@ -16,13 +16,13 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; calling again with the same nonce does no harm.
     pub async fn submit_job(&self, request: SubmitJobRequest) -> Result<u64, ClientError> {
-        let ask = Ask { target: "a job", repeat: Repeat::Freely, first: First::InTurn };
-        let answer =
-            self.caller
-                .simple(&ask, request, |node, request| async move {
-                    node.jobs().submit_job(request).await
-                })
-                .await?;
+        let policy = CallPolicy { target: "a job", repeat: Repeat::Freely, first: First::InTurn };
+        let answer = self
+            .caller
+            .simple(&policy, request, |node, request| async move {
+                node.jobs().submit_job(request).await
+            })
+            .await?;
         Ok(answer.job)
     }
 
@@ -31,10 +31,10 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn jobs(&self) -> Result<Vec<Job>, ClientError> {
-        let ask = Ask { target: "jobs", repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: "jobs", repeat: Repeat::Freely, first: First::InTurn };
         let answer = self
             .caller
-            .simple(&ask, ListJobsRequest {}, |node, request| async move {
+            .simple(&policy, ListJobsRequest {}, |node, request| async move {
                 node.jobs().list_jobs(request).await
             })
             .await?;
@@ -47,9 +47,9 @@ impl Client {
     /// [`ClientError`]; nothing is changed.
     pub async fn job(&self, job: u64) -> Result<DescribeJobResponse, ClientError> {
         let target = format!("job {job}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         self.caller
-            .simple(&ask, DescribeJobRequest { job }, |node, request| async move {
+            .simple(&policy, DescribeJobRequest { job }, |node, request| async move {
                 node.jobs().describe_job(request).await
             })
             .await
@@ -62,9 +62,9 @@ impl Client {
     /// [`ClientError`]; calling again does no harm.
     pub async fn cancel_job(&self, job: u64) -> Result<(), ClientError> {
         let target = format!("end of job {job}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         self.caller
-            .simple(&ask, CancelJobRequest { job }, |node, request| async move {
+            .simple(&policy, CancelJobRequest { job }, |node, request| async move {
                 node.jobs().cancel_job(request).await
             })
             .await
@@ -77,9 +77,9 @@ impl Client {
     /// [`ClientError`]; calling again does no harm.
     pub async fn resume_job(&self, job: u64) -> Result<(), ClientError> {
         let target = format!("resumption of job {job}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         self.caller
-            .simple(&ask, ResumeJobRequest { job }, |node, request| async move {
+            .simple(&policy, ResumeJobRequest { job }, |node, request| async move {
                 node.jobs().resume_job(request).await
             })
             .await

@@ -5,7 +5,7 @@ use umbel_proto::v1::{
     Applied, MergeRequest, MergeResponse, OverlapRequest, OverlapResponse, RequestId,
 };
 
-use crate::caller::{Ask, First, Repeat, is_session_lost};
+use crate::caller::{CallPolicy, First, Repeat, is_session_lost};
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::nodes::Node;
@@ -69,10 +69,10 @@ impl Client {
         A: Future<Output = Result<Response<MergeResponse>, Status>>,
     {
         let named = format!("filter {target:?}");
-        let ask = Ask { target: &named, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &named, repeat: Repeat::Freely, first: First::InTurn };
         let sources = sources.iter().map(ToString::to_string).collect();
         let message = MergeRequest { target: target.to_owned(), sources, request };
-        Ok(self.caller.simple(&ask, message, call).await?.new_position_count)
+        Ok(self.caller.simple(&policy, message, call).await?.new_position_count)
     }
 
     /// Estimates how many items two filters have, and how many are in either and in both. They must have
@@ -84,14 +84,12 @@ impl Client {
     /// [`ClientError`]; `Refused` if shapes or keys differ, or the kind cannot be merged.
     pub async fn overlap(&self, one: &str, other: &str) -> Result<OverlapResponse, ClientError> {
         let named = format!("filter {one:?}");
-        let ask = Ask { target: &named, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &named, repeat: Repeat::Freely, first: First::InTurn };
         let message = OverlapRequest { ours: one.to_owned(), theirs: other.to_owned() };
         self.caller
-            .simple(
-                &ask,
-                message,
-                |node, request| async move { node.filters().overlap(request).await },
-            )
+            .simple(&policy, message, |node, request| async move {
+                node.filters().overlap(request).await
+            })
             .await
     }
 }

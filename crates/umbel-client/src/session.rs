@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tonic::Request;
 use umbel_proto::v1::{Applied, ListResponse, OpenSessionRequest, RequestId};
 
-use crate::caller::{Ask, Caller, Failed, First, Progress, Repeat};
+use crate::caller::{CallPolicy, Caller, Failed, First, Progress, Repeat};
 use crate::error::{Failure, OPEN_SESSION};
 use crate::limits::{ANSWER_GRACE, FIRST_SESSION_PATIENCE, SESSION_WINDOW_MAX};
 
@@ -104,9 +104,10 @@ impl Caller {
         }
         let with_shard_map = self.wants_map();
         let message = OpenSessionRequest { filter: filter.to_owned(), with_shard_map };
-        let ask = Ask { target: OPEN_SESSION, repeat: Repeat::Freely, first: First::InTurn };
+        let policy =
+            CallPolicy { target: OPEN_SESSION, repeat: Repeat::Freely, first: First::InTurn };
         let mut progress = Progress::default();
-        let asking = self.call(&ask, &mut progress, |node, patience| {
+        let asking = self.call(&policy, &mut progress, |node, patience| {
             let mut request = Request::new(message.clone());
             request.set_timeout(patience.min(FIRST_SESSION_PATIENCE));
             async move { node.filters().open_session(request).await }
@@ -128,9 +129,10 @@ impl Caller {
         {
             return Ok(ticket);
         }
-        let ask = Ask { target: OPEN_SESSION, repeat: Repeat::Freely, first: First::InTurn };
+        let policy =
+            CallPolicy { target: OPEN_SESSION, repeat: Repeat::Freely, first: First::InTurn };
         let mut progress = Progress::default();
-        let answer = self.call(&ask, &mut progress, |node, _| async move {
+        let answer = self.call(&policy, &mut progress, |node, _| async move {
             node.filters().open_session(OpenSessionRequest::default()).await
         });
         let session = Session::new(answer.await?.session);

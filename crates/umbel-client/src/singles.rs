@@ -57,7 +57,7 @@ impl Singles {
 }
 
 /// Adds an item to the queue of its operation and waits for its result.
-pub(crate) async fn ask(filter: &Filter, verb: Verb, item: &[u8]) -> Single {
+pub(crate) async fn send(filter: &Filter, verb: Verb, item: &[u8]) -> Single {
     let begun = filter.singles().queue(verb, |queue| {
         queue.batch.push(item)?;
         let (caller, answer) = oneshot::channel();

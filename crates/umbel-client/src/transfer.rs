@@ -13,7 +13,7 @@ use umbel_proto::v1::{
     ImportChunk, KnownFrames, RestoreResponse, ScrubReport, ScrubRequest,
 };
 
-use crate::caller::{Ask, Failed, First, Progress, Repeat};
+use crate::caller::{CallPolicy, Failed, First, Progress, Repeat};
 use crate::client::{Client, missing};
 use crate::error::{ClientError, Failure};
 use crate::nodes::Node;
@@ -244,10 +244,10 @@ impl Client {
         A: Future<Output = Result<Response<Streaming<T>>, Status>>,
     {
         self.caller.keep_map_fresh();
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         let mut progress = Progress::default();
         let mut node_address = String::new();
-        let begun = self.caller.call(&ask, &mut progress, |node, _| {
+        let begun = self.caller.call(&policy, &mut progress, |node, _| {
             node_address = node.address.to_string();
             begin(self.caller.nodes.patient(node))
         });
