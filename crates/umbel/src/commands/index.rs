@@ -2,11 +2,11 @@
 //! queries indexes of many files, which answer which files hold an item.
 
 mod ask;
-mod asked;
 mod build;
 mod columns;
 mod info;
 mod items;
+mod open_index;
 
 use super::dedup::parse_index_bits;
 use crate::exit::Exit;

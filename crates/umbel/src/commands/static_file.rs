@@ -2,12 +2,12 @@
 //! without a cluster.
 
 mod ask;
-mod asked;
 mod build;
 mod chunks;
 pub(crate) mod form;
 pub(crate) mod hash_key;
 mod info;
+mod open_file;
 
 use crate::exit::Exit;
 use crate::stderr::eprint_line;

@@ -129,7 +129,7 @@ impl Following {
             self.redraw(&known)?;
             self.wait(&known).await?;
             let asked = Stopwatch::start();
-            let outcome = self.ask(&mut sources, &known, asked).await?;
+            let outcome = self.poll(&mut sources, &known, asked).await?;
             match outcome {
                 Ok(sample) => {
                     let before = Some(std::mem::replace(&mut known.sample, sample));
@@ -155,7 +155,7 @@ impl Following {
 
     /// Takes a sample; until it is there, the page or a line per interval shows for how long the cluster
     /// has not answered.
-    async fn ask(
+    async fn poll(
         &mut self,
         sources: &mut Sources,
         known: &Known,

@@ -1,7 +1,7 @@
 //! `umbel index ask`: which files of an index may hold given items.
 
-use super::asked::Asked;
 use super::items::{ItemCutter, ItemRule};
+use super::open_index::OpenIndex;
 use crate::commands::cluster::show::Printer;
 use crate::commands::static_file::form::printable;
 use crate::commands::static_file::hash_key::Hashing;
@@ -42,13 +42,13 @@ impl AskArgs {
     /// If the index cannot be read or is damaged, the hash key is missing or wrong, or an argument
     /// contains no item.
     pub(super) fn run(&self) -> Result<Exit> {
-        let mut asked = Asked::open(&self.file)?;
+        let mut open = OpenIndex::open(&self.file)?;
         let name = self.file.display().to_string();
-        let key = asked.head().shape().key();
+        let key = open.head().shape().key();
         let hashing =
             Hashing::of_file(key, self.hash_key.as_deref()).with_context(|| name.clone())?;
-        asked.head().check_key(hashing.key).with_context(|| name.clone())?;
-        let form = asked.head().shape().form();
+        open.head().check_key(hashing.key).with_context(|| name.clone())?;
+        let form = open.head().shape().form();
         let rule: ItemRule = form.parse().map_err(|_| {
             anyhow::anyhow!(
                 "{name}: its items are `{}`, which this release does not know: ask it with a newer one",
@@ -56,8 +56,8 @@ impl AskArgs {
             )
         })?;
         let hashes = self.hashes(rule, hashing)?;
-        let question = asked.ask(&hashes)?;
-        let counts = asked.head().counts(&question);
+        let question = open.query(&hashes)?;
+        let counts = open.head().counts(&question);
         let least = least(self.share.unwrap_or(1.0), hashes.len());
         let mut found: Vec<(usize, u32)> = counts.into_iter().enumerate().collect();
         found.retain(|(_, count)| *count as usize >= least);
@@ -68,7 +68,7 @@ impl AskArgs {
         for (set, count) in &found {
             let share = f64::from(*count) / hashes.len() as f64;
             let share = self.share.map(|_| format!("{share:.3}\t")).unwrap_or_default();
-            let line = format!("{share}{}\n", printable(&asked.head().sets()[*set].name));
+            let line = format!("{share}{}\n", printable(&open.head().sets()[*set].name));
             printer.write(line.as_bytes())?;
         }
         printer.flush()?;

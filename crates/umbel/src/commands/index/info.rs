@@ -1,6 +1,6 @@
 //! `umbel index info`: describes indexes.
 
-use super::asked::{Asked, is_sliced};
+use super::open_index::{OpenIndex, is_sliced};
 use crate::commands::cluster::show::{facts, print};
 use crate::commands::static_file::form::printable;
 use crate::exit::Exit;
@@ -43,9 +43,9 @@ impl InfoArgs {
         if !sliced.is_empty() {
             text += "index\tfiles\titems\tkind\tprobes\trate\tbytes\tbits an item\tseed\n";
             for path in sliced {
-                let asked = Asked::open(&path)?;
-                asked.check()?;
-                let (head, name) = (asked.head(), path.display());
+                let open = OpenIndex::open(&path)?;
+                open.check()?;
+                let (head, name) = (open.head(), path.display());
                 let (shape, kind) = (head.shape(), printable(head.shape().form()));
                 text += &format!(
                     "{name}\t{}\t{}\t{kind}\t{}\t{}\t{}\t{}\t{:#018x}\n",

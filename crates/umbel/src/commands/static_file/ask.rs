@@ -1,8 +1,8 @@
 //! `umbel static ask`: queries a static file for items from arguments, a file or standard input.
 
-use super::asked::{Answer, Asked};
 use super::form::ItemForm;
 use super::hash_key::Hashing;
+use super::open_file::{Answer, OpenFile};
 use crate::commands::cluster::show::Printer;
 use crate::commands::dedup::GranularityArg;
 use crate::commands::dedup::cutting::CuttingArgs;
@@ -63,19 +63,18 @@ impl AskArgs {
     /// If the static file or the records cannot be read or are damaged, or the arguments do not fit the
     /// file.
     pub(super) fn run(&self) -> Result<Exit> {
-        let mut asked = Asked::open(&self.file, !self.items.is_empty())?;
+        let mut open = OpenFile::open(&self.file, !self.items.is_empty())?;
         let name = self.file.display();
-        let key = asked.head().shape().key();
+        let key = open.head().shape().key();
         let hashing =
             Hashing::of_file(key, self.hash_key.as_deref()).with_context(|| name.to_string())?;
-        asked.head().check_key(hashing.key).with_context(|| name.to_string())?;
-        let form =
-            ItemForm::parse(asked.head().shape().form()).with_context(|| name.to_string())?;
+        open.head().check_key(hashing.key).with_context(|| name.to_string())?;
+        let form = ItemForm::parse(open.head().shape().form()).with_context(|| name.to_string())?;
         let mut printer = Printer::new();
         let counts = if self.items.is_empty() {
-            self.ask_records(&mut asked, hashing, &form, &mut printer)?
+            self.ask_records(&mut open, hashing, &form, &mut printer)?
         } else {
-            self.ask_items(&mut asked, hashing, &form, &mut printer)?
+            self.ask_items(&mut open, hashing, &form, &mut printer)?
         };
         if self.count {
             let Counts { present, absent } = counts;
@@ -89,7 +88,7 @@ impl AskArgs {
 
     fn ask_items(
         &self,
-        asked: &mut Asked,
+        open: &mut OpenFile,
         hashing: Hashing,
         form: &ItemForm,
         printer: &mut Printer,
@@ -100,8 +99,8 @@ impl AskArgs {
             .map(|item| Ok(hashing.hasher.hash(&form.item_of(item)?)))
             .collect::<Result<_>>()?;
         let (mut counts, mut answers) = (Counts::default(), Vec::new());
-        let role = asked.head().shape().role();
-        asked.answers(&hashes, &mut answers)?;
+        let role = open.head().shape().role();
+        open.answers(&hashes, &mut answers)?;
         for (item, answer) in self.items.iter().zip(&answers) {
             self.print(printer, role, item.as_bytes(), *answer, &mut counts)?;
         }
@@ -110,13 +109,13 @@ impl AskArgs {
 
     fn ask_records(
         &self,
-        asked: &mut Asked,
+        open: &mut OpenFile,
         hashing: Hashing,
         form: &ItemForm,
         printer: &mut Printer,
     ) -> Result<Counts> {
         let mut input = self.open_input(form)?;
-        let role = asked.head().shape().role();
+        let role = open.head().shape().role();
         if let Some(header) = input.header.as_ref().filter(|_| self.present || self.absent) {
             printer.write(header.bytes())?;
         }
@@ -142,7 +141,7 @@ impl AskArgs {
                     }
                 }
             }
-            asked.answers(&hashes, &mut answers)?;
+            open.answers(&hashes, &mut answers)?;
             let block = input.reader.block();
             for (record, answer) in records.iter().zip(&answers) {
                 self.print(printer, role, &block[record.clone()], *answer, &mut counts)?;

@@ -1,7 +1,7 @@
 //! `umbel static info`: checks a file from end to end and describes it.
 
-use super::asked::read_whole;
 use super::form::{ItemForm, printable};
+use super::open_file::read_whole;
 use crate::commands::cluster::show::{facts, print};
 use crate::exit::Exit;
 use anyhow::Result;

@@ -120,7 +120,7 @@ impl Server {
     ///
     /// If it exists, or the server does not answer.
     pub(super) async fn check_free(mut self, address: &Address) -> Result<Self> {
-        match self.ask(&[b"EXISTS", &address.key]).await? {
+        match self.send(&[b"EXISTS", &address.key]).await? {
             Answer::Integer(0) => Ok(self),
             Answer::Integer(_) => bail!("there is such a key already: delete it, or name another"),
             other => Err(unexpected(&other)),
@@ -138,7 +138,7 @@ impl Server {
             self.pace = Pace::default();
         }
         let iterator = iterator.to_string();
-        let answer = self.ask_on(&[b"BF.SCANDUMP", &address.key, iterator.as_bytes()]).await?;
+        let answer = self.send_on(&[b"BF.SCANDUMP", &address.key, iterator.as_bytes()]).await?;
         let Answer::List(values) = answer else { return Err(unexpected(&answer)) };
         match <[Answer; 2]>::try_from(values) {
             Ok([Answer::Integer(0), _]) => Ok(None),
@@ -165,7 +165,7 @@ impl Server {
     ///
     /// If the name is taken, or the server does not answer.
     pub(super) async fn rename(&mut self, key: &[u8], address: &Address) -> Result<()> {
-        match self.ask(&[b"RENAMENX", key, &address.key]).await? {
+        match self.send(&[b"RENAMENX", key, &address.key]).await? {
             Answer::Integer(1) => Ok(()),
             Answer::Integer(_) => bail!("somebody else has made such a key meanwhile"),
             other => Err(unexpected(&other)),
@@ -178,12 +178,12 @@ impl Server {
     ///
     /// If the server does not answer.
     pub(super) async fn delete(&mut self, key: &[u8]) -> Result<()> {
-        self.ask(&[b"DEL", key]).await.map(drop)
+        self.send(&[b"DEL", key]).await.map(drop)
     }
 
     /// Sends a command whose answer is a status, such as OK.
     async fn order(&mut self, words: &[&[u8]]) -> Result<()> {
-        match self.ask(words).await? {
+        match self.send(words).await? {
             Answer::Status(_) => Ok(()),
             other => Err(unexpected(&other)),
         }
@@ -195,7 +195,7 @@ impl Server {
     ///
     /// If the server does not answer.
     pub(super) async fn type_of(&mut self, key: &[u8]) -> Result<String> {
-        match self.ask(&[b"TYPE", key]).await? {
+        match self.send(&[b"TYPE", key]).await? {
             Answer::Status(name) => Ok(harmless(&name)),
             other => Err(unexpected(&other)),
         }
@@ -207,20 +207,20 @@ impl Server {
     ///
     /// If the server does not answer, or answers something else.
     pub(super) async fn number(&mut self, words: &[&[u8]]) -> Result<u64> {
-        match self.ask(words).await? {
+        match self.send(words).await? {
             Answer::Integer(number) if number >= 0 => Ok(number.unsigned_abs()),
             other => Err(unexpected(&other)),
         }
     }
 
     /// Sends a command and waits for its answer.
-    async fn ask(&mut self, words: &[&[u8]]) -> Result<Answer> {
+    async fn send(&mut self, words: &[&[u8]]) -> Result<Answer> {
         self.pace = Pace::default();
-        self.ask_on(words).await
+        self.send_on(words).await
     }
 
     /// The same, with the pace of the answers before.
-    async fn ask_on(&mut self, words: &[&[u8]]) -> Result<Answer> {
+    async fn send_on(&mut self, words: &[&[u8]]) -> Result<Answer> {
         let answer = in_time(async {
             self.send_words(words).await?;
             loop {

@@ -13,7 +13,7 @@ use umbel_static::{FileError, Head, STATIC_HEADER_BYTES, StaticFile};
 pub(super) type Answer = Option<u64>;
 
 /// An open static file.
-pub(super) enum Asked {
+pub(super) enum OpenFile {
     /// The whole file in memory.
     Whole(Box<StaticFile<Vec<u8>>>),
     /// The head, and the chunks read so far.
@@ -46,7 +46,7 @@ pub(super) fn read_whole(path: &Path) -> Result<StaticFile<Vec<u8>>> {
     StaticFile::parse(bytes).with_context(|| name.to_string())
 }
 
-impl Asked {
+impl OpenFile {
     /// Opens a file for a few queries, or for many.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use umbel_static::sliced::{
 const PAGES_MAX: usize = 4096;
 
 /// An open index of files.
-pub(super) struct Asked {
+pub(super) struct OpenIndex {
     name: String,
     file: File,
     head: SlicedHead,
@@ -30,7 +30,7 @@ pub(super) fn is_sliced(path: &Path) -> bool {
     read.is_ok() && magic == SLICED_MAGIC
 }
 
-impl Asked {
+impl OpenIndex {
     /// Opens an index and reads its head.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Asked {
     /// # Errors
     ///
     /// If a page cannot be read or is damaged.
-    pub(super) fn ask(&mut self, hashes: &[ItemHash]) -> Result<Question> {
+    pub(super) fn query(&mut self, hashes: &[ItemHash]) -> Result<Question> {
         let Self { name, file, head, pages } = self;
         let mut question = head.question();
         let mut row = Vec::new();
