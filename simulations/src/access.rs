@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `answer` | what comes of a call |
 //! | `clerk` | the administrator |
-//! | `askers` | principals and strangers; `invariants/nothing_ungranted_is_done` checks each answer |
+//! | `callers` | principals and strangers; `invariants/nothing_ungranted_is_done` checks each answer |
 //! | `hello` | calls of nodes to nodes, in another one's name |
 //! | `holders` | principals with quotas, who use them up; `invariants/quotas_hold` checks each answer |
 //! | `thief` | one who sends requests in another one's session |
@@ -14,7 +14,7 @@
 //! | `impostors` | certificates that are none of the caller's, or of no worth |
 
 pub(crate) mod answer;
-mod askers;
+mod callers;
 mod clerk;
 mod ghosts;
 mod hello;
@@ -61,7 +61,7 @@ pub(crate) async fn run(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, p
             tokio::join!(clerk.limit(limits), calling);
         }
     };
-    let asking = askers::Askers::new(net.clone(), addresses.clone()).run(asks);
+    let asking = callers::AccessCallers::new(net.clone(), addresses.clone()).run(asks);
     let impostors = async {
         if let Some(plan) = identities {
             impostors::run(net.clone(), plan).await;

@@ -9,11 +9,11 @@ use umbel_client::proto::access_client::AccessClient;
 use super::answer::answer_of;
 use crate::channel::node_channel;
 use crate::host::address_of;
-use crate::invariants::nothing_ungranted_is_done::{Asked, check};
+use crate::invariants::nothing_ungranted_is_done::{ObservedCall, check};
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::oracle::rights::Shown;
-use crate::plan::access::Ask;
+use crate::plan::access::AccessCall;
 use crate::seed::true_wall_ms;
 use crate::watch;
 
@@ -42,10 +42,10 @@ async fn knock(net: SimNet, machine: u32) {
     let (from_us, from_ms) = (now_us(), true_wall_ms());
     let asking = client.list_principals(ListPrincipalsRequest {});
     let Ok(done) = tokio::time::timeout(KNOCK_TIMEOUT, asking).await else { return };
-    check(&Asked {
+    check(&ObservedCall {
         shown: Shown { token: None },
         machine,
-        ask: Ask::Principals,
+        ask: AccessCall::Principals,
         us: (from_us, now_us()),
         wall_ms: (from_ms, true_wall_ms()),
         answer: answer_of(done.map(|_| Vec::new())),

@@ -5,7 +5,7 @@
 use crate::access::answer::Answer;
 use crate::counters;
 use crate::oracle::rights::{Shown, Verdict, may_list, verdicts};
-use crate::plan::access::{ACCESS_FILTERS, Ask, access_filter};
+use crate::plan::access::{ACCESS_FILTERS, AccessCall, access_filter};
 use crate::watch;
 
 /// Name of the invariant: what is not granted is not done.
@@ -19,13 +19,13 @@ pub(crate) const SERVED: &str = "granted_is_not_denied";
 
 /// A call and its result.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ObservedCall {
     /// The credentials that the caller presented.
     pub(crate) shown: Shown,
     /// The machine whose node received the call.
     pub(crate) machine: u32,
     /// What was asked for.
-    pub(crate) ask: Ask,
+    pub(crate) ask: AccessCall,
     /// Start and end, in simulated microseconds.
     pub(crate) us: (u64, u64),
     /// The same by the wall clocks, in milliseconds.
@@ -35,20 +35,20 @@ pub(crate) struct Asked {
 }
 
 /// Checks an answer against what the node may have known.
-pub(crate) fn check(asked: &Asked) {
+pub(crate) fn check(observed: &ObservedCall) {
     let found = watch::with(|checks| {
-        let possible = checks.rights.possible(asked.machine, asked.us.0, asked.us.1);
+        let possible = checks.rights.possible(observed.machine, observed.us.0, observed.us.1);
         let surely = possible.map(|versions| {
-            let named = match &asked.answer {
+            let named = match &observed.answer {
                 Answer::Done(names) => {
-                    names.iter().find(|name| !may_list(versions, &asked.shown, name)).cloned()
+                    names.iter().find(|name| !may_list(versions, &observed.shown, name)).cloned()
                 }
                 _ => None,
             };
-            let wall_ms = checks.rights.shown_ms(asked.wall_ms);
-            (verdicts(versions, &asked.shown, asked.ask, wall_ms), named)
+            let wall_ms = checks.rights.shown_ms(observed.wall_ms);
+            (verdicts(versions, &observed.shown, observed.ask, wall_ms), named)
         });
-        if let Ask::Insert { item, .. } = asked.ask {
+        if let AccessCall::Insert { item, .. } = observed.ask {
             let may = surely.as_ref().is_none_or(|(all, _)| all.contains(&Verdict::Granted));
             checks.seen.inserted(item, may);
         }
@@ -62,8 +62,8 @@ pub(crate) fn check(asked: &Asked) {
         } else if is_granted {
             counters::checked(SERVED, 1);
         }
-        let Asked { machine, ask, answer, .. } = asked;
-        let call = || format!("{ask:?} of {:?} on machine {machine}", name_of(&asked.shown));
+        let ObservedCall { machine, ask, answer, .. } = observed;
+        let call = || format!("{ask:?} of {:?} on machine {machine}", name_of(&observed.shown));
         match answer {
             Answer::Done(_) if is_denied => {
                 Some((NAME, format!("{} was carried out, expected {first:?}", call())))
@@ -78,8 +78,8 @@ pub(crate) fn check(asked: &Asked) {
                 Some((SERVED, format!("{} heard {text:?}, expected an answer", call())))
             }
             // A refused merge says which of its two filters it is about.
-            Answer::Denied(text) if all.len() == 1 && !matches!(ask, Ask::Merge { .. }) => {
-                let words = without_names(text, asked);
+            Answer::Denied(text) if all.len() == 1 && !matches!(ask, AccessCall::Merge { .. }) => {
+                let words = without_names(text, observed);
                 let other = checks.seen.other_words(*ask, first, &words)?;
                 let what = format!("{} heard {words:?}, another call {other:?}", call());
                 Some((SILENT, what))
@@ -97,9 +97,9 @@ fn name_of(shown: &Shown) -> Option<&str> {
 }
 
 /// The text of a refusal without the names that the caller itself supplied.
-fn without_names(text: &str, asked: &Asked) -> String {
+fn without_names(text: &str, observed: &ObservedCall) -> String {
     let mut text = text.to_owned();
-    if let Some(name) = name_of(&asked.shown) {
+    if let Some(name) = name_of(&observed.shown) {
         text = text.replace(name, "PRINCIPAL");
     }
     for filter in 0..=ACCESS_FILTERS {

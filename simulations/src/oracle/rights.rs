@@ -14,7 +14,7 @@ use umbel_engine::meta::{ClusterVerb, FilterVerb, MetaState, NodeRecord, Proof};
 
 use super::view::CLOCKS_APART_US;
 use crate::names::host_name;
-use crate::plan::access::{Ask, access_filter};
+use crate::plan::access::{AccessCall, access_filter};
 
 /// A principal, reduced to what a decision needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -103,7 +103,7 @@ impl Version {
     }
 
     /// The decision about the call, by this version and at this time.
-    pub(crate) fn verdict(&self, shown: &Shown, ask: Ask, now_ms: u64) -> Verdict {
+    pub(crate) fn verdict(&self, shown: &Shown, ask: AccessCall, now_ms: u64) -> Verdict {
         if self.principals.is_empty() {
             return Verdict::Granted;
         }
@@ -128,13 +128,17 @@ impl Version {
             false => Verdict::Nowhere,
         };
         match ask {
-            Ask::Contains { filter, .. } | Ask::Info { filter } => named(FilterVerb::Read, filter),
-            Ask::Insert { filter, .. } | Ask::Flush { filter } => named(FilterVerb::Insert, filter),
-            Ask::Remove { filter, .. } => named(FilterVerb::Remove, filter),
-            Ask::Create { filter } | Ask::Clear { filter } | Ask::Drop { filter } => {
-                named(FilterVerb::Manage, filter)
+            AccessCall::Contains { filter, .. } | AccessCall::Info { filter } => {
+                named(FilterVerb::Read, filter)
             }
-            Ask::Merge { filter, source } => match named(FilterVerb::Insert, filter) {
+            AccessCall::Insert { filter, .. } | AccessCall::Flush { filter } => {
+                named(FilterVerb::Insert, filter)
+            }
+            AccessCall::Remove { filter, .. } => named(FilterVerb::Remove, filter),
+            AccessCall::Create { filter }
+            | AccessCall::Clear { filter }
+            | AccessCall::Drop { filter } => named(FilterVerb::Manage, filter),
+            AccessCall::Merge { filter, source } => match named(FilterVerb::Insert, filter) {
                 Verdict::Granted => match named(FilterVerb::Export, source) {
                     // The gate checks only the verb on the target.
                     Verdict::Granted => Verdict::Granted,
@@ -142,12 +146,12 @@ impl Version {
                 },
                 refused => refused,
             },
-            Ask::List => Verdict::Granted,
-            Ask::Status => cluster(ClusterVerb::Metrics),
-            Ask::Jobs => cluster(ClusterVerb::Jobs),
-            Ask::Principals | Ask::Escalate => cluster(ClusterVerb::Admin),
+            AccessCall::List => Verdict::Granted,
+            AccessCall::Status => cluster(ClusterVerb::Metrics),
+            AccessCall::Jobs => cluster(ClusterVerb::Jobs),
+            AccessCall::Principals | AccessCall::Escalate => cluster(ClusterVerb::Admin),
             // This call is about the session, and its users always have the right.
-            Ask::Steal { .. } => Verdict::Granted,
+            AccessCall::Steal { .. } => Verdict::Granted,
         }
     }
 
@@ -263,7 +267,7 @@ impl RightsOracle {
 pub(crate) fn verdicts(
     versions: &[(u64, u64, Version)],
     shown: &Shown,
-    ask: Ask,
+    ask: AccessCall,
     (from_ms, to_ms): (u64, u64),
 ) -> BTreeSet<Verdict> {
     let of = |(_, _, version): &(u64, u64, Version)| {

@@ -49,7 +49,13 @@ impl Story {
         self.rights.applied_on(self.index * S, "n1", self.index, &self.state);
     }
 
-    fn of(&self, machine: u32, us: (u64, u64), shown: &Shown, ask: Ask) -> Option<Vec<Verdict>> {
+    fn of(
+        &self,
+        machine: u32,
+        us: (u64, u64),
+        shown: &Shown,
+        ask: AccessCall,
+    ) -> Option<Vec<Verdict>> {
         let versions = self.rights.possible(machine, us.0, us.1)?;
         Some(verdicts(versions, shown, ask, (10, 10)).into_iter().collect())
     }
@@ -62,7 +68,7 @@ fn shown(digest: u8) -> Shown {
 #[test]
 fn a_machine_applies_the_rights_that_it_or_any_node_knew() {
     let story = Story::new();
-    let ask = Ask::Info { filter: 1 };
+    let ask = AccessCall::Info { filter: 1 };
     let of = |machine, from, to| story.of(machine, (from, to), &shown(1), ask);
     assert_eq!(of(1, 3 * S + 500_000, 3 * S + 600_000), Some(vec![Verdict::Granted]));
     let both = Some(vec![Verdict::Granted, Verdict::Stranger]);
@@ -76,7 +82,7 @@ fn a_machine_that_learned_late_may_apply_old_rights() {
     let mut story = Story::new();
     let state = story.state.clone();
     story.rights.applied_on(5 * S, "n2", 3, &state);
-    let ask = Ask::Info { filter: 1 };
+    let ask = AccessCall::Info { filter: 1 };
     let both = Some(vec![Verdict::Granted, Verdict::Stranger]);
     assert_eq!(story.of(2, (6 * S, 7 * S), &shown(1), ask), both);
     story.rights.applied_on(8 * S, "n2", 4, &state);
@@ -87,7 +93,7 @@ fn a_machine_that_learned_late_may_apply_old_rights() {
 fn a_machine_that_starts_goes_by_what_anybody_had_before() {
     let mut story = Story::new();
     story.rights.started(5 * S, 2);
-    let ask = Ask::Info { filter: 1 };
+    let ask = AccessCall::Info { filter: 1 };
     assert_eq!(story.of(2, (6 * S, 7 * S), &shown(1), ask), Some(vec![Verdict::Stranger]));
     story.rights.started(8 * S, 1);
     assert_eq!(story.of(1, (9 * S, 9 * S), &shown(1), ask), Some(vec![Verdict::Stranger]));
@@ -111,14 +117,14 @@ fn tokens_ends_and_names_are_distinguished() {
     let story = Story::new();
     let (_, _, version) = &story.rights.versions[2];
     let of = |shown: &Shown, ask, now_ms| version.verdict(shown, ask, now_ms);
-    assert_eq!(of(&shown(1), Ask::Info { filter: 1 }, 49), Verdict::Granted);
-    assert_eq!(of(&shown(1), Ask::Info { filter: 1 }, 50), Verdict::Stranger);
-    assert_eq!(of(&shown(2), Ask::Info { filter: 1 }, 0), Verdict::Stranger);
-    assert_eq!(of(&Shown { token: None }, Ask::List, 0), Verdict::Nobody);
-    assert_eq!(of(&shown(1), Ask::Info { filter: 0 }, 0), Verdict::NotThere);
-    assert_eq!(of(&shown(1), Ask::Clear { filter: 1 }, 0), Verdict::Nowhere);
-    assert_eq!(of(&shown(1), Ask::Status, 0), Verdict::Nowhere);
-    assert_eq!(of(&shown(1), Ask::Principals, 0), Verdict::Granted);
+    assert_eq!(of(&shown(1), AccessCall::Info { filter: 1 }, 49), Verdict::Granted);
+    assert_eq!(of(&shown(1), AccessCall::Info { filter: 1 }, 50), Verdict::Stranger);
+    assert_eq!(of(&shown(2), AccessCall::Info { filter: 1 }, 0), Verdict::Stranger);
+    assert_eq!(of(&Shown { token: None }, AccessCall::List, 0), Verdict::Nobody);
+    assert_eq!(of(&shown(1), AccessCall::Info { filter: 0 }, 0), Verdict::NotThere);
+    assert_eq!(of(&shown(1), AccessCall::Clear { filter: 1 }, 0), Verdict::Nowhere);
+    assert_eq!(of(&shown(1), AccessCall::Status, 0), Verdict::Nowhere);
+    assert_eq!(of(&shown(1), AccessCall::Principals, 0), Verdict::Granted);
     assert!(version.may_see(&shown(1), "a1") && !version.may_see(&shown(1), "a0"));
 }
 

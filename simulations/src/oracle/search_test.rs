@@ -50,7 +50,7 @@ fn is_accepted(operations: &[Operation]) -> bool {
 
 /// A client's call, and when it is applied, in thousandths of the call's duration.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct TimedCall {
     is_insert: bool,
     is_unknown: bool,
     pause_us: u64,
@@ -58,9 +58,9 @@ struct Asked {
     applied_per_mille: u64,
 }
 
-fn asked() -> impl Strategy<Value = Asked> {
+fn asked() -> impl Strategy<Value = TimedCall> {
     (any::<bool>(), 0..4_u8, 0..6_u64, 0..12_u64, 0..=1000_u64).prop_map(
-        |(is_insert, unknown, pause_us, length_us, applied_per_mille)| Asked {
+        |(is_insert, unknown, pause_us, length_us, applied_per_mille)| TimedCall {
             is_insert,
             is_unknown: unknown == 0,
             pause_us,
@@ -71,7 +71,7 @@ fn asked() -> impl Strategy<Value = Asked> {
 }
 
 /// The answers of one register to clients, each of which makes its calls one after the other.
-fn run(clients: &[Vec<Asked>]) -> Vec<Operation> {
+fn run(clients: &[Vec<TimedCall>]) -> Vec<Operation> {
     let mut calls = Vec::new();
     for client in clients {
         let mut now_us = 0;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::rights::Verdict;
-use crate::plan::access::Ask;
+use crate::plan::access::AccessCall;
 
 /// Texts of refusals, and inserts that no caller had the right to make.
 #[derive(Default, Debug)]
@@ -26,7 +26,12 @@ impl Seen {
     }
 
     /// An earlier text of the same refusal, if it differs from this one.
-    pub(crate) fn other_words(&mut self, ask: Ask, why: Verdict, words: &str) -> Option<String> {
+    pub(crate) fn other_words(
+        &mut self,
+        ask: AccessCall,
+        why: Verdict,
+        words: &str,
+    ) -> Option<String> {
         let call = format!("{ask:?}");
         let call = call.split(' ').next().unwrap_or_default().to_owned();
         let before = self.texts.entry((call, why)).or_insert_with(|| words.to_owned());

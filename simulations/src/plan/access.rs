@@ -17,7 +17,7 @@ pub(crate) struct AccessPlan {
     /// Changes that the administrator makes, by time.
     pub(crate) changes: Vec<ChangePlan>,
     /// Calls of principals and of strangers, by time.
-    pub(crate) asks: Vec<AskPlan>,
+    pub(crate) asks: Vec<AccessCallPlan>,
     /// Quotas, and the holders that use them up; None in plans that were written before there were
     /// quotas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ pub(crate) enum ClusterRight {
 /// A call whose caller may lack the right to it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct AskPlan {
+pub(crate) struct AccessCallPlan {
     /// When it begins, in simulated milliseconds of the fault phase.
     pub(crate) at_ms: u64,
     /// The principal whose token it carries.
@@ -100,13 +100,13 @@ pub(crate) struct AskPlan {
     /// The only node that it is sent to.
     pub(crate) via: u32,
     /// What it asks for.
-    pub(crate) ask: Ask,
+    pub(crate) ask: AccessCall,
 }
 
 /// A request. Filters are given by number; those from [`ACCESS_FILTERS`] on never exist.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Ask {
+pub(crate) enum AccessCall {
     /// Query an item.
     Contains { filter: u32, item: u32 },
     /// Get the filter's description.

@@ -1,7 +1,7 @@
 //! Validates the part of a plan about principals.
 
 use super::{Misfit, PLAN_LIMITS, Plan, in_order, in_range};
-use crate::plan::access::{Ask, Change};
+use crate::plan::access::{AccessCall, Change};
 use crate::plan::identity::{IdentityPlan, Show};
 use crate::plan::quota::{HoldingPlan, SLOTS};
 
@@ -37,10 +37,10 @@ impl Plan {
             in_range(place("principal"), plan.principal, &limits.principal)?;
             in_range(place("via"), plan.via, &(1..=self.node_count()))?;
             let item = match plan.ask {
-                Ask::Contains { item, .. }
-                | Ask::Insert { item, .. }
-                | Ask::Remove { item, .. }
-                | Ask::Steal { item } => item,
+                AccessCall::Contains { item, .. }
+                | AccessCall::Insert { item, .. }
+                | AccessCall::Remove { item, .. }
+                | AccessCall::Steal { item } => item,
                 _ => 0,
             };
             in_range(place("ask.item"), item, &limits.item)?;

@@ -2,8 +2,8 @@
 
 use super::dice::Dice;
 use crate::plan::access::{
-    ACCESS_FILTERS, AccessPlan, Ask, AskPlan, Change, ChangePlan, ClusterRight, FilterRight,
-    GrantPlan, access_filter,
+    ACCESS_FILTERS, AccessCall, AccessCallPlan, AccessPlan, Change, ChangePlan, ClusterRight,
+    FilterRight, GrantPlan, access_filter,
 };
 use crate::plan::{PLAN_LIMITS, WorldShape};
 
@@ -66,7 +66,13 @@ pub(super) fn draw(dice: &mut Dice, world: WorldShape, run_ms: u64) -> AccessPla
             _ => Some(newest),
         };
         let ask = draw_ask(dice);
-        asks.push(AskPlan { at_ms, principal, secret, via: dice.count(1, world.nodes), ask });
+        asks.push(AccessCallPlan {
+            at_ms,
+            principal,
+            secret,
+            via: dice.count(1, world.nodes),
+            ask,
+        });
         at_ms += dice.gap(ASK_GAP_MEAN_MS);
     }
     AccessPlan { changes, asks, holding: None, identities: None }
@@ -94,26 +100,26 @@ fn draw_put(dice: &mut Dice, secret: u32, run_ms: u64) -> Change {
     Change::Put { secret, grants, cluster, for_ms }
 }
 
-fn draw_ask(dice: &mut Dice) -> Ask {
+fn draw_ask(dice: &mut Dice) -> AccessCall {
     // One of these filters does not exist.
     let filter = dice.count(0, ACCESS_FILTERS);
     let source = dice.count(0, ACCESS_FILTERS);
     let item = dice.count(0, ITEM_SPACE - 1);
     match dice.count(0, 27) {
-        0..=4 => Ask::Contains { filter, item },
-        5 | 6 => Ask::Info { filter },
-        7..=11 => Ask::Insert { filter, item },
-        12 => Ask::Remove { filter, item },
-        13 => Ask::Flush { filter },
-        14 | 15 => Ask::Create { filter },
-        16 | 17 => Ask::Clear { filter },
-        18 => Ask::Drop { filter },
-        19 | 20 => Ask::Merge { filter, source },
-        21 => Ask::List,
-        22 => Ask::Status,
-        23 => Ask::Jobs,
-        24 => Ask::Principals,
-        25 => Ask::Escalate,
-        _ => Ask::Steal { item },
+        0..=4 => AccessCall::Contains { filter, item },
+        5 | 6 => AccessCall::Info { filter },
+        7..=11 => AccessCall::Insert { filter, item },
+        12 => AccessCall::Remove { filter, item },
+        13 => AccessCall::Flush { filter },
+        14 | 15 => AccessCall::Create { filter },
+        16 | 17 => AccessCall::Clear { filter },
+        18 => AccessCall::Drop { filter },
+        19 | 20 => AccessCall::Merge { filter, source },
+        21 => AccessCall::List,
+        22 => AccessCall::Status,
+        23 => AccessCall::Jobs,
+        24 => AccessCall::Principals,
+        25 => AccessCall::Escalate,
+        _ => AccessCall::Steal { item },
     }
 }

@@ -22,33 +22,33 @@ use super::answer::{Answer, answer_of};
 use super::clerk::{CAPACITY, named, token_of};
 use super::{digest_of, thief};
 use crate::channel::{NodeChannel, node_channel};
-use crate::invariants::nothing_ungranted_is_done::{Asked, check};
+use crate::invariants::nothing_ungranted_is_done::{ObservedCall, check};
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::oracle::rights::Shown;
-use crate::plan::access::{Ask, AskPlan, access_filter, principal_name};
+use crate::plan::access::{AccessCall, AccessCallPlan, access_filter, principal_name};
 use crate::seed::true_wall_ms;
 use crate::trace;
 use crate::workload::item_text;
 
 /// How long a call may take.
-const ASK_TIMEOUT: Duration = Duration::from_secs(3);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// All clients of this kind.
-pub(super) struct Askers {
+pub(super) struct AccessCallers {
     net: SimNet,
     addresses: Vec<String>,
     /// Connections by token and machine. They stay open when their principal is changed or revoked.
     channels: RefCell<BTreeMap<(Option<String>, u32), NodeChannel>>,
 }
 
-impl Askers {
+impl AccessCallers {
     pub(super) fn new(net: SimNet, addresses: Vec<String>) -> Rc<Self> {
         Rc::new(Self { net, addresses, channels: RefCell::default() })
     }
 
     /// Makes the plan's calls, each `at_ms` after now, and waits until all have ended.
-    pub(super) async fn run(self: Rc<Self>, asks: Vec<AskPlan>) {
+    pub(super) async fn run(self: Rc<Self>, asks: Vec<AccessCallPlan>) {
         let began = Instant::now();
         let mut running = tokio::task::JoinSet::new();
         for plan in asks {
@@ -59,22 +59,22 @@ impl Askers {
         while running.join_next().await.is_some() {}
     }
 
-    async fn ask(self: Rc<Self>, plan: AskPlan) {
+    async fn ask(self: Rc<Self>, plan: AccessCallPlan) {
         let founders = u32::try_from(self.addresses.len()).expect("a few nodes");
         let machine = (plan.via - 1) % founders + 1;
-        if let Ask::Steal { item } = plan.ask {
+        if let AccessCall::Steal { item } = plan.ask {
             return thief::steal(&self.net, &self.addresses, machine, item).await;
         }
         let token = plan.secret.map(|secret| token_of(plan.principal, secret));
         let channel = self.channel(token.as_deref(), machine);
         let (from_us, from_ms) = (now_us(), true_wall_ms());
-        let called = tokio::time::timeout(ASK_TIMEOUT, call(channel, &plan));
+        let called = tokio::time::timeout(REQUEST_TIMEOUT, call(channel, &plan));
         let answer = match called.await {
             Ok(done) => answer_of(done),
             Err(_) => Answer::Open("no answer".to_owned()),
         };
         let token = token.map(|token| (principal_name(plan.principal), digest_of(&token)));
-        let asked = Asked {
+        let asked = ObservedCall {
             shown: Shown { token },
             machine,
             ask: plan.ask,
@@ -103,27 +103,31 @@ fn nameless<T>(answer: Result<T, Status>) -> Result<Vec<String>, Status> {
     answer.map(|_| Vec::new())
 }
 
-async fn call(channel: NodeChannel, plan: &AskPlan) -> Result<Vec<String>, Status> {
+async fn call(channel: NodeChannel, plan: &AccessCallPlan) -> Result<Vec<String>, Status> {
     let mut filters = FiltersClient::new(channel.clone());
     let name = access_filter;
     match plan.ask {
-        Ask::Contains { filter, item } => {
+        AccessCall::Contains { filter, item } => {
             let (filter, items) = (name(filter), items(item));
             nameless(
                 filters.contains(ContainsRequest { filter, items, ..Default::default() }).await,
             )
         }
-        Ask::Info { filter } => nameless(filters.info(InfoRequest { name: name(filter) }).await),
-        Ask::Insert { filter, item } => {
+        AccessCall::Info { filter } => {
+            nameless(filters.info(InfoRequest { name: name(filter) }).await)
+        }
+        AccessCall::Insert { filter, item } => {
             let (filter, items) = (name(filter), items(item));
             nameless(filters.insert(InsertRequest { filter, items, ..Default::default() }).await)
         }
-        Ask::Remove { filter, item } => {
+        AccessCall::Remove { filter, item } => {
             let (filter, items) = (name(filter), items(item));
             nameless(filters.remove(RemoveRequest { filter, items, ..Default::default() }).await)
         }
-        Ask::Flush { filter } => nameless(filters.flush(FlushRequest { name: name(filter) }).await),
-        Ask::Create { filter } => {
+        AccessCall::Flush { filter } => {
+            nameless(filters.flush(FlushRequest { name: name(filter) }).await)
+        }
+        AccessCall::Create { filter } => {
             let request = CreateRequest {
                 name: name(filter),
                 kind: umbel_client::Kind::Blocked.into(),
@@ -134,23 +138,29 @@ async fn call(channel: NodeChannel, plan: &AskPlan) -> Result<Vec<String>, Statu
             };
             nameless(filters.create(request).await)
         }
-        Ask::Clear { filter } => nameless(filters.clear(ClearRequest { name: name(filter) }).await),
-        Ask::Drop { filter } => nameless(filters.drop(DropRequest { name: name(filter) }).await),
-        Ask::Merge { filter, source } => {
+        AccessCall::Clear { filter } => {
+            nameless(filters.clear(ClearRequest { name: name(filter) }).await)
+        }
+        AccessCall::Drop { filter } => {
+            nameless(filters.drop(DropRequest { name: name(filter) }).await)
+        }
+        AccessCall::Merge { filter, source } => {
             let request =
                 MergeRequest { target: name(filter), sources: vec![name(source)], request: None };
             nameless(filters.merge(request).await)
         }
-        Ask::List => {
+        AccessCall::List => {
             let listed = filters.list(ListRequest::default()).await?.into_inner();
             Ok(listed.filters.into_iter().map(|filter| filter.name).collect())
         }
-        Ask::Status => nameless(AdminClient::new(channel).status(StatusRequest::default()).await),
-        Ask::Jobs => nameless(JobsClient::new(channel).list_jobs(ListJobsRequest {}).await),
-        Ask::Principals => {
+        AccessCall::Status => {
+            nameless(AdminClient::new(channel).status(StatusRequest::default()).await)
+        }
+        AccessCall::Jobs => nameless(JobsClient::new(channel).list_jobs(ListJobsRequest {}).await),
+        AccessCall::Principals => {
             nameless(AccessClient::new(channel).list_principals(ListPrincipalsRequest {}).await)
         }
-        Ask::Escalate => {
+        AccessCall::Escalate => {
             let own = principal_name(plan.principal);
             let token = token_of(plan.principal, plan.secret.unwrap_or(0));
             let mut principal = named(&own, &token, "*", &[FilterVerb::Manage]);
@@ -162,6 +172,6 @@ async fn call(channel: NodeChannel, plan: &AskPlan) -> Result<Vec<String>, Statu
             };
             nameless(AccessClient::new(channel).put(request).await)
         }
-        Ask::Steal { .. } => unreachable!("a thief has calls of its own"),
+        AccessCall::Steal { .. } => unreachable!("a thief has calls of its own"),
     }
 }
