@@ -25,6 +25,9 @@ pub(crate) const LANE_COUNT: usize = 16;
 /// Bits of a lane.
 pub(crate) const LANE_BITS: u32 = 32;
 
+/// Bits of a cache line, the unit in which filters are allocated: a block of lanes.
+pub const LINE_BITS: u32 = 512;
+
 /// Most probes of an item: one in every lane.
 pub const BLOCK_PROBE_COUNT_MAX: u32 = 16;
 

@@ -117,6 +117,7 @@ mod partitioned;
 mod plan;
 pub mod planted;
 mod quotient;
+mod quotient_layout;
 mod range;
 mod redis_bloom;
 mod redis_bloom_shape;
@@ -155,7 +156,7 @@ pub use hash_state::HashState;
 pub use hashed::HashedFilter;
 pub use join_error::FilterJoinError;
 pub use kind::{Kind, UnknownKind};
-pub use lanes::BLOCK_PROBE_COUNT_MAX;
+pub use lanes::{BLOCK_PROBE_COUNT_MAX, LINE_BITS};
 pub use lattice::{Join, JoinError, LATTICE_MAX, Lattice, LatticeMismatch, RaiseError};
 pub use ones_count::OnesCount;
 pub use partitioned::Partitioned;
@@ -174,8 +175,8 @@ pub use redis_bloom_shape::RedisBloomShape;
 pub use scalable::{FilterLevel, LevelsError, Scalable};
 pub use scalable_shape::ScalableShape;
 pub use shape::{
-    AGING_BLOCK_BITS, BLOCK_BITS_MAX, BlockShape, CreateError, FILTER_BYTES_MAX, LINE_BITS,
-    PROBE_COUNT_MAX, Shape, ShapeError, ShapeMismatch,
+    AGING_BLOCK_BITS, BLOCK_BITS_MAX, BlockShape, CreateError, FILTER_BYTES_MAX, PROBE_COUNT_MAX,
+    Shape, ShapeError, ShapeMismatch,
 };
 pub use shared_blocked::SharedBlocked;
 pub use single_shot::{PositionsError, SingleShot, SortedHashesError};

@@ -25,13 +25,13 @@ use crate::capability::{
 };
 use crate::hash::ItemHash;
 use crate::kind::Kind;
+use crate::quotient_layout::Layout;
 use crate::range::HashRange;
 use crate::shape::{BlockShape, CreateError, Shape, ShapeError};
 use crate::sizing;
 
 mod grow;
 mod join;
-pub(crate) mod layout;
 mod load;
 mod loops;
 mod merge;
@@ -47,7 +47,6 @@ pub use grow::QuotientGrowError;
 pub use load::{QuotientLoadError, QuotientPartError, QuotientSliceError};
 pub use merge::QuotientMergeError;
 
-use layout::Layout;
 use page::Place;
 use stream::PageItems;
 
@@ -139,7 +138,7 @@ impl Quotient {
         self.taken_count
     }
 
-    /// The words of the pages, one after the other: as `quotient/layout.rs` draws them.
+    /// The words of the pages, one after the other: as `quotient_layout.rs` draws them.
     #[must_use]
     pub fn words(&self) -> &[u64] {
         self.bits.words()

@@ -7,7 +7,8 @@ use thiserror::Error;
 use crate::block_map::{BLOCK_COUNT_MAX, BlockMap};
 use crate::kind::Kind;
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
-use crate::quotient::layout::Layout;
+pub(crate) use crate::lanes::LINE_BITS;
+use crate::quotient_layout::Layout;
 use crate::range::HashRange;
 use crate::redis_bloom_shape::RedisBloomShape;
 use crate::scalable_shape::ScalableShape;
@@ -18,9 +19,6 @@ use crate::sizing::{
     QUOTIENT_REMAINDER_BITS_MAX, SLICE_BITS, SizingError, WINDOW_BLOCK_SLOTS_MAX,
 };
 use crate::stable_pace::StablePace;
-
-/// Bits of a cache line, the unit in which filters are allocated.
-pub const LINE_BITS: u32 = 512;
 
 /// Largest block of the kinds that spread their probes, 2^19 bits or 64 KiB: their rate is within
 /// half a percent of the unblocked one, and a hash range can still be cut at a border every 64 KiB.

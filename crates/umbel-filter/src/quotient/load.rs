@@ -2,12 +2,12 @@
 
 use thiserror::Error;
 
-use super::layout::Layout;
 use super::page::Place;
 use super::stream::{PageBuilder, PageItems};
 use super::{Quotient, taken_count};
 use crate::bits::index;
 use crate::kind::Kind;
+use crate::quotient_layout::Layout;
 use crate::range::HashRange;
 use crate::shape::{BlockShape, CreateError, ShapeMismatch};
 

@@ -12,10 +12,10 @@
 //!
 //! Words may be any, as memory can rot: then answers mean nothing, but every walk ends, and inside the page.
 
-use super::layout::{BLOCK_SLOTS, Layout, OFFSET_MAX};
 use super::walk::{Eight, eight};
 use crate::bits::Select;
 use crate::planted::{self, TableBug};
+use crate::quotient_layout::{BLOCK_SLOTS, Layout, OFFSET_MAX};
 
 /// Where in a page an item belongs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

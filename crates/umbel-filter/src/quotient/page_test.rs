@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::layout::Layout;
 use super::page::{Place, Put, Taken};
 use super::stream::{PageBuilder, PageItems};
 use crate::bits::scalar::Broadword;
+use crate::quotient_layout::Layout;
 
 /// Places of few quotients and remainders, so that runs are long and pages become full.
 fn places() -> impl Strategy<Value = Place> {

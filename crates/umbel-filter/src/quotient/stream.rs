@@ -5,9 +5,9 @@
 //! one pass each.
 
 use super::Quotient;
-use super::layout::{BLOCK_SLOTS, Layout, OFFSET_MAX};
 use super::page::Place;
 use crate::bits::index;
+use crate::quotient_layout::{BLOCK_SLOTS, Layout, OFFSET_MAX};
 
 impl Quotient {
     /// What it holds by ascending position over the whole hash space, which stays as the filter grows, with copies

@@ -12,7 +12,7 @@
 
 use super::window::rate_at;
 use super::{SizingError, check_rate};
-use crate::shape::LINE_BITS;
+use crate::lanes::LINE_BITS;
 
 /// Most bits of a fingerprint, which comes from the upper 32 of the lower half of a hash.
 pub const CUCKOO_FINGERPRINT_BITS_MAX: u32 = 32;

@@ -2,7 +2,7 @@
 
 use super::{SizingError, check_rate};
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
-use crate::shape::LINE_BITS;
+use crate::lanes::LINE_BITS;
 use crate::stable_pace::STABLE_LOWERED_MAX;
 
 /// The rate q that each of two generations may have so that both together err with

@@ -2,7 +2,7 @@
 
 use super::{SizingError, check_rate};
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
-use crate::shape::LINE_BITS;
+use crate::lanes::LINE_BITS;
 
 /// Most items of a block that are looked at one by one; with more every block has as many as the mean.
 const BLOCK_ITEMS_MAX: f64 = 10_000.0;

@@ -14,7 +14,7 @@
 //! | 0.01 % | 25.0 | 28.2 | 27.0 | 28.2 |
 
 use super::{SizingError, check_rate};
-use crate::shape::LINE_BITS;
+use crate::lanes::LINE_BITS;
 
 /// Slots of a bucket: with four, 95 % of the slots can be taken (Fan et al. 2014, table 2).
 pub const WINDOW_BUCKET_SLOTS: u32 = 4;

@@ -9,34 +9,35 @@
 //! 64 slots of w bits are w words, so every block begins with a word. Offsets stand apart: those of 10^7
 //! items are 160 KiB, which stay in a cache while blocks do not.
 
-use crate::shape::{BlockShape, LINE_BITS};
+use crate::lanes::LINE_BITS;
+use crate::shape::BlockShape;
 
 /// Slots of a block, and quotients: as many as a word has bits.
-pub(super) const BLOCK_SLOTS: usize = 64;
+pub(crate) const BLOCK_SLOTS: usize = 64;
 
 /// Words of a block before its slots.
 const HEAD_WORDS: usize = 2;
 
 /// Largest offset: what a byte holds.
-pub(super) const OFFSET_MAX: usize = 255;
+pub(crate) const OFFSET_MAX: usize = 255;
 
 /// The sizes of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Layout {
     /// Quotients of a page, a power of two from 64 on.
-    pub(super) quotient_count: usize,
+    pub(crate) quotient_count: usize,
     /// Blocks, spare ones too.
-    pub(super) block_count: usize,
+    pub(crate) block_count: usize,
     /// Bits of a remainder, r.
-    pub(super) remainder_bits: u32,
+    pub(crate) remainder_bits: u32,
     /// Bits of a count, v.
-    pub(super) count_bits: u32,
+    pub(crate) count_bits: u32,
     /// Words of the offsets.
     offset_words: usize,
     /// Words of a block.
     block_words: usize,
     /// Words of a page, whole lines.
-    pub(super) page_words: usize,
+    pub(crate) page_words: usize,
 }
 
 impl Layout {
@@ -44,7 +45,7 @@ impl Layout {
         Self::of(shape.block_bits(), shape.probe_count(), shape.count_bits())
     }
 
-    pub(super) const fn of(quotient_count: u32, remainder_bits: u32, count_bits: u32) -> Self {
+    pub(crate) const fn of(quotient_count: u32, remainder_bits: u32, count_bits: u32) -> Self {
         let quotient_count = quotient_count as usize;
         let block_count = quotient_count / BLOCK_SLOTS + spare_blocks(quotient_count);
         let offset_words = block_count.div_ceil(8);
@@ -75,7 +76,7 @@ impl Layout {
 
     /// What a count may be: copies less one.
     #[inline(always)]
-    pub(super) const fn count_mask(self) -> u64 {
+    pub(crate) const fn count_mask(self) -> u64 {
         (1 << self.count_bits) - 1
     }
 
@@ -87,61 +88,61 @@ impl Layout {
 
     /// The block's first word, which is that of its occupieds.
     #[inline(always)]
-    pub(super) const fn block_word(self, block: usize) -> usize {
+    pub(crate) const fn block_word(self, block: usize) -> usize {
         self.offset_words + block * self.block_words
     }
 
     /// The word in which a slot begins.
     #[inline(always)]
-    pub(super) const fn slot_word(self, slot: usize) -> usize {
+    pub(crate) const fn slot_word(self, slot: usize) -> usize {
         let (block, slot) = (slot / BLOCK_SLOTS, slot % BLOCK_SLOTS);
         self.block_word(block) + HEAD_WORDS + slot * self.slot_bits() / 64
     }
 
     /// Which quotients of the block have a run.
     #[inline(always)]
-    pub(super) fn occupieds(self, words: &[u64], block: usize) -> u64 {
+    pub(crate) fn occupieds(self, words: &[u64], block: usize) -> u64 {
         words[self.block_word(block)]
     }
 
     /// Which slots of the block are the last of a run.
     #[inline(always)]
-    pub(super) fn runends(self, words: &[u64], block: usize) -> u64 {
+    pub(crate) fn runends(self, words: &[u64], block: usize) -> u64 {
         words[self.block_word(block) + 1]
     }
 
     /// How many slots from the block's first on are taken by quotients of earlier blocks.
     #[inline(always)]
-    pub(super) fn offset(self, words: &[u64], block: usize) -> usize {
+    pub(crate) fn offset(self, words: &[u64], block: usize) -> usize {
         usize::from(words[block / 8].to_le_bytes()[block % 8])
     }
 
     /// Adds one to an offset that is below [`OFFSET_MAX`].
     #[inline(always)]
-    pub(super) fn raise_offset(self, words: &mut [u64], block: usize) {
+    pub(crate) fn raise_offset(self, words: &mut [u64], block: usize) {
         words[block / 8] = words[block / 8].wrapping_add(1 << (block % 8 * 8));
     }
 
     /// Takes one from an offset above 0.
-    pub(super) fn lower_offset(self, words: &mut [u64], block: usize) {
+    pub(crate) fn lower_offset(self, words: &mut [u64], block: usize) {
         if self.offset(words, block) > 0 {
             words[block / 8] -= 1 << (block % 8 * 8);
         }
     }
 
     #[inline(always)]
-    pub(super) fn set_occupied(self, words: &mut [u64], quotient: usize, is_set: bool) {
+    pub(crate) fn set_occupied(self, words: &mut [u64], quotient: usize, is_set: bool) {
         set_bit(&mut words[self.block_word(quotient / 64)], quotient % 64, is_set);
     }
 
     #[inline(always)]
-    pub(super) fn set_runend(self, words: &mut [u64], slot: usize, is_set: bool) {
+    pub(crate) fn set_runend(self, words: &mut [u64], slot: usize, is_set: bool) {
         set_bit(&mut words[self.block_word(slot / 64) + 1], slot % 64, is_set);
     }
 
     /// What is in a slot.
     #[inline(always)]
-    pub(super) fn get(self, words: &[u64], slot: usize) -> u64 {
+    pub(crate) fn get(self, words: &[u64], slot: usize) -> u64 {
         let width = self.slot_bits();
         let bit = slot % BLOCK_SLOTS * width;
         let word = self.block_word(slot / BLOCK_SLOTS) + HEAD_WORDS + bit / 64;
@@ -153,7 +154,7 @@ impl Layout {
     }
 
     #[inline(always)]
-    pub(super) fn set(self, words: &mut [u64], slot: usize, value: u64) {
+    pub(crate) fn set(self, words: &mut [u64], slot: usize, value: u64) {
         let width = self.slot_bits();
         let bit = slot % BLOCK_SLOTS * width;
         let word = self.block_word(slot / BLOCK_SLOTS) + HEAD_WORDS + bit / 64;
@@ -168,7 +169,7 @@ impl Layout {
     /// Moves what is in the slots from `first` up to `free` one further, slot by slot and with the ends of
     /// runs; then `first` has this value, and ends no run.
     #[inline(always)]
-    pub(super) fn open(self, words: &mut [u64], first: usize, free: usize, value: u64) {
+    pub(crate) fn open(self, words: &mut [u64], first: usize, free: usize, value: u64) {
         for block in (first / 64..=free / 64).rev() {
             let from = if block == first / 64 { first % 64 } else { 0 };
             let to = if block == free / 64 { free % 64 } else { 63 };
@@ -188,7 +189,7 @@ impl Layout {
 
     /// Moves what is in the slots after `first` up to `last` one back, with the ends of runs; then `last` is
     /// free.
-    pub(super) fn close(self, words: &mut [u64], first: usize, last: usize) {
+    pub(crate) fn close(self, words: &mut [u64], first: usize, last: usize) {
         for block in first / 64..=last / 64 {
             let from = if block == first / 64 { first % 64 } else { 0 };
             let to = if block == last / 64 { last % 64 } else { 63 };
