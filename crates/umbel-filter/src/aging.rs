@@ -1,10 +1,12 @@
-//! Aging Bloom filter: what came last, in two generations of which the older is dropped.
+//! Aging Bloom filter: the items that were inserted last, in two generations, of which the older
+//! one is dropped.
 //!
-//! Two blocked filters ([`Blocked`](crate::Blocked)) that are both asked, and of which the newer takes
-//! the inserts (active-active buffering, Yoon 2010, doi:10.1109/TKDE.2009.136). An item that is only in
-//! the older one is present, and is put into the newer one as well. When the newer has taken c items,
-//! the next one that it has not makes it the older one, and what was the older is gone. The *pace* is the
-//! c of a filter over the whole hash space, and one over a range has its [share](HashRange::share_of):
+//! Two blocked filters ([`Blocked`](crate::Blocked)) of which queries read both and the newer one takes
+//! the inserts (active-active buffering, Yoon 2010, doi:10.1109/TKDE.2009.136). An item that is inserted
+//! again while only the older one has it is present, and is added to the newer one as well. When the
+//! newer one has taken c items, the next item that it lacks turns it into the older one, and the former
+//! older one is dropped. The *pace* is the c of a filter over the whole hash space, and one over a range
+//! has its [share](HashRange::share_of):
 //!
 //! ```text
 //! items          1 … c      c + 1 … 2c    2c + 1 … 3c
@@ -12,20 +14,21 @@
 //! older                     │ 1 … c    │  │ c+1 … 2c  │        1 … c is gone
 //! ```
 //!
-//! *Law.* An item is present from its insert on until c different other items have come since, at
-//! least; and it is gone, but for false positives, when 2·c + 1 new ones have. So no clock and no
-//! reserve is needed, the filter is never full, and a burst costs memory of the past only.
+//! *Law.* After its insert, an item is present at least until c different other items were
+//! inserted; after 2·c + 1 new ones it is absent, but for false positives. So the filter needs no
+//! clock and no reserve, is never full, and after a burst of inserts it only remembers less of the
+//! past.
 //!
-//! *Rate.* A stranger is present if it is in one of the two, 1 − (1 − p₁)·(1 − p₂) by the blocked
-//! rates of what each has taken: at most what was planned, however many items come
-//! ([`aging_generation_rate`](crate::sizing::aging_generation_rate)).
+//! *Rate.* An item that was not inserted is present if it is in one of the two, 1 − (1 − p₁)·(1 −
+//! p₂) by the blocked rates of what each has taken: at most what was planned, however many items
+//! come ([`aging_generation_rate`](crate::sizing::aging_generation_rate)).
 //!
 //! *Layout.* A block is two neighbouring cache lines, which processors fetch as one pair: bits of an
-//! item in the newer generation, then in the older. So a hash range is a slice of the array, and
-//! turning over is one pass that moves each first line into the second.
+//! item in the newer generation, then in the older. So a hash range is a slice of the array, and a
+//! change of generations is one pass that moves each first line into the second.
 //!
-//! *Equal histories, equal bits.* What is inserted where depends on what is there alone, so replicas
-//! that insert the same in the same order are equal.
+//! *Equal histories, equal bits.* What an insert changes depends on the filter's content alone, so
+//! replicas that insert the same items in the same order are equal.
 
 use crate::bits::{BitArray, Line, scalar, wide};
 use crate::capability::{
@@ -50,7 +53,7 @@ const BLOCK_LINES: usize = 2;
 const BLOCK_WORDS: usize = (AGING_BLOCK_BITS / 64) as usize;
 const GENERATION_WORDS: usize = BLOCK_WORDS / BLOCK_LINES;
 
-/// How many items ahead of the one at work a batch prefetches: as counting filters do.
+/// How many items ahead of the current one a batch prefetches: as counting filters do.
 const PREFETCH_DISTANCE: usize = 16;
 
 /// An aging filter over a hash range.
@@ -112,8 +115,9 @@ impl Aging {
         self.shape
     }
 
-    /// Items that the newer generation took, and those that the older one took while it was the newer.
-    /// What is in both is in both counts. Of a part of another filter, its share by width of what the whole had counted.
+    /// Number of items that the newer generation took, and of those that the older one took while it was the newer.
+    /// Items in both generations are in both numbers. A part of another filter has a share of that filter's numbers,
+    /// by the width of its hash range.
     #[must_use]
     pub const fn counts(&self) -> [u64; 2] {
         self.counts
@@ -126,7 +130,7 @@ impl Aging {
         self.bits.words()
     }
 
-    /// The same and the counts, to be changed: what comes from a copy of the filter.
+    /// The same and the counts, to be overwritten by those of a copy of the filter.
     pub fn parts_mut(&mut self) -> (&mut [u64], &mut [u64; 2]) {
         (self.bits.words_mut(), &mut self.counts)
     }
@@ -154,7 +158,7 @@ impl Aging {
         self.counts = [0; 2];
     }
 
-    /// Size and load, with so many positions set in one generation or the other.
+    /// Size and load, given the number of positions that are set in either generation.
     pub(crate) fn describe_counted(&self, one_count: u64) -> Description {
         let (shape, probe_count) = (self.shape, self.shape.probe_count());
         let position_count = shape.map().len() * u64::from(LINE_BITS);
@@ -197,7 +201,7 @@ impl Aging {
         if is_older { Insertion::Present } else { Insertion::New }
     }
 
-    /// Asks for the block of the item that is [`PREFETCH_DISTANCE`] behind `at`.
+    /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`.
     #[inline]
     fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize) {
         if wide::is_far(self.bits.lines())
@@ -210,7 +214,7 @@ impl Aging {
     }
 }
 
-/// How many positions are set in one generation or the other, in words of whole blocks.
+/// How many positions are set in either generation, in words of whole blocks.
 pub(crate) fn occupied_count(words: &[u64]) -> u64 {
     let either = |block: &[u64]| {
         let (newer, older) = block.split_at(GENERATION_WORDS);
@@ -237,7 +241,7 @@ impl Contains for Aging {
     }
 }
 
-/// An insert of what is present puts it into the newer generation, from where it ages anew.
+/// An insert of a present item adds it to the newer generation, where it begins to age again.
 impl Insert for Aging {
     #[inline]
     fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {

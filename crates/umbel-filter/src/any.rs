@@ -1,7 +1,7 @@
 //! A filter of any kind behind one type: what a frame or a user's command may name.
 //!
-//! The kinds are a closed set, so they are an enum and not a trait object: whoever handles all of
-//! them is told by the compiler when one is added. What a kind cannot do is an error that names it:
+//! The kinds are a closed set, so they are an enum and not a trait object: when one is added, the
+//! compiler reports all code that must handle it. What a kind cannot do is an error that names it:
 //!
 //! | operation | single-shot | blocked | classic | partitioned | counting | scalable, redisbloom | window, aging, stable | cuckoo | quotient |
 //! |---|---|---|---|---|---|---|---|---|---|

@@ -1,8 +1,7 @@
-//! Arrays of cache lines and the loops over them: the only place where speed decides the code.
+//! Arrays of cache lines and the loops over them, which are written for speed.
 //!
 //! Every loop exists twice. `scalar` is plain Rust, the definition; `wide` picks the fastest
-//! version for the processor at run time and holds all `unsafe` code of the project. Tests hold
-//! the two to each other.
+//! version for the processor at run time, and has the crate's `unsafe` code. Tests compare the two.
 
 use crate::shape::CreateError;
 

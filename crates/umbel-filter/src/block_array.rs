@@ -1,4 +1,4 @@
-//! What the kinds that are arrays of blocks have in common: parts, what joins them again, and halves.
+//! Common to the kinds that are arrays of blocks: taking parts, joining them again, and halving.
 
 use crate::bits::{BitArray, LINE_WORDS, index, wide};
 use crate::blocked::FoldError;
@@ -20,7 +20,8 @@ pub(crate) fn merge_part(
     Ok(wide::or(&mut bits.words_mut()[first..][..part.len()], part))
 }
 
-/// The shape of a part of our hash range, which it must be, and its blocks among our words.
+/// The shape of a part of our hash range, and its blocks among our words. The range must be such a
+/// part.
 pub(crate) fn part_of(
     shape: BlockShape,
     words: &[u64],
@@ -32,7 +33,7 @@ pub(crate) fn part_of(
     Ok((part, &words[index(offset) * block_words..][..index(part.map().len()) * block_words]))
 }
 
-/// The shape over the range of two neighbouring filters, which must differ in their ranges alone.
+/// The shape over the ranges of two neighbouring filters, which may differ in their ranges only.
 pub(crate) fn union_of(
     [lower, upper]: [BlockShape; 2],
     range: HashRange,
@@ -43,8 +44,8 @@ pub(crate) fn union_of(
     if are_parts { Ok(union) } else { Err(mismatch.into()) }
 }
 
-/// Writes the blocks of two neighbouring filters into those of both ranges, and those of the upper one that the lower
-/// one has too by `join`: one block if the border divides it, else none.
+/// Writes the blocks of two neighbouring filters into an array over both ranges. If the border divides a block, both
+/// filters have it: then `join` combines the two.
 pub(crate) fn join_words(
     union: &mut [u64],
     [lower, upper]: [&[u64]; 2],
@@ -78,7 +79,7 @@ fn fold_blocks(shape: BlockShape, bits: &BitArray) -> Result<(BlockShape, BitArr
     let half = (map.block_count() / 2, shape.block_bits());
     let (half, mut folded) = empty(shape, half)?;
     let len = block_words(shape);
-    // Of a range's first block the neighbour before it may be missing.
+    // The block before a range's first one may be missing.
     let first = map.first_block() % 2;
     for (block, number) in bits.words().chunks_exact(len).zip(first..) {
         wide::or(&mut folded.words_mut()[index(number / 2) * len..][..len], block);
@@ -86,9 +87,9 @@ fn fold_blocks(shape: BlockShape, bits: &BitArray) -> Result<(BlockShape, BitArr
     Ok((half, folded))
 }
 
-/// A position is ⌊v · width / 2^64⌋ for a number v that knows nothing of the width, so half of the
-/// width has half of the position, rounded down. Parts must end between two bits that are not
-/// neighbours for that.
+/// A position is ⌊v · width / 2^64⌋ for a number v that does not depend on the width, so in half
+/// the width it is half the position, rounded down. For this, parts must end between two bits that
+/// are not ORed with each other.
 fn fold_block(shape: BlockShape, bits: &BitArray) -> Result<(BlockShape, BitArray), FoldError> {
     let (block_bits, width) = (shape.block_bits(), probe_width(shape));
     if !block_bits.is_multiple_of(2 * LINE_BITS) || !width.is_multiple_of(2) {

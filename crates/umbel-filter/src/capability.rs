@@ -15,9 +15,9 @@ use crate::sizing::Estimate;
 
 /// Answers whether an item was inserted.
 ///
-/// *False is certain*: whatever was inserted and not removed is answered true, always. True errs
-/// with the filter's false-positive rate. The kinds that forget keep that for as long as they say; a
-/// stable filter alone errs in both ways, at rates that it names.
+/// *False is certain*: the answer for an item that was inserted and not removed is always true. True
+/// is wrong at the filter's false-positive rate. Kinds that forget guarantee this for as long as
+/// they state; a stable filter errs in both directions, at rates that it states.
 pub trait Contains {
     /// Whether the item may have been inserted. An item outside the filter's hash range never was:
     /// false.
@@ -59,8 +59,8 @@ pub trait Insert: Contains {
 
 /// Takes items out again.
 pub trait Remove {
-    /// Removes one item, which must have been inserted: removing another one that the filter takes
-    /// for present removes parts of items that are there, and they may be missed afterwards.
+    /// Removes one item, which must have been inserted: removing an item that is only a false
+    /// positive removes parts of other items, which may be missing afterwards.
     ///
     /// # Errors
     /// If the item lies outside the filter's hash range. Nothing was changed.
@@ -91,7 +91,7 @@ pub trait Merge {
     fn merge(&mut self, other: &Self) -> Result<u64, ShapeMismatch>;
 }
 
-/// Tells what it is and how full.
+/// Describes its size and load.
 pub trait Describe {
     /// What must be equal for a merge.
     fn shape(&self) -> Shape;
@@ -129,8 +129,8 @@ pub struct Description {
 pub enum Insertion {
     /// The item was certainly not inserted before; it is now.
     New,
-    /// The item, or others on all its positions, was inserted before; nothing changed, but that a
-    /// counting, cuckoo or quotient filter has counted once more.
+    /// The item, or others on all its positions, was inserted before; nothing changed, except that
+    /// a counting, cuckoo or quotient filter has counted it once more.
     Present,
 }
 

@@ -55,7 +55,7 @@ pub(crate) const BLOCK_LINES: usize = 4;
 /// Words of a block.
 const BLOCK_WORDS: usize = BLOCK_LINES * LINE_WORDS;
 
-/// How many items ahead of the one at work a batch prefetches. Measured: 8 to 32 are equal.
+/// How many items ahead of the current one a batch prefetches. Measured: 8 to 32 are equal.
 const PREFETCH_DISTANCE: usize = 16;
 
 /// The lowest bit of each counter of a word.
@@ -172,10 +172,12 @@ impl Counting {
         Ok(blocked)
     }
 
-    /// Whether an item may have been inserted so many times more often than removed: whether all of its counters have
-    /// reached `count`, 1 to [`COUNTER_MAX`]. False is certain as long as counts are below 15; how often true errs, and
-    /// which k errs least, says [`counting_threshold_probes`](crate::sizing::counting_threshold_probes); as some blocks are
-    /// fuller than others, twice as often at t = 2 and k = 5. An item outside the range never was inserted.
+    /// Whether an item may have been inserted `count` times more often than it was removed: whether all of its
+    /// counters have reached `count`, 1 to [`COUNTER_MAX`]. False is certain as long as counts are below 15. How
+    /// often true is wrong, and the best k, is computed by
+    /// [`counting_threshold_probes`](crate::sizing::counting_threshold_probes); because some blocks are fuller
+    /// than others, true is wrong twice as often as that at t = 2 and k = 5. An item outside the range was never
+    /// inserted.
     ///
     /// ```
     /// use umbel_filter::{Counting, HashRange, Insert, ItemHash};
@@ -232,7 +234,7 @@ impl Counting {
         outcome
     }
 
-    /// Asks for the block of the item that is [`PREFETCH_DISTANCE`] behind `at`.
+    /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`.
     #[inline]
     fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize) {
         if wide::is_far(self.counters.lines())
@@ -369,7 +371,7 @@ impl Remove for Counting {
 }
 
 /// Counters are added, and stay at 15 from there on. So a merge that arrives twice counts twice: it
-/// adds no item, but leaves behind what is removed once.
+/// adds no item, but an item that is removed once is still present.
 impl Merge for Counting {
     const IS_IDEMPOTENT: bool = false;
 

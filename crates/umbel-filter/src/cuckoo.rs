@@ -10,20 +10,22 @@
 //! ```
 //!
 //! An item is present if its fingerprint is in one of its buckets, and a removal frees one slot that has it.
-//! Beside a counting filter of the same rate: a quarter of the memory and two places to read instead of
-//! four lines. The price: the table holds what it was planned for and a few percent more, and then refuses.
+//! Compared with a counting filter of the same rate: a quarter of the memory, and a query reads two buckets
+//! instead of four cache lines. The price: the table holds the planned number of items and a few percent
+//! more, and then refuses inserts.
 //!
-//! *Copies.* Every insert takes a slot, also one of an item that is present, so that it can be taken out as
-//! often. Seven copies of a fingerprint in its two buckets are as many as there will be: more are taken
-//! for seven, and are not taken out any more, as a counter of a counting filter that reached 15.
+//! *Copies.* Every insert takes a slot, also that of an item that is present, so that the item can be
+//! removed as often as it was inserted. A fingerprint has at most seven copies in its two buckets: further
+//! inserts add none, and seven copies are never removed again, like a counter of a counting filter that has
+//! reached 15.
 //!
 //! *No fingerprint is lost.* Room is made along a path that was found before anything moves
-//! (`paths.rs`). Filters that move first and give up holding a fingerprint answer wrongly about
-//! its item from then on.
+//! (`paths.rs`). A filter that moves fingerprints before it has found a path may have to drop one,
+//! and then answers wrongly about its item.
 //!
-//! *Equal histories, equal tables.* Where an item goes depends on what is there and on its hash
-//! alone, so replicas that do the same in the same order have the same words. Another order may give
-//! other words with the same answers.
+//! *Equal histories, equal tables.* The slot of an item depends only on the table's content and the
+//! item's hash, so replicas that do the same in the same order have the same words. Another order
+//! may give other words with the same answers.
 
 use std::ops::Range;
 
@@ -50,7 +52,7 @@ mod places;
 pub use load::{CuckooLoadError, CuckooPartError};
 use places::Places;
 
-/// How many items ahead of the one at work a batch prefetches.
+/// How many items ahead of the current one a batch prefetches.
 const PREFETCH_DISTANCE: usize = 16;
 
 /// A cuckoo filter over a hash range.
@@ -114,8 +116,8 @@ impl Cuckoo {
         self.shape
     }
 
-    /// Number of slots that are taken: of items that were inserted and not removed, each as often as it was,
-    /// up to seven times.
+    /// Number of slots that are taken: one for every insert that was not undone by a removal, up to seven
+    /// for one item.
     #[must_use]
     pub const fn item_count(&self) -> u64 {
         self.item_count
@@ -273,7 +275,7 @@ impl Cuckoo {
         }
     }
 
-    /// Asks for the buckets of the item that is [`PREFETCH_DISTANCE`] behind `at`.
+    /// Prefetches the buckets of the item that is [`PREFETCH_DISTANCE`] after `at`.
     #[inline]
     fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize) {
         if wide::is_far(self.bits.lines())

@@ -1,4 +1,4 @@
-//! Item hashes: the only place where an item's bytes turn into a number.
+//! Item hashes: how an item's bytes become a number.
 //!
 //! An item hashes to 128 bits in two halves. `hi` places it in the hash space [0, 2^64), `lo`
 //! supplies everything else (refinement bits, probes, fingerprints). Three functions are known:

@@ -248,8 +248,8 @@ impl Lattice {
         Ok(counting::occupied_count(self.words()) - before)
     }
 
-    /// What a neighbour is told: every flag one hop further away, and what is three hops away not any more. Neighbours
-    /// [merge](Self::merge) it.
+    /// The filter to send to a neighbour, which [merges](Self::merge) it: every flag is one hop further away, and
+    /// flags that were three hops away are dropped.
     ///
     /// # Errors
     /// If values are no flags.

@@ -9,8 +9,8 @@ use crate::shape::{
 use crate::sizing;
 use crate::stable_pace::StablePace;
 
-/// A size is raised by one part in so many while its rate is above the one that was asked for:
-/// blocks and whole numbers of probes cost a classic filter at most a few such steps.
+/// A size is raised by one part in this many while its rate is above the requested one: blocks and
+/// whole numbers of probes cost a classic filter at most a few such steps.
 const GROWTH_STEP: u64 = 512;
 
 impl BlockShape {

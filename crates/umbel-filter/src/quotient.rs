@@ -1,4 +1,4 @@
-//! Quotient filter: a table of remainders that lies in the order of the hashes, with a count at each.
+//! Quotient filter: a table of remainders in the order of the hashes, each with a count.
 //!
 //! Bender et al. 2012, doi:10.14778/2350229.2350275; with ranks and selections: Pandey, Bender, Johnson & Patro
 //! 2017, doi:10.1145/3035918.3035963.
@@ -7,8 +7,8 @@
 //! lies, and the remainder x mod 2^r is what is stored, so a filter *is* the set of positions of a single-shot filter
 //! of m positions, with its rate, in a table of Q slots and a few more.
 //!
-//! *Pages.* The table is an array of pages of up to 2^16 quotients, each with some spare slots, that know
-//! nothing of each other: a hash range is a slice of it. Inside a page every item lies as near behind its quotient as the
+//! *Pages.* The table is an array of pages of up to 2^16 quotients, each with some spare slots, that are independent
+//! of each other: a hash range is a slice of it. Inside a page every item lies as near behind its quotient as the
 //! items before it permit (`page.rs`), and two bits a slot tell whose it is.
 //!
 //! *One filter, one table.* The words depend on what is in the filter and not on the order in which it came, nor
@@ -132,7 +132,8 @@ impl Quotient {
         self.shape
     }
 
-    /// Number of slots that are taken: of different positions of items that were inserted and not removed.
+    /// Number of slots that are taken: one for each different position of the items that were inserted and
+    /// not removed.
     #[must_use]
     pub const fn taken_count(&self) -> u64 {
         self.taken_count
@@ -166,7 +167,7 @@ impl Quotient {
         value.map_or(0, |value| (value & self.layout.count_mask()) + 1)
     }
 
-    /// The positions of what is in it, each once, counted over the whole hash space and ascending.
+    /// The positions of its items, each once, ascending, counted over the whole hash space.
     pub fn positions(&self) -> impl Iterator<Item = u64> + '_ {
         let Places { quotient_bits, remainder_bits, .. } = self.places;
         (self.shape.map().first_block()..).zip(self.pages()).flat_map(move |(page, words)| {
@@ -241,8 +242,8 @@ impl Places {
         }
     }
 
-    /// Where in its page an item is: behind the page of ⌊hi · pages / 2^64⌋ come the bits of the quotient, and
-    /// behind these the remainder's.
+    /// Where in its page an item is. The page is ⌊hi · pages / 2^64⌋; the bits of the product below it are the
+    /// quotient, then the remainder.
     #[inline]
     const fn place(self, hi: u64) -> Place {
         let behind = hi.wrapping_mul(self.page_count);
@@ -268,7 +269,7 @@ impl Contains for Quotient {
     }
 }
 
-/// What is present takes no room, but is counted.
+/// A present item takes no slot, but is counted.
 impl Insert for Quotient {
     fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
         check_in_range(self.shape.range(), hash)?;

@@ -1,4 +1,5 @@
-//! RedisBloom's scalable filter, bit by bit: what its servers dump is loaded here, and the other way round.
+//! RedisBloom's scalable filter, bit by bit: dumps of its servers can be loaded here, and dumps made here
+//! can be loaded there.
 //!
 //! A chain of Bloom filters, each of which takes as many new items as it has capacity; the next item opens the next
 //! link, which is larger and errs half as often, so that all together err less often than the rate that was asked
@@ -123,7 +124,7 @@ impl RedisBloom {
         Ok(Self { shape, links: vec![RedisBloomLink::new(shape.link(0)?)?] })
     }
 
-    /// What stands for the filter where it does not live: it has no links, holds nothing and takes nothing.
+    /// A placeholder for the filter where it is not stored: it has no links and no items, and takes none.
     ///
     /// ```
     /// use umbel_filter::{Describe, RedisBloom, RedisBloomShape};
@@ -161,13 +162,13 @@ impl RedisBloom {
         self.links.iter().map(|link| link.shape.memory_bytes()).sum()
     }
 
-    /// The words of a link, for whoever mends what memory has lost; None if there is no such link.
+    /// The words of a link, for repairs of corrupted memory; None if there is no such link.
     pub fn link_words_mut(&mut self, link: usize) -> Option<&mut [u64]> {
         Some(self.links.get_mut(link)?.bits.words_mut())
     }
 
-    /// Sets how many new items a link took, for whoever mends it. False, and nothing changed, if there is no such link
-    /// or it has not that capacity.
+    /// Sets how many new items a link took, for repairs. False, and nothing was changed, if there is no such link or
+    /// its capacity is smaller.
     pub fn set_link_item_count(&mut self, link: usize, item_count: u64) -> bool {
         match self.links.get_mut(link) {
             Some(link) if item_count <= link.shape.capacity() => {

@@ -53,8 +53,8 @@ mod part;
 #[cfg(test)]
 mod scalable_test;
 
-/// Items that a batch asks every level about before it settles them: enough to overlap the accesses
-/// to memory, few enough that their blocks are still in cache when they are settled.
+/// Items for which a batch queries every level before it inserts them: enough to overlap the
+/// accesses to memory, few enough that their blocks are still in cache when they are inserted.
 const CHUNK_ITEM_COUNT: usize = 512;
 
 /// How much higher than its share the rate of a level may be that came from elsewhere: logarithms of
@@ -345,15 +345,15 @@ impl Scalable {
         &self.levels
     }
 
-    /// The words of a level's filter, for whoever mends what memory has lost; None if there is no such
-    /// level. Bits beyond those that inserts set only make the filter err more often; a bit that is
-    /// cleared forgets its items.
+    /// The words of a level's filter, for repairs of corrupted memory; None if there is no such level.
+    /// Bits beyond those that inserts set only make the filter err more often; a bit that is cleared
+    /// forgets its items.
     pub fn level_words_mut(&mut self, level: usize) -> Option<&mut [u64]> {
         Some(self.levels.get_mut(level)?.filter.words_mut())
     }
 
-    /// Sets how many new items a level took, for whoever mends it. False, and nothing changed, if there
-    /// is no such level or it has room for fewer.
+    /// Sets how many new items a level took, for repairs. False, and nothing was changed, if there is
+    /// no such level or it has room for fewer.
     pub fn set_level_item_count(&mut self, level: usize, item_count: u64) -> bool {
         match self.levels.get_mut(level) {
             Some(level) if item_count <= counts::most(level.whole_capacity, &level.filter) => {

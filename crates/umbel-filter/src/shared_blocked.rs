@@ -9,9 +9,9 @@
 //! * whatever was inserted before a query began, in the sense of happens-before, is present;
 //! * *present* as the outcome of an insert is as good as from a single thread: all the item's
 //!   positions were set by others;
-//! * of several inserts of one item at the same time at least one hears new, unless the item
-//!   was a false positive already. Two may both hear it, when each of them set some positions first:
-//!   who needs a single winner must order the inserts of an item.
+//! * of several inserts of one item at the same time, at least one gets *new*, unless the item was a
+//!   false positive already. Two may both get it, if each of them sets some positions first: whoever
+//!   needs a single winner must order the inserts of an item.
 //!
 //! *Why relaxed is enough.* No other memory is published through the bits: a reader draws no
 //! conclusion from a bit about anything but the bit. Each word has one modification order, in which
@@ -37,7 +37,7 @@ use crate::shape::{BlockShape, CreateError, Shape};
 #[cfg(test)]
 mod shared_blocked_test;
 
-/// How many items ahead of the one at work a batch prefetches, as in the plain filter.
+/// How many items ahead of the current one a batch prefetches, as in the plain filter.
 const PREFETCH_DISTANCE: usize = 32;
 
 /// A blocked filter behind a shared reference.
@@ -164,7 +164,7 @@ impl SharedBlocked {
         self.lines[scalar::line_of(self.shape.map(), hash)].contains(&mask)
     }
 
-    /// Items outside the range lead to no line, and a prefetch of no line does nothing.
+    /// Items outside the range have no line, and a prefetch without a line does nothing.
     #[inline]
     fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize) {
         if wide::is_far(&self.lines)

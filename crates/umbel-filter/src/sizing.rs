@@ -20,9 +20,9 @@
 //! | aging | 1 − (1 − p₁)·(1 − p₂), the blocked rates of two generations | Yoon 2010, doi:10.1109/TKDE.2009.136 |
 //! | stable | in the limit (1 − (1 + k/P)^−Max)^k, P cells lowered by an insert | Deng & Rafiei 2006, doi:10.1145/1142473.1142477 |
 //!
-//! How fast a filter fills is told by [`ArrivalRate`], and what chance cannot have filled by
-//! [`explained_one_count`]. Backwards, from the set bits to the items, goes [`item_count_estimate`] (Swamidass & Baldi 2007,
-//! doi:10.1021/ci600526a), and from two filters to what they share [`intersection_estimate`].
+//! [`ArrivalRate`] measures how fast a filter fills, and [`explained_one_count`] how many set bits chance explains.
+//! [`item_count_estimate`] computes the number of items from the set bits (Swamidass & Baldi 2007,
+//! doi:10.1021/ci600526a), and [`intersection_estimate`] the number that two filters share.
 //!
 //! This module and its parts are the only place of the crate with logarithms and exponentials. No
 //! function here panics, and every loop is bounded, whatever the arguments.

@@ -1,10 +1,10 @@
 //! A ring of slices of time in one blocked filter, for replicas that are merged by OR.
 //!
-//! What forgets has no OR: a bit that one replica has dropped comes back from another. So each slice of
-//! time has blocks of its own, and what is told of a block is told with the number of the slice that it is of.
-//! A filter of S + 2 times B blocks holds the slices with the numbers n − S − 1 to n, slice i in the B blocks from
-//! (i mod (S + 2)) · B on; n is the *newest* number. When n rises, the places of the slices that fall out
-//! are emptied for those that come.
+//! A filter that forgets cannot be merged by OR: a bit that one replica has dropped would come back from another.
+//! So each slice of time has blocks of its own, and whoever sends a block also sends the number of its slice. A
+//! filter of S + 2 times B blocks holds the slices with the numbers n − S − 1 to n, slice i in the B blocks from
+//! (i mod (S + 2)) · B on; n is the *newest* number. When n rises, the blocks of the slices that leave the ring
+//! are emptied for those that enter it.
 //!
 //! ```text
 //! S = 2, B blocks a slice       ├─ 8 ─┤├─ 5 ─┤├─ 6 ─┤├─ 7 ─┤     newest 8
@@ -12,18 +12,18 @@
 //! ```
 //!
 //! *Clocks.* A ring has two numbers, both of which only rise: `own`, that of its own clock, and `newest`, which is
-//! `own` or one more. It follows others' newest by that one slice and no further, so a clock that is far
-//! ahead empties nobody else's ring. An item goes into slice `own`. A question asks the slices from own − S on: so
-//! the last of the S + 2 is not asked, unless another clock is one slice ahead.
+//! `own` or one more. It follows others' newest by that one slice and no further, so a clock that is far ahead
+//! empties nobody else's ring. An item goes into slice `own`. A query reads the slices from own − S on: so the
+//! oldest of the S + 2 is not read, unless another clock is one slice ahead.
 //!
-//! *Laws.* The content of a ring is a set of bits for each number that it holds. Joining takes the greater
-//! newest, ORs slices of one number, and leaves out what is older than the result holds: it is
-//! commutative, associative and idempotent. An item of slice i is present until `own` of who is asked is i + S, and
-//! from i + S + 1 on it is absent, but for false positives, whatever is joined and in whichever order.
+//! *Laws.* The content of a ring is a set of bits for each number that it holds. Joining takes the greater newest,
+//! ORs slices of one number, and leaves out what is older than the result holds: it is commutative, associative and
+//! idempotent. An item of slice i is present in a ring whose `own` is at most i + S, and absent from i + S + 1 on,
+//! but for false positives, whatever is joined and in whichever order.
 //!
-//! *Completeness.* A ring has all that another one was told, of the slices that it is asked for, if it has joined it
-//! while the other's newest was at most its own newest: the other one had left out only what this one leaves out as
-//! well. That is why one further ahead is refused ([`AheadOfClock`]), and not joined in part.
+//! *Completeness.* A ring that has joined another one, whose newest slice was not later than its own, has every item
+//! of the other one in the slices that queries read: the other one had dropped only what this one drops as well.
+//! That is why a ring that is further ahead is refused ([`AheadOfClock`]), and not joined in part.
 
 use std::ops::Range;
 
@@ -41,12 +41,12 @@ use crate::sparse_blocked::BlockProbe;
 #[cfg(test)]
 mod slice_ring_test;
 
-/// Places beside those of the slices of the window: the slice that is beginning, and the one that others' clocks, or
-/// its own, are ahead.
+/// Slices that a ring holds besides those of the window: the one that is beginning, and one for clocks that are
+/// ahead, its own or others'.
 const MORE_PLACES: u64 = 2;
 
-/// Another ring is further ahead than a ring follows. Nothing was changed. Set the clocks; what the other one
-/// has is taken as soon as this one's clock is there.
+/// Another ring is further ahead than this one follows. Nothing was changed. Correct the clocks: the other
+/// ring can be joined once this one's clock has caught up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error(
     "slice {theirs} of time, where the clock here is in slice {own}: expected at most one more"
@@ -110,7 +110,7 @@ impl SliceRing {
         self.whole
     }
 
-    /// Number of the slice that the clock is in, as far as it was told.
+    /// Number of the slice that the ring's clock is in, as [`advance`](Self::advance) set it last.
     #[must_use]
     pub const fn own(&self) -> u64 {
         self.own
@@ -132,13 +132,13 @@ impl SliceRing {
         newest.saturating_sub(self.slice_count + MORE_PLACES - 1)
     }
 
-    /// A ring like this one whose clock and whose newest slice are these, as they were kept beside the bits.
+    /// The same ring with this clock and this newest slice, as they were stored with the bits.
     #[must_use]
     pub const fn at(self, own: u64, newest: u64) -> Self {
         Self { own, newest: if newest < own { own } else { newest }, ..self }
     }
 
-    /// The clock is in slice `own` by now. It never goes back. Returns whether blocks were emptied.
+    /// Sets the clock to slice `own`; it never goes back. Returns whether blocks were emptied.
     ///
     /// ```
     /// # use umbel_filter::{Blocked, SliceRing};
@@ -154,7 +154,8 @@ impl SliceRing {
         self.raise(bits, self.own)
     }
 
-    /// Another ring's newest slice is this one, and what it has is to be joined. Returns whether blocks were emptied.
+    /// Advances the newest slice to that of another ring, which is to be joined next. Returns whether blocks were
+    /// emptied.
     ///
     /// ```
     /// # use umbel_filter::{Blocked, SliceRing};
@@ -208,8 +209,8 @@ impl SliceRing {
         first..first + block_count
     }
 
-    /// Number of the slice that a block is of in a ring with this newest slice; None of a place that no slice has
-    /// come to yet.
+    /// Number of the slice to which a block belongs in a ring with this newest slice; None if no slice has used
+    /// the block yet.
     ///
     /// ```
     /// # use umbel_filter::SliceRing;
@@ -227,14 +228,15 @@ impl SliceRing {
         newest.checked_sub(behind)
     }
 
-    /// Whether a block is of the same slice here as in a ring with this newest slice.
+    /// Whether a block belongs to the same slice here as in a ring with this newest slice.
     #[must_use]
     pub fn is_of_same(&self, block: u64, theirs: u64) -> bool {
         let number = self.number_of(block, theirs);
         number.is_some() && number == self.number_of(block, self.newest)
     }
 
-    /// Where an item is in a slice, among all blocks; None if the ring does not hold that slice, or not any more.
+    /// The block of an item in a slice, numbered among all blocks, and its probes; None if the ring does not hold
+    /// that slice.
     ///
     /// ```
     /// # use umbel_filter::{Blocked, ItemHash, SliceRing};
@@ -256,20 +258,21 @@ impl SliceRing {
         Some(BlockProbe { block: self.blocks_of(number).start + block, seed })
     }
 
-    /// Puts an item into a slice, and says whether it was new there; None if the ring does not hold that slice.
+    /// Inserts an item into a slice and returns whether it was new there; None if the ring does not hold that
+    /// slice.
     pub fn insert(&self, bits: &mut Blocked, number: u64, hash: ItemHash) -> Option<Insertion> {
         let probe = self.probe_in(number, hash)?;
         let new = bits.insert_probe(probe.block, probe.seed);
         Some(if new > 0 { Insertion::New } else { Insertion::Present })
     }
 
-    /// Whether an item is present where the clock is in slice `own` by now, which may be later than the ring was told.
+    /// Whether an item is present when it is slice `own`, which may be later than the ring's clock.
     #[must_use]
     pub fn contains(&self, bits: &Blocked, own: u64, hash: ItemHash) -> bool {
         self.newest_with(bits, own, hash).is_some()
     }
 
-    /// Number of the newest slice that has an item, of those that are asked where the clock is in slice `own`.
+    /// Number of the newest slice that has an item, among those that a query reads when it is slice `own`.
     #[must_use]
     pub fn newest_with(&self, bits: &Blocked, own: u64, hash: ItemHash) -> Option<u64> {
         let BlockProbe { block, seed } = BlockProbe::of(self.slice, hash);
@@ -278,8 +281,9 @@ impl SliceRing {
         asked.rev().find(|&number| bits.contains_probe(self.blocks_of(number).start + block, seed))
     }
 
-    /// ORs in a part of the blocks of a ring whose newest slice is `theirs`, and returns how many bits it newly set.
-    /// Of slices that this ring does not hold, nothing comes in: let it [`follow`](Self::follow) before.
+    /// ORs a part of the blocks of a ring whose newest slice is `theirs` into this one, and returns how many bits
+    /// were newly set. Blocks of slices that this ring does not hold are skipped: call [`follow`](Self::follow)
+    /// before.
     ///
     /// # Errors
     /// If the shapes differ in more than the range.

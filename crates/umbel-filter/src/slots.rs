@@ -7,8 +7,8 @@ use crate::sizing::WINDOW_BUCKET_SLOTS;
 /// Slots of a bucket.
 pub(crate) const BUCKET_SLOTS: usize = WINDOW_BUCKET_SLOTS as usize;
 
-/// Items of a batch whose places are worked out, and asked for, before the first is looked at: as many lines of
-/// memory are on their way at once as a processor keeps track of, and the places fit its first cache.
+/// Items of a batch whose buckets are computed and prefetched before the first is read: about as many cache
+/// lines as a processor fetches at once, and the numbers of the buckets fit into its first-level cache.
 const ASKED_TOGETHER: usize = 16;
 
 /// The buckets of an item, by their first slots, and its fingerprint.
@@ -87,12 +87,12 @@ impl Slots {
             let find = |first| self.find_one_by_one(words, first, fingerprint);
             return buckets.into_iter().any(|first| find(first).is_some());
         }
-        // Both at once: which of the two it is in cannot be foreseen.
+        // Both buckets at once: a branch between them could not be predicted.
         let [first, other] = buckets.map(|first| self.equal(words, first, fingerprint));
         first | other != 0
     }
 
-    /// Asks for items, in a table that lies in these words; those without a place are absent.
+    /// Queries items in a table that consists of these words; items without buckets are absent.
     pub(crate) fn contains_batch(
         self,
         words: &[u64],
@@ -148,7 +148,7 @@ impl Slots {
         self.lowest_bits != 0
     }
 
-    /// The bits of a bucket of 128 bits at most, and above them any.
+    /// The bits of a bucket of at most 128 bits; the bits above them may have any value.
     #[inline]
     fn bucket(self, words: &[u64], first: usize) -> u128 {
         let bit = first * self.slot_bits;
@@ -159,7 +159,7 @@ impl Slots {
             None => std::array::from_fn(|at| words.get(at).copied().unwrap_or_default()),
         };
         let low = u128::from(first) | u128::from(second) << 64;
-        // What is shifted out above is shifted twice, for a shift by all bits is none.
+        // Shifted in two steps, because a shift by all bits of a word is not defined.
         low >> shift | u128::from(third) << 64 << (63 - shift) << 1
     }
 

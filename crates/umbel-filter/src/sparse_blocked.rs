@@ -1,8 +1,8 @@
 //! Sparse blocked filter: a batch of insertions into a blocked filter, before they are ORed in.
 //!
-//! What an insert does to a [`Blocked`] filter hangs on two numbers: its block and its 32-bit probe
-//! seed, from which the k positions follow (`lanes`). So a few items travel shorter as such pairs
-//! than as positions, and without loss:
+//! What an insert does to a [`Blocked`] filter depends on two numbers: its block and its 32-bit
+//! probe seed, from which the k positions follow (`lanes`). So a few items are shorter as such
+//! pairs than as positions, without loss:
 //!
 //! ```text
 //! filter    block 0 │ 1 │ 2 │ 3 │ …        inserts   (1, seed a)  (3, seed b)  (3, seed c)
@@ -24,7 +24,7 @@ use crate::shape::{BlockShape, ShapeError, ShapeMismatch};
 #[cfg(test)]
 mod sparse_blocked_test;
 
-/// All that an item is to a blocked filter.
+/// All properties of an item on which a blocked filter depends.
 ///
 /// ```
 /// use umbel_filter::BlockProbe;
@@ -37,12 +37,12 @@ pub struct BlockProbe {
     // The derived order compares fields from top to bottom, so the block must stay first.
     /// The item's block, counted from the first of the filter's hash range.
     pub block: u64,
-    /// What decides the item's positions in its block.
+    /// The seed of the item's positions in its block.
     pub seed: u32,
 }
 
 impl BlockProbe {
-    /// What an item is to a blocked filter of this shape.
+    /// The probe of an item in a blocked filter of this shape.
     ///
     /// ```
     /// use umbel_filter::{BlockProbe, BlockShape, HashRange, ItemHash, Kind};

@@ -36,7 +36,7 @@ pub(crate) const MULTIPLIER: u64 = 0xd134_2543_de82_ef95;
 /// C: odd, so that every `lo`, 0 too, goes through all 2^64 values. Never to change either.
 pub(crate) const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How many items ahead of the one at work a batch prefetches. All k lines of each, so fewer items
+/// How many items ahead of the current one a batch prefetches. All k lines of each, so fewer items
 /// than where an item has one line. Measured in main memory: 8 and 16 are equal, 32 is slower.
 const PREFETCH_DISTANCE: usize = 16;
 

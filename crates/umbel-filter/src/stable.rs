@@ -1,8 +1,9 @@
-//! Stable Bloom filter: what came lately, forgotten evenly, at a constant rate of errors either way.
+//! Stable Bloom filter: items of the recent past, forgotten evenly, with constant rates of errors of
+//! both kinds.
 //!
 //! Counters of four bits in the geometry of the counting filter. An insert lowers P neighbouring cells
-//! by one, from a place on that a pseudo-random sequence has for its number, and then sets its own k
-//! cells to Max; an item is present if none of its cells is 0 (Deng & Rafiei 2006,
+//! by one, from a pseudo-random cell on that its number determines, and then sets the item's k cells
+//! to Max; an item is present if none of its cells is 0 (Deng & Rafiei 2006,
 //! doi:10.1145/1142473.1142477). P and Max are the [*pace*](StablePace).
 //!
 //! ```text
@@ -12,12 +13,13 @@
 //!
 //! *Limits.* However many items come, the share of zeros tends to (1 + k/P)^−Max, and so the rate of
 //! false *present* to a constant ([`stable_zeros`](crate::sizing::stable_zeros)). The price is that
-//! items go missing, the sooner the more come: of those that n inserts ago came last a share of at most
-//! [`stable_missed_rate`](crate::sizing::stable_missed_rate). So *absent* is not certain here.
+//! items are forgotten, the sooner the more are inserted: of the items that were inserted last n
+//! inserts ago, a share of at most [`stable_missed_rate`](crate::sizing::stable_missed_rate). So
+//! *absent* is not certain here.
 //!
 //! *Equal histories, equal cells.* Which cells are lowered is a function of the number of the insert,
-//! which is part of the filter's state: no dice are thrown, and replicas that insert the same in the
-//! same order are equal. Items have no influence on it, so whoever chooses them cannot aim at cells.
+//! which is part of the filter's state. So replicas that insert the same items in the same order are
+//! equal. Items have no influence on it, so whoever chooses items cannot aim at cells.
 
 use crate::bits::{BitArray, LINE_WORDS, index, scalar, wide};
 use crate::capability::{
@@ -36,7 +38,7 @@ mod join;
 #[cfg(test)]
 mod stable_test;
 
-/// How many items ahead of the one at work a batch prefetches: as counting filters do.
+/// How many items ahead of the current one a batch prefetches: as counting filters do.
 const PREFETCH_DISTANCE: usize = 16;
 
 /// A stable filter over a hash range.
@@ -62,14 +64,14 @@ pub struct Stable {
     pace: StablePace,
     sets: LaneSets,
     cells: BitArray,
-    /// Number of inserts so far, and nothing: as many as every kind with a pace has.
+    /// Number of inserts so far, and 0: every kind with a pace has two counts.
     counts: [u64; 2],
 }
 
 impl Stable {
     /// The smallest empty filter that errs at this rate at most either way: items that were not inserted
-    /// are present, and items that came last `item_count` inserts of the range ago are missing. Those
-    /// that came later are missing less often.
+    /// are present, and items whose last insert was `item_count` inserts of the range ago are missing.
+    /// Items that were inserted later are missing less often.
     ///
     /// # Errors
     /// If there are no items, no filter of this kind has such a rate, or there is no memory.
@@ -99,7 +101,7 @@ impl Stable {
         self.shape
     }
 
-    /// Number of inserts so far, of a part of another filter with those that the whole had had, and a zero.
+    /// Number of inserts so far, and 0. A part of another filter begins with the number of that filter.
     #[must_use]
     pub const fn counts(&self) -> [u64; 2] {
         self.counts
@@ -111,7 +113,7 @@ impl Stable {
         self.cells.words()
     }
 
-    /// The same and the counts, to be changed: what comes from a copy of the filter.
+    /// The same and the counts, to be overwritten by those of a copy of the filter.
     pub fn parts_mut(&mut self) -> (&mut [u64], &mut [u64; 2]) {
         (self.cells.words_mut(), &mut self.counts)
     }
@@ -154,7 +156,8 @@ impl Stable {
         outcome
     }
 
-    /// Lowers the cells that this insert lowers, each once, and around the end.
+    /// Lowers the cells that this insert lowers, each once; after the last cell the first one
+    /// follows.
     fn lower(&mut self) {
         let cells = self.shape.position_count();
         let first = self.first_lowered(0);
@@ -164,8 +167,8 @@ impl Stable {
         lower_run(words, 0, end.saturating_sub(cells));
     }
 
-    /// Asks for the block of the item that is [`PREFETCH_DISTANCE`] behind `at`, and for the cells that
-    /// it lowers if it is inserted.
+    /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`, and the cells that it
+    /// lowers if it is inserted.
     #[inline]
     fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, is_inserted: bool) {
         if wide::is_far(self.cells.lines())
@@ -201,9 +204,9 @@ fn lower_run(words: &mut [u64], from: u64, to: u64) {
     }
 }
 
-/// A number at random for each number: the output of `SplitMix64` (Steele, Lea & Flood 2014,
-/// doi:10.1145/2660193.2660195) whose state is so many steps ahead. Never to change: it is part of what
-/// replicas agree on.
+/// A pseudo-random number for each number: the output of `SplitMix64` (Steele, Lea & Flood 2014,
+/// doi:10.1145/2660193.2660195) after that many steps. It must never change, because replicas must
+/// agree on it.
 const fn split_mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

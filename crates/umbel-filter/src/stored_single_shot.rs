@@ -1,5 +1,5 @@
-//! Stored single-shot filter: a Bloom filter with one probe that stays compressed and is asked as
-//! it is.
+//! Stored single-shot filter: a Bloom filter with one probe that stays compressed and is queried in
+//! this form.
 //!
 //! [`SingleShot`] takes 64 bits a set position, its code on the wire about log2(m/n) + 1.5 bits.
 //! This filter keeps the code (`run` draws it): positions are cut into buckets by their high bits,
@@ -257,7 +257,7 @@ impl StoredSingleShot {
         Self { shape, run, delta: BTreeSet::new() }
     }
 
-    /// What a filter of our shape has and we have not; None if it is empty.
+    /// The positions that another filter of our shape has and ours lacks; None if there are none.
     fn missing(&self, other: &Self) -> Option<Missing> {
         let first = other.positions().next()?;
         let in_delta = self.delta.range(first..).copied();
@@ -362,8 +362,8 @@ impl Insert for StoredSingleShot {
     }
 }
 
-/// In the time that the type says. The new positions are counted before anything is coded, because the best code
-/// depends on their number, and because often there are none.
+/// For the time that it takes, see the type. The new positions are counted before anything is coded, because the
+/// best code depends on their number, and because often there are none.
 impl Merge for StoredSingleShot {
     const IS_IDEMPOTENT: bool = true;
 

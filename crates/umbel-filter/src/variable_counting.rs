@@ -1,9 +1,9 @@
-//! Counting filter with variable increments: an item adds a number of its own to its counters, and a counter that cannot
-//! have it in its sum refuses it (Rottenstreich et al. 2014, doi:10.1109/TNET.2013.2272604).
+//! Counting filter with variable increments: an item adds increments of its own to its counters, and is absent if the
+//! sum of a counter cannot contain its increment (Rottenstreich et al. 2014, doi:10.1109/TNET.2013.2272604).
 //!
-//! With a base L an item adds a v of its own to each of its k cells, L ≤ v < 2L. A cell with the sum c admits v only if
-//! c − v is 0, or L and more: of one item alone any other v is refused, of two most. So 28.9 bits an item give 1 % at L = 8
-//! (29.2 in blocks), where counters that rise by 1 take 39.6.
+//! With a base L an item adds a v of its own to each of its k cells, L ≤ v < 2L. A cell with the sum c admits v only
+//! if c − v is 0 or at least L: a cell with one item rejects every other v, a cell with two items most others. So
+//! 28.9 bits an item give 1 % at L = 8 (29.2 in blocks), where counters that rise by 1 take 39.6.
 //!
 //! ```text
 //! L = 4, v from 4 to 7           c = 5: 5 alone          admits 5, refuses 4, 6 and 7

@@ -1,4 +1,4 @@
-//! Window: what was inserted in the last slices of time, in one table whatever their number.
+//! Window: the items of the last slices of time, in one table for any number of slices.
 //!
 //! A table of fingerprints as in a cuckoo filter (Fan, Andersen, Kaminsky & Mitzenmacher 2014,
 //! doi:10.1145/2674005.2674994), each with the number of the slice of time that it came in:
@@ -10,20 +10,20 @@
 //! ```
 //!
 //! An item is present if its fingerprint is in one of its buckets. When time moves on, slots of
-//! slices that end become free. Beside a ring of S + 1 Bloom filters, one a slice, of which each has
-//! the rate p/(S + 1): a question reads two places instead of S + 1; memory is the same or less (the
-//! table of [`sizing::window_size`](crate::sizing::window_size)); a slice may have any share of the
-//! items; and an item that comes again in a later slice takes no further room.
+//! slices that end become free. Compared with a ring of S + 1 Bloom filters, one per slice, each of
+//! rate p/(S + 1): a query reads two buckets instead of S + 1 blocks; memory is the same or less
+//! (the table of [`sizing::window_size`](crate::sizing::window_size)); a slice may have any share of
+//! the items; and an item that is inserted again in a later slice takes no more memory.
 //!
-//! The price: the table holds what it was planned for and a few percent more, and then refuses to
-//! take more in; it never forgets early.
+//! The price: the table holds the planned number of items and a few percent more, and then refuses
+//! inserts; it never forgets early.
 //!
 //! *Numbers of slices* are the caller's, whatever unit they have. The window holds slices from
 //! [`oldest`](Window::oldest) to one beyond [`newest`](Window::newest), for items whose clock runs
 //! ahead, at most [`WINDOW_SLICES_MAX`] in all.
 //!
-//! *Equal histories, equal tables.* Where an item goes depends on what is there and on its hash
-//! alone, so replicas that do the same in the same order have the same words.
+//! *Equal histories, equal tables.* The slot of an item depends only on the table's content and the
+//! item's hash, so replicas that do the same in the same order have the same words.
 
 use crate::bits::{BitArray, wide};
 use crate::capability::{
@@ -57,11 +57,11 @@ const TAGS: usize = 64;
 /// planned load needs a few.
 const MOVES_MAX: usize = 500;
 
-/// Most passes over the table, one a slice, that are quicker than one that looks at each slot by itself:
-/// that one takes five times as long as a pass.
+/// Most slices that are freed by one pass over the table each. For more, one pass that examines every
+/// slot is quicker: it takes as long as five of the others.
 const PASSES_MAX: usize = 4;
 
-/// How many items ahead of the one at work a batch prefetches.
+/// How many items ahead of the current one a batch prefetches.
 const PREFETCH_DISTANCE: usize = 16;
 
 /// What happens to an item that is present from an earlier slice.
@@ -178,8 +178,8 @@ impl Window {
         self.recount();
     }
 
-    /// Moves the window on: what is in slices before `oldest` is out. Neither end ever moves back, and
-    /// the older one follows where more than [`WINDOW_SLICES_MAX`] slices would be kept.
+    /// Advances the window: items in slices before `oldest` are forgotten. Neither end ever moves
+    /// back, and the older end advances too if more than [`WINDOW_SLICES_MAX`] slices would be kept.
     pub fn advance(&mut self, oldest: u64, newest: u64) {
         let newest = newest.max(self.newest).min(u64::MAX - WINDOW_SLICES_MAX);
         let least = (newest + 2).saturating_sub(WINDOW_SLICES_MAX);
@@ -197,8 +197,8 @@ impl Window {
         self.counts.fill(0);
     }
 
-    /// Inserts an item into a slice; one that is not kept is taken for the oldest, or the one ahead of
-    /// the newest.
+    /// Inserts an item into a slice. A slice before the window counts as its oldest one, a slice after
+    /// it as the one ahead of its newest one.
     ///
     /// # Errors
     /// If the item lies outside the hash range, or the window is full. Nothing was changed.
@@ -300,8 +300,8 @@ impl Window {
         self.slots.find(self.words(), first, Slot::FREE.fingerprint)
     }
 
-    /// Puts an item in the place of another one, that in the place of another one of its other bucket,
-    /// and so on, until one finds a free slot. The hash decides which, so replicas do the same.
+    /// Puts an item into a taken slot, moves the item from there to its other bucket in the same way,
+    /// and so on until a slot is free. The hash decides which slots, so all replicas do the same.
     fn make_room(&mut self, place: Place, new: Slot, hash: ItemHash) -> Result<(), InsertError> {
         let mut dice = hash.lo() | 1;
         let mut bucket = place.buckets[usize::from(hash.hi() & 1 == 1)];
@@ -327,8 +327,8 @@ impl Window {
 
     /// Frees the slots of slices.
     ///
-    /// As a rule one slice ends, whose tag is compared with all slots of a bucket at once; where others
-    /// end with it, the table is passed over once for each, up to a few.
+    /// Usually one slice ends: its tag is compared with all slots of a bucket at once. If a few end
+    /// together, there is one such pass over the table for each.
     fn take_out(&mut self, is_out: impl Fn(u64) -> bool) {
         let gone: [bool; TAGS] = std::array::from_fn(|tag| is_out(self.slice(tag as u64)));
         let ended = |tag: &usize| gone[*tag] && self.counts[*tag] > 0;
@@ -364,7 +364,7 @@ impl Window {
         }
     }
 
-    /// Asks for the buckets of the item that is [`PREFETCH_DISTANCE`] behind `at`.
+    /// Prefetches the buckets of the item that is [`PREFETCH_DISTANCE`] after `at`.
     #[inline]
     fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize) {
         if wide::is_far(self.bits.lines())

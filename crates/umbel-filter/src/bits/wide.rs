@@ -28,7 +28,7 @@ mod x86;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod wide_test;
 
-/// How many items ahead of the one at work a batch asks for its line in the second cache. The first
+/// How many items ahead of the current one a batch asks for its line in the second cache. The first
 /// cache can wait for a dozen or two lines at once, the second for several times as many, and that
 /// number is what bounds random accesses: measured, 9.5 ns a line with requests of the first cache,
 /// 4.2 with those of the second, 3.6 with both.

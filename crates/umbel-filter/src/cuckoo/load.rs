@@ -35,9 +35,8 @@ pub enum CuckooLoadError {
 }
 
 impl Cuckoo {
-    /// Checks the words of a filter of this shape, and returns how many items they hold. Any words are
-    /// some filter's: memory that has rotted is told by comparing replicas, and must stop nobody from being
-    /// copied before.
+    /// Checks the words of a filter of this shape, and returns how many items they hold. Words of any value
+    /// are valid: corrupted memory is found by comparing replicas, and must not prevent a copy.
     ///
     /// # Errors
     /// If the shape is another kind's, or the words are too many or too few.

@@ -1,12 +1,12 @@
-//! Room for an item: a shortest row of moves that ends at a free slot, found breadth-first.
+//! Room for an item: a shortest path of moves that ends at a free slot, found breadth-first.
 //!
 //! ```text
 //! buckets of the item   b0 ─┬─ other buckets of what is in b0, slots ascending ─┬─ …
 //!                       b1 ─┴─ other buckets of what is in b1                  ─┴─ …   up to 512 in all
 //! ```
 //!
-//! The moves are made from the free slot backwards, so that no fingerprint is ever out of the table and
-//! nothing has been changed where there is no such row. Li, Andersen, Kaminsky & Freedman 2014,
+//! The moves are made from the free slot backwards, so that no fingerprint ever leaves the table, and
+//! nothing is changed if there is no such path. Li, Andersen, Kaminsky & Freedman 2014,
 //! doi:10.1145/2592798.2592820, search a cuckoo table so.
 
 use crate::planted::{self, TableBug};
@@ -15,7 +15,7 @@ use crate::slots::{BUCKET_SLOTS, Place, Slots};
 
 use super::places::Places;
 
-/// A bucket that is full, and whence it was reached.
+/// A full bucket, and the step from which the search reached it.
 #[derive(Clone, Copy)]
 struct Step {
     /// Its first slot.
@@ -51,8 +51,8 @@ pub(super) fn make_room(
     None
 }
 
-/// Moves what is in the slot into the free one, what led to its bucket into the slot, and so on, and
-/// returns the slot of the item's own bucket that becomes free. A row that is shortest has no bucket twice.
+/// Moves the fingerprint of the slot into the free one, that of the step before into the slot, and so on;
+/// returns the slot of the item's own bucket that becomes free. A shortest path has no bucket twice.
 fn move_along(
     slots: Slots,
     words: &mut [u64],

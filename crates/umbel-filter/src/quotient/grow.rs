@@ -1,4 +1,5 @@
-//! A filter in twice the quotients, what shapes that makes, and how many items each of them has room for.
+//! Growing a filter to twice as many quotients, the shapes that result, and the number of items that each
+//! has room for.
 
 use thiserror::Error;
 
@@ -14,7 +15,7 @@ pub enum QuotientGrowError {
     /// Its remainders have one bit. Build a larger filter of all items.
     #[error("remainders of one bit, and growing takes one")]
     NoRemainder,
-    /// So many items lie on neighbouring quotients, by chance never: somebody chose them, or the words have rotted.
+    /// Too many items lie on neighbouring quotients for chance: somebody chose them, or the words are corrupted.
     /// Build a filter with another seed.
     #[error("some 250 items that are neighbours by choice")]
     Crowded,
@@ -24,8 +25,9 @@ pub enum QuotientGrowError {
 }
 
 impl Quotient {
-    /// Doubles the quotients: every remainder gives its upper bit to its quotient. Positions, counts and
-    /// answers stay as they are, the rate with them; there is room for as many items again, which add as much to the rate.
+    /// Doubles the number of quotients: the upper bit of every remainder becomes a bit of its quotient. Positions,
+    /// counts, answers and the rate stay as they are. There is room for as many items again, and they add as much to
+    /// the rate.
     ///
     /// Pages double up to 65,536 quotients, and then in number.
     ///
@@ -48,7 +50,7 @@ impl Quotient {
         Ok(())
     }
 
-    /// The filter after [`grow`](Self::grow), beside this one.
+    /// A copy of the filter as [`grow`](Self::grow) makes it; this one stays as it is.
     ///
     /// # Errors
     /// As of `grow`.

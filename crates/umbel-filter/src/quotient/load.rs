@@ -39,9 +39,8 @@ pub enum QuotientLoadError {
 }
 
 impl Quotient {
-    /// Checks the words of a filter of this shape, and returns how many of their slots are taken. Any words are
-    /// some filter's: memory that has rotted is told by comparing replicas, and must stop nobody from being
-    /// copied before.
+    /// Checks the words of a filter of this shape, and returns how many of their slots are taken. Words of any
+    /// value are valid: corrupted memory is found by comparing replicas, and must not prevent a copy.
     ///
     /// # Errors
     /// If the shape is another kind's, or the words are too many or too few.

@@ -6,7 +6,7 @@ use crate::bits::{BitLoop, Select, wide};
 use crate::capability::{InsertError, Insertion};
 use crate::hash::ItemHash;
 
-/// How many items ahead of the one at work a batch prefetches.
+/// How many items ahead of the current one a batch prefetches.
 const PREFETCH_DISTANCE: usize = 24;
 
 /// How far behind its quotient an item is looked for ahead of time: its mean distance at 0.9 of the capacity.
@@ -154,7 +154,7 @@ impl Quotient {
         }
     }
 
-    /// Asks for the block of the item that is [`PREFETCH_DISTANCE`] behind `at`, and for where its slot is likely.
+    /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`, and the line where its slot is likely.
     #[inline(always)]
     fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize) {
         if wide::is_far(self.bits.lines())

@@ -1,4 +1,4 @@
-//! One page: where an item's slot is, and what a new or a leaving one moves.
+//! One page: where an item's slot is, and which slots an insert or a removal moves.
 //!
 //! ```text
 //! quotients    0     1     2     3     4         a, b have quotient 1, c has 2, and d has 4
@@ -10,7 +10,8 @@
 //! The i-th quotient with a run has the i-th end of a run, so its run is found by counting. A block's offset
 //! says how many of its slots earlier quotients take, so the count begins at the block.
 //!
-//! Words may be any, as memory can rot: then answers mean nothing, but every walk ends, and inside the page.
+//! The words may have any value, because memory can be corrupted: answers are meaningless then, but every
+//! loop ends, and stays inside the page.
 
 use super::walk::{Eight, eight};
 use crate::bits::Select;
@@ -33,7 +34,7 @@ pub(super) enum Put {
     New,
     /// One more copy was counted.
     Copied,
-    /// There are as many copies as can be counted.
+    /// The item has as many copies as can be counted.
     Sticky,
     /// There is no room, and nothing was changed.
     Full,
@@ -114,7 +115,7 @@ impl Layout {
         Put::New
     }
 
-    /// Takes out one copy, of however many that are counted.
+    /// Removes one of the copies that are counted.
     pub(super) fn take(self, words: &mut [u64], place: Place, select: impl Select) -> Taken {
         let Some((slot, value)) = self.slot_of(words, place, select) else { return Taken::Absent };
         if value & self.count_mask() > 0 {
@@ -155,8 +156,8 @@ impl Layout {
         self.slot_count() as u64 - free
     }
 
-    /// The run of a quotient; where it has none, the empty one at the place where it would be. None if it
-    /// would be behind the page.
+    /// The run of a quotient; if it has none, the empty run where it would begin. None if that is after
+    /// the page's end.
     #[inline(always)]
     fn run(self, words: &[u64], quotient: usize, select: impl Select) -> Option<Run> {
         let (block, bit) = (quotient / 64, quotient % 64);

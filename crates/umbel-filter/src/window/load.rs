@@ -52,8 +52,8 @@ pub enum WindowLoadError {
 
 impl Window {
     /// Checks the words of a window of this shape that keeps these slices, and returns how many items
-    /// they hold. Any words are some window's: memory that has rotted is told by comparing replicas, and
-    /// must stop nobody from being copied before.
+    /// they hold. Words of any value are valid: corrupted memory is found by comparing replicas, and
+    /// must not prevent a copy.
     ///
     /// # Errors
     /// If the shape is another kind's, the words are too many or too few, or no window keeps such slices.
@@ -75,9 +75,9 @@ impl Window {
         Ok((0..index(part.position_count())).filter(is_taken).count() as u64)
     }
 
-    /// Takes the blocks of a part of our hash range, whose window has kept these slices, into blocks
-    /// that are empty, and returns how many items they hold. The window moves on to the part's slices,
-    /// or the part's items to ours, and those that are out by then are left out.
+    /// Loads the blocks of a part of this window's hash range into blocks that are empty, and returns
+    /// how many items they hold. The part's window keeps the slices `oldest` to `newest`. The later
+    /// of both windows applies: items of slices that it no longer keeps are left out.
     ///
     /// # Errors
     /// If the shapes differ in more than the range, the part leaves our range or is not one, or the
