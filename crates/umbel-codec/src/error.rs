@@ -1,4 +1,5 @@
-//! What can be wrong with bytes that came from elsewhere: expected and actual, in every variant.
+//! What can be wrong with bytes that were received: every variant names what was expected and what
+//! was found.
 
 use thiserror::Error;
 use umbel_bits::CodeError;
@@ -11,11 +12,12 @@ use umbel_filter::{
 use crate::frame::{FRAME_MAGIC, FRAME_VERSION, FrameKey};
 use crate::limits::{FRAME_LEVEL_COUNT_MAX, FRAME_PAYLOAD_BYTES_MAX};
 
-/// Why bytes are no frame of ours, or a filter does not fit into frames. Nothing was changed.
+/// Why bytes are not a frame that can be read, or why a filter does not fit into frames. Nothing
+/// was changed.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The frame goes on. Read more and decode again; at the end of input, refuse it.
+    /// The frame has more bytes. Read them and decode again; at the end of input, refuse the frame.
     #[error("frame ends too early: {needed} bytes needed, {available} available")]
     Truncated {
         /// Number of bytes of the frame, as far as is known.
@@ -23,7 +25,7 @@ pub enum FrameError {
         /// Number of bytes that were given.
         available: usize,
     },
-    /// The header is none that this release reads.
+    /// This release cannot read the header.
     #[error(transparent)]
     Header(#[from] HeaderError),
     /// The payload is larger than any frame's. Refuse the frame.
@@ -41,12 +43,12 @@ pub enum FrameError {
         /// Number that was possible.
         count_max: u64,
     },
-    /// The frame was damaged on its way. Ask for it again.
+    /// The frame was damaged in transit. Request it again.
     #[error("checksum {actual:#010x}, expected {expected:#010x}")]
     Checksum {
         /// The checksum that the frame names.
         expected: u32,
-        /// The checksum of the bytes that came.
+        /// The checksum of the received bytes.
         actual: u32,
     },
     /// The frame arrived as it was sent, but its payload is not valid.
@@ -64,8 +66,9 @@ pub enum FrameError {
     /// There is no memory for the filter of the frame. Free some, and decode again.
     #[error(transparent)]
     Create(#[from] CreateError),
-    /// Encoding: what cannot be cut does not fit into a frame. Allow larger frames; a block with
-    /// more insertions than fit is shorter as part of a [`Blocked`](umbel_filter::Blocked) filter.
+    /// Encoding: a part that cannot be divided does not fit into a frame. Allow larger frames; a
+    /// block with more insertions than fit is shorter as part of a
+    /// [`Blocked`](umbel_filter::Blocked) filter.
     #[error("a block takes {block_bytes} bytes of payload, expected at most {payload_bytes_max}")]
     BlockTooLarge {
         /// Size of the block in bytes of payload.
@@ -75,14 +78,14 @@ pub enum FrameError {
     },
 }
 
-/// Why a header is none that this release reads.
+/// Why this release cannot read a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// Something else begins here. Refuse it: there is no way to find the next frame.
+    /// The bytes do not begin like a frame. Refuse them: there is no way to find the next frame.
     #[error("not a filter frame: begins with {actual:02x?}, expected {FRAME_MAGIC:02x?}")]
     Magic {
-        /// The bytes that came; zeros stand for those that have not come yet.
+        /// The received bytes; zeros stand for those that are missing.
         actual: [u8; 4],
     },
     /// Another release wrote it. Upgrade the older side.
@@ -97,7 +100,7 @@ pub enum HeaderError {
         /// The number that came.
         actual: u8,
     },
-    /// The payload is written in a way that this release does not know for the kind. Upgrade.
+    /// The payload is in an encoding that this release does not know for the kind. Upgrade.
     #[error("payload encoding {actual}, expected one of a {kind} filter")]
     Encoding {
         /// The filter's kind.
@@ -111,13 +114,13 @@ pub enum HeaderError {
         /// The number that came.
         actual: u8,
     },
-    /// The hash range is none. Refuse the frame: its sender has a bug.
+    /// The hash range is not valid. Refuse the frame: its sender has a bug.
     #[error("hash range of the frame is not valid")]
     Range(#[source] HashRangeError),
-    /// The shape is none. Refuse the frame: its sender has a bug.
+    /// The shape is not valid. Refuse the frame: its sender has a bug.
     #[error("shape of the frame is not valid")]
     Shape(#[source] ShapeError),
-    /// The code is none. Refuse the frame: its sender has a bug.
+    /// The code is not valid. Refuse the frame: its sender has a bug.
     #[error("code of the frame is not valid")]
     Code(#[source] CodeError),
     /// A field that the kind or the encoding does not use is set. Refuse the frame: its sender has
@@ -147,7 +150,7 @@ pub enum PayloadError {
         /// Number of bytes that came.
         actual: u64,
     },
-    /// The words have another number of ones (or counters above 0) than the header says.
+    /// The words have another number of ones (or counters above 0) than the header states.
     #[error("{actual} positions are set, expected {expected}")]
     Count {
         /// The header's number.
@@ -163,7 +166,7 @@ pub enum PayloadError {
         /// The probe that came.
         probe: BlockProbe,
     },
-    /// A part of a single-shot filter does not begin behind the filter's start.
+    /// A part of a single-shot filter does not begin after the filter's start.
     #[error("part begins at hash {start}, expected one above the filter's start {origin}")]
     Origin {
         /// Start of the filter's hash range.
@@ -184,10 +187,10 @@ pub enum PayloadError {
     /// No scalable filter has such numbers.
     #[error("shape of the scalable filter is not valid")]
     Scalable(#[source] SizingError),
-    /// No chain of RedisBloom's has such numbers.
+    /// A chain of RedisBloom cannot have these numbers.
     #[error("shape of the redisbloom filter is not valid")]
     RedisBloom(#[source] CreateError),
-    /// A chain of so many items has another number of links.
+    /// A chain with this number of items has another number of links.
     #[error("{link_count} links of a chain with {item_count} items, which has another number")]
     Links {
         /// Number of links that came.
@@ -212,19 +215,21 @@ pub enum PayloadError {
     /// The kind has no such pace.
     #[error("pace of the filter is not valid")]
     Pace(#[source] ShapeError),
-    /// A stable filter counts its inserts alone.
+    /// A stable filter has only a number of inserts.
     #[error("counts {} and {}, expected 0 for the second", counts[0], counts[1])]
     Counts {
         /// The counts that came.
         counts: [u64; 2],
     },
-    /// No window has such slices, or so many words.
+    /// A window cannot have these slices, or this number of words.
     #[error("the words are no window: {0}")]
     Window(WindowPartError),
-    /// The words are no cuckoo filter's: the encoder has a bug, or somebody forged it. Drop the frame.
+    /// The words are not those of a cuckoo filter: the encoder has a bug, or the frame is forged. Drop
+    /// it.
     #[error(transparent)]
     Cuckoo(CuckooPartError),
-    /// The words are no quotient filter's: the encoder has a bug, or somebody forged it. Drop the frame.
+    /// The words are not those of a quotient filter: the encoder has a bug, or the frame is forged. Drop
+    /// it.
     #[error(transparent)]
     Quotient(QuotientPartError),
 }
@@ -233,17 +238,18 @@ pub enum PayloadError {
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum FrameMergeError {
-    /// Ask the sender for a filter under our key.
+    /// Request a filter under our key from the sender.
     #[error(transparent)]
     Key(#[from] KeyMismatch),
-    /// The frame is part of a filter of another shape. Ask the sender for one of ours.
+    /// The frame is part of a filter of another shape. Request one of our shape from the sender.
     #[error(transparent)]
     Shape(Box<ShapeMismatch>),
     /// Refuse the frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// Counters add, so a frame that came twice would count twice, and what forgets does not merge.
-    /// Load such frames into an empty filter, each once; a counting filter merges then.
+    /// Counters are added, so a frame that arrives twice would count twice, and filters that forget
+    /// cannot be merged. Load such frames into an empty filter, each once; a counting filter can
+    /// then be merged.
     #[error("{position_count} positions of the frame's blocks are set already, expected none")]
     NotEmpty {
         /// Number of counters above 0, or of items of a table, in our filter.

@@ -1,4 +1,4 @@
-//! What files begin with, for messages about a file of another kind than the expected one.
+//! The first bytes of files, for messages about a file of another kind than expected.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! The frame in which a filter travels: everything a decoder needs is in its header. Its bytes:
-//! [`crate::layout`]. Which encoding is shortest: `encoding`.
+//! The frame in which a filter is sent or stored: its header has everything that a decoder needs.
+//! Its bytes: [`crate::layout`]. Which encoding is shortest: `encoding`.
 
 use umbel_filter::HashFunction;
 

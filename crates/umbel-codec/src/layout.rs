@@ -1,4 +1,4 @@
-//! The bytes of frames and of saved filters, for who reads and writes them elsewhere.
+//! The bytes of frames and of saved filters, for other programs that read or write them.
 //!
 //! # Frames
 //!

@@ -1,9 +1,9 @@
-//! Filter frames: how a filter, or what changed in it, travels and is stored.
+//! Filter frames: how a filter, or a change of it, is sent and stored.
 //!
-//! Everything that reads is *total*: whatever the bytes, the outcome is a value or an error that
-//! names what was expected and what came, never a panic, and never an allocation that the bytes
-//! at hand do not pay for. Everything that is read and accepted encodes to the same bits again,
-//! so equal values have equal bytes. The codes themselves are those of `umbel-bits`.
+//! All readers are *total*: for any bytes, the result is a value or an error that names what was
+//! expected and what was found. They never panic, and never allocate more memory than the received
+//! bytes justify. Everything that is read and accepted encodes to the same bits again, so equal
+//! values have equal bytes. The codes themselves are those of `umbel-bits`.
 //!
 //! | question | module |
 //! |---|---|

@@ -13,7 +13,7 @@ use crate::first_bytes::FirstBytes;
 use crate::frame::{AssembleError, Fields, FilterAssembler, FrameKey, FrameView, frames};
 use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
 
-/// What the bytes of a saved filter begin with.
+/// The first bytes of a saved filter.
 pub const SAVED_MAGIC: [u8; 4] = *b"UMBF";
 
 /// The version that is written, and the only one that is read.
@@ -25,7 +25,7 @@ pub const SAVED_HEAD_BYTES: usize = 36;
 /// Bytes of the head that its checksum covers.
 const CHECKED_BYTES: usize = 32;
 
-/// A filter and what its items were hashed with: all that has to be kept of it.
+/// A filter and the hash function and key of its items: all that must be stored.
 ///
 /// ```
 /// use umbel_codec::{FrameKey, SavedFilter};
@@ -56,17 +56,17 @@ pub struct SavedFilter {
     pub filter: AnyFilter,
 }
 
-/// Why bytes are no saved filter. Refuse them; nothing was made of them.
+/// Why bytes are not a saved filter. Refuse them; no filter was made.
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// Something else was given. Check the name of the file.
+    /// The bytes are not a saved filter. Check the name of the file.
     #[error(
         "not a saved filter: begins with {}, expected {}",
         FirstBytes(*actual), FirstBytes(SAVED_MAGIC)
     )]
     Magic {
-        /// The bytes that came; zeros stand for those that are missing.
+        /// The received bytes; zeros stand for those that are missing.
         actual: [u8; 4],
     },
     /// Another release wrote it. Read it with that one.
@@ -88,7 +88,7 @@ pub enum LoadError {
     Checksum {
         /// The checksum that the head names.
         expected: u32,
-        /// The checksum of the head that came.
+        /// The checksum of the received head.
         actual: u32,
     },
     /// Bytes that this version leaves empty are set: a writer's bug.
@@ -97,10 +97,10 @@ pub enum LoadError {
         /// What came.
         actual: [u8; 3],
     },
-    /// The hash range is none: a writer's bug.
+    /// The hash range is not valid: a writer's bug.
     #[error("hash range of the saved filter is not valid")]
     Range(#[from] HashRangeError),
-    /// The first frame's shape is none over the head's range: a writer's bug.
+    /// The first frame's shape is not valid over the head's range: a writer's bug.
     #[error("shape of the saved filter is not valid")]
     Shape(#[from] CreateError),
     /// A frame is not valid, at this many bytes from the start.

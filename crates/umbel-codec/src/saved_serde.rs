@@ -1,8 +1,7 @@
 //! A saved filter for serde: its bytes, as one value.
 //!
-//! Where a format knows bytes, they are written as bytes; where it does not, as JSON, they are a list of
-//! numbers. A filter is accepted up to [`FRAME_FILTER_BYTES_MAX`], and no list longer than the frames of such a
-//! filter is read.
+//! Formats with a type for bytes store them as bytes; others, such as JSON, as a list of numbers. A filter is
+//! accepted up to [`FRAME_FILTER_BYTES_MAX`], and no list longer than the frames of such a filter is read.
 
 use std::fmt;
 
@@ -12,7 +11,8 @@ use serde::ser::{Error as _, Serialize, Serializer};
 use crate::limits::FRAME_FILTER_BYTES_MAX;
 use crate::saved::SavedFilter;
 
-/// Bytes of memory that are set aside because a format says so: no more than arrive soon anyhow.
+/// Most bytes that are allocated for a length that the format announces, before the bytes have
+/// arrived.
 const ANNOUNCED_BYTES_MAX: usize = 64 << 10;
 
 impl Serialize for SavedFilter {
@@ -40,7 +40,7 @@ impl<'de> Visitor<'de> for SavedVisitor {
     }
 
     fn visit_bytes<E: serde::de::Error>(self, bytes: &[u8]) -> Result<SavedFilter, E> {
-        // Causes belong to the text: a format keeps nothing else of an error.
+        // The text includes the causes, because formats keep only the text of an error.
         SavedFilter::from_bytes(bytes, self.bytes_max).map_err(|error| {
             let cause = std::error::Error::source(&error);
             E::custom(match cause {

@@ -1,4 +1,4 @@
-//! The bytes of a static file, `.umbs`, for who reads and writes them elsewhere.
+//! The bytes of a static file, `.umbs`, for other programs that read or write them.
 //!
 //! Integers are little-endian. The head is a header of 64 bytes, a text and the directory, one row of 36 bytes a chunk:
 //!

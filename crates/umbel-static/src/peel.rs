@@ -1,9 +1,9 @@
 //! The order in which the cells of a table can be filled.
 //!
-//! Every key has three cells. A cell that one key alone has can be filled last, whatever the other two hold, so the key
-//! is taken away, which leaves other cells with one key, and so on: the table is *peeled*. If all keys go, filling the
-//! cells in the opposite order gives each key its value. Whether all go does not depend on the order; the order does
-//! depend on nothing but keys and seed.
+//! Every key has three cells. If a cell belongs to one key only, it can be filled last, whatever the key's other two
+//! cells hold. So the key is taken away, which leaves other cells with one key, and so on: the table is *peeled*. If
+//! all keys can be taken away, filling the cells in the opposite order gives each key its value. Whether all can be
+//! does not depend on the order, and the order depends only on the keys and the seed.
 //!
 //! Cells are looked at from the first to the last, and those behind again when they come down to one key: as segments
 //! are coupled like a chain, peeling moves along the table, and what it touches stays in the cache.
@@ -18,8 +18,8 @@ use crate::placement::{Placement, Places};
 /// One key in the upper half of a word; the lower half is the XOR of the keys' numbers.
 const ONE_KEY: u64 = 1 << 32;
 
-/// What stands at a cell: how many keys, and the XOR of their numbers and of their places. Of one key these are its own,
-/// so that peeling never looks for the key itself.
+/// The content of a cell: how many keys it has, and the XOR of their numbers and of their positions. If one key is
+/// left, these are its own, so peeling never has to look the key up.
 #[derive(Clone, Copy, Default)]
 struct Load {
     keys: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Peeled {
     pub(crate) cell: u32,
 }
 
-/// All keys in the order in which they go; `None` if some stay.
+/// All keys in the order in which they are taken away; `None` if some cannot be.
 pub(crate) fn peel(
     hashes: &[ItemHash],
     placement: &Placement,
@@ -74,7 +74,7 @@ pub(crate) fn peel(
                     behind.push(other);
                 }
             }
-            // What came down to one key may have come down to none since.
+            // A cell that had one key left may have none by now.
             next = loop {
                 match behind.pop() {
                     Some(cell) if !loads[cell].is_one_key() => {}

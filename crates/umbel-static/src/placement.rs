@@ -13,7 +13,8 @@
 //! A = 0x9e3779b97f4a7c15   B = 0xe7037ed1a0b428db   C = 0xd1342543de82ef95
 //! ```
 //!
-//! Powers of 2 are multiplied by, not shifted by: that is one step of a processor, where a shift by a variable is three.
+//! Multiplications by powers of 2 replace shifts: a multiplication is one instruction, and a shift by a variable is
+//! three.
 //!
 //! Cells rise with `hi`, so keys that are sorted by their hashes touch a table from its begin to its end. The seed
 //! changes the offsets alone.
@@ -30,7 +31,7 @@ const C: u64 = 0xd134_2543_de82_ef95;
 /// Bits of the mix that an offset begins behind the one before: three of them are 63.
 const OFFSET_STRIDE: u32 = 21;
 
-/// Which chunk of 2^`chunk_bits` a hash belongs to: rises with the hash.
+/// Which of 2^`chunk_bits` chunks a hash belongs to: rises with the hash.
 ///
 /// ```
 /// use umbel_filter::ItemHash;
@@ -69,7 +70,8 @@ fn wide_product(a: u64, b: u64) -> (u64, u64) {
     halves
 }
 
-/// What is compared of a hash: its fingerprint in the lower bits, and others above.
+/// The bits of a hash that are compared: its fingerprint is in the lower ones, the upper ones are
+/// arbitrary.
 #[inline]
 pub(crate) const fn fingerprint(hash: ItemHash) -> u64 {
     hash.hi() ^ hash.lo().rotate_left(32)

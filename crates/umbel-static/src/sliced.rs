@@ -84,7 +84,8 @@ pub use shape::{
     SlicedShape, bits_per_item,
 };
 
-/// A place in memory; of a number beyond all memory the last, where nothing is.
+/// An index in memory; for a number that is too large, the largest index, at which nothing is
+/// stored.
 const fn index(number: u64) -> usize {
     if number > usize::MAX as u64 {
         return usize::MAX;

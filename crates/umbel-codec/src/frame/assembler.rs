@@ -1,4 +1,4 @@
-//! From the frames of one filter, in order, back to the filter: whole, or not at all.
+//! Builds a filter from all of its frames, in order; there is no result from some of them.
 //!
 //! ```text
 //! range of the filter    start ├──────────┼──────────┼───────────────┤ end
@@ -19,8 +19,8 @@ use super::stretch::Stretch;
 use super::view::FrameView;
 use crate::error::{FrameMergeError, KeyMismatch};
 
-/// Why frames are no filter. A frame that was refused changed nothing: another one can take its
-/// place.
+/// Why frames do not make a filter. A refused frame changed nothing: another one can be passed
+/// instead.
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum AssembleError {
@@ -76,7 +76,7 @@ pub enum AssembleError {
         /// Number of levels that have not begun.
         level_count: u32,
     },
-    /// The levels are no scalable filter. Refuse the stream.
+    /// The levels do not make a scalable filter. Refuse the stream.
     #[error(transparent)]
     Levels(Box<LevelsError>),
 }
@@ -137,7 +137,7 @@ enum Building {
 }
 
 impl FilterAssembler {
-    /// For a filter of this shape, which may take `filter_bytes_max` bytes of memory.
+    /// An assembler for a filter of this shape, which may take `filter_bytes_max` bytes of memory.
     ///
     /// # Errors
     /// If the filter is larger, or there is no memory for it.
@@ -259,7 +259,8 @@ fn joined(shape: SingleShotShape, stretches: &[Stretch]) -> StoredSingleShot {
     filter.expect("positions increase in a stretch, and from one to the next")
 }
 
-/// Checks that a frame is the next one of filters of levels, of which so many have begun, out of so many.
+/// Checks that a frame is the next one of a filter with levels, given how many levels have begun and how
+/// many there are.
 fn check_level(
     (next_start, range): (u128, HashRange),
     (begun, level_count): (usize, Option<u32>),

@@ -1,4 +1,4 @@
-//! What a frame lists, for those who must know what it newly set.
+//! The changes that a frame lists, for callers that must know which of them are new.
 
 use umbel_filter::{BlockProbe, BlockShape, Shape, SingleShot, SingleShotShape, SparseBlocked};
 

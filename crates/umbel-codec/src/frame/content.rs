@@ -1,7 +1,7 @@
-//! What a payload says, and its codes: writing them, and reading them one by one.
+//! The content of a payload as codes: writes them, and reads them one by one.
 //!
-//! Readers keep no list. They hand each value on as it comes and end with an error at the first
-//! code that is not valid, so whoever must not act on half a payload reads it twice.
+//! Readers keep no list. They pass each value on as it is decoded and end with an error at the
+//! first code that is not valid, so callers that must not act on half a payload read it twice.
 
 use umbel_bits::{BitReader, BitWriter, RiceCode};
 use umbel_filter::words::{count_ones, iter_ones, iter_zeros};
@@ -195,7 +195,7 @@ impl<'a> Codes<'a> {
         self.bytes.as_chunks::<WORD_BYTES>().0.iter().map(|&bytes| u64::from_le_bytes(bytes))
     }
 
-    /// Checks that there are so many words.
+    /// Checks the number of words.
     pub(super) const fn check_word_count(&self, word_count: u64) -> Result<(), PayloadError> {
         let (expected, actual) = (word_count * WORD_BYTES as u64, self.bytes.len() as u64);
         if expected != actual {
@@ -204,7 +204,7 @@ impl<'a> Codes<'a> {
         Ok(())
     }
 
-    /// Checks that there are so many words, and so many ones (or counters above 0) in them.
+    /// Checks the number of words, and of ones (or counters above 0) in them.
     pub(super) fn check_words(
         &self,
         word_count: u64,
@@ -225,7 +225,7 @@ pub(super) const fn counter_count(word: u64) -> u32 {
     ((pairs | pairs >> 2) & 0x1111_1111_1111_1111).count_ones()
 }
 
-/// Sets bits `from..to` and returns how many were zero. What lies beyond the words is left out.
+/// Sets bits `from..to` and returns how many were zero. Bits after the last word are ignored.
 pub(super) fn set_run(words: &mut [u64], from: u64, to: u64) -> u64 {
     let mut new_count = 0;
     let mut at = from;
@@ -238,8 +238,8 @@ pub(super) fn set_run(words: &mut [u64], from: u64, to: u64) -> u64 {
     new_count
 }
 
-/// ORs a mask into the index-th word and returns how many bits were zero. A word beyond the slice
-/// is left out.
+/// ORs a mask into the index-th word and returns how many bits were zero. An index after the last
+/// word is ignored.
 #[inline]
 pub(super) fn or_word(words: &mut [u64], index: u64, mask: u64) -> u64 {
     let word = usize::try_from(index).ok().and_then(|index| words.get_mut(index));

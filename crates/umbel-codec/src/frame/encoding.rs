@@ -1,4 +1,4 @@
-//! Which way to write a payload: the shortest by formula, known before anything is encoded.
+//! Chooses the encoding of a payload: the shortest by formula, before anything is encoded.
 //!
 //! With n ones on m positions at random, the gaps between ones are nearly geometric of mean
 //! g = (m − n)/(n + 1), and a Rice code of the best parameter B writes one in B + 1/(1 − q^(2^B))
@@ -47,7 +47,7 @@ use umbel_filter::Kind;
 
 use super::gap_code::GapCode;
 
-/// The ways to write a payload, by the number that stands for them in frames.
+/// The encodings of a payload, by their numbers in frames.
 ///
 /// ```
 /// use umbel_codec::Encoding;
@@ -101,7 +101,7 @@ impl Encoding {
         self as u8
     }
 
-    /// What the payload says, whichever code it says it in.
+    /// The same encoding with Rice codes instead of an ANS list.
     pub(super) const fn base(self) -> Self {
         match self {
             Self::AnsGaps => Self::Gaps,
@@ -115,7 +115,7 @@ impl Encoding {
         matches!(self, Self::AnsGaps | Self::AnsHoles | Self::AnsPart)
     }
 
-    /// The same in this code. Only lists of positions are coded by ANS.
+    /// The same encoding with this code. Only lists of positions have an ANS code.
     pub(super) const fn coded_by(self, code: GapCode) -> Self {
         match (self.base(), code) {
             (Self::Gaps, GapCode::Ans(_)) => Self::AnsGaps,
@@ -125,7 +125,7 @@ impl Encoding {
         }
     }
 
-    /// Whether frames of this kind may be written so.
+    /// Whether frames of this kind may have this encoding.
     pub(super) const fn is_of(self, kind: Kind) -> bool {
         match self {
             Self::Gaps => !kind.has_fingerprints(),

@@ -31,7 +31,7 @@ pub(super) enum GapCode {
 }
 
 impl GapCode {
-    /// The shorter code, by formula, of a list of so many gaps with this mean, and the bits that it
+    /// The shorter code, by formula, for this number of gaps with this mean, and the bits that it
     /// takes.
     pub(super) fn shortest(count: u64, mean_gap: f64) -> (Self, f64) {
         let rice = RiceCode::for_mean_gap(mean_gap);
@@ -144,7 +144,7 @@ impl GapCode {
     }
 }
 
-/// Where an iterator stands in a list.
+/// The position of an iterator in a list.
 enum IndexReader<'a> {
     /// With the least index that may come next.
     Rice(RiceCode, BitReader<'a>, u64),
@@ -172,7 +172,8 @@ mod tests {
 
     use super::*;
 
-    /// Where ANS begins to pay: never within 440 gaps, and later where Rice codes are good.
+    /// From how many gaps on ANS is shorter: never below 440 gaps, and later where Rice codes are
+    /// good.
     #[test]
     fn short_lists_are_rice_codes() {
         let is_ans =

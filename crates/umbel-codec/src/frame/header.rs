@@ -1,4 +1,4 @@
-//! The header of a frame: 60 bytes in, fields that are each valid by themselves out.
+//! The header of a frame: decodes its 60 bytes into fields, each of which is checked by itself.
 
 use umbel_bits::RiceCode;
 use umbel_filter::sizing::QUOTIENT_PAGE_SLOTS_MIN;

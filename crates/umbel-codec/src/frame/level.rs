@@ -1,5 +1,5 @@
-//! What stands before the codes of a level of a scalable filter, before the words of a window, and before
-//! the codes of a filter that forgets by what comes, as [`crate::layout`] has it.
+//! The fields before the codes of a level of a scalable filter, before the words of a window, and before
+//! the codes of a filter that forgets by its inserts; see [`crate::layout`].
 
 use umbel_filter::{BlockShape, HashRange, Scalable, ScalableShape, Shape, ShapeMismatch};
 
@@ -13,7 +13,7 @@ pub(super) const LEVEL_BYTES: usize = 32;
 /// Bytes before a window's words.
 pub(super) const SLICES_BYTES: usize = 16;
 
-/// Bytes before the codes of a filter that forgets by what comes.
+/// Bytes before the codes of a filter that forgets by its inserts.
 pub(super) const PACING_BYTES: usize = 24;
 
 /// The pace at which a filter forgets, and what it has counted.
@@ -31,7 +31,7 @@ pub(super) fn pacing_from_bytes(bytes: [u8; PACING_BYTES]) -> (u64, [u64; 2]) {
     (next(), [next(), next()])
 }
 
-/// The oldest and the newest slice of a window, as they stand before its words.
+/// The oldest and the newest slice of a window, which precede its words.
 pub(super) fn slices_to_bytes((oldest, newest): (u64, u64)) -> [u8; SLICES_BYTES] {
     (u128::from(oldest) | u128::from(newest) << 64).to_le_bytes()
 }

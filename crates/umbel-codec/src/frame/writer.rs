@@ -274,7 +274,6 @@ pub(super) struct ArrayCursor<'a> {
     pub(super) words: &'a [u64],
     pub(super) next: u64,
 }
-
 impl<'a> ArrayCursor<'a> {
     fn next(&mut self, budget: Budget) -> Next {
         let (slice, words) = self.cut(budget.payload_bytes_max)?;
