@@ -90,7 +90,7 @@ pub(crate) async fn run(mut batch: Batch) -> Result<Answer, ClientError> {
 }
 
 /// The gravest failure determines the error: an answer that is lost for good, then an unknown outcome
-/// that a resend can settle, then a refusal, then a lack of time.
+/// that a resend can resolve, then a refusal, then a lack of time.
 fn error_of(batch: Batch, failures: Vec<PartFailed>) -> ClientError {
     let (mut unanswered, mut refused) = (None, None);
     for failed in failures {

@@ -211,7 +211,7 @@ mod tests {
             let references = Some(ReferenceShape { entries, bits });
             CostQuestion { references, ..question(2, 0.0) }
         };
-        // λ = (½·n + n_ref)/m: half as many reference entries are as a second other worker's.
+        // λ = (½·n + n_ref)/m: half as many reference entries as entries are as a second other worker's.
         let three = CostQuestion { entries: 1e9, ..question(2, 0.0) };
         let half = with(500_000_000, IndexBits::Bits128);
         assert!((half.candidate_share(4.0) - (1.0 - (-0.25f64).exp())).abs() < 1e-9);

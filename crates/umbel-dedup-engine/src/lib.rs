@@ -20,7 +20,7 @@
 //!     │  ◄── Verdict 2: survivors
 //!     │  Residues   (rest of the hash)   ──►   equal hashes: keep the best, drop the others
 //!     │  ◄── Verdict 3: drops
-//!     │  Items      (exactness bytes only)   ──►   equal bytes: keep the best, drop the others
+//!     │  Items      (exactness bytes)    ──►   equal bytes: keep the best, drop the others
 //!     │  ◄── Verdict 4: drops
 //! ```
 //!

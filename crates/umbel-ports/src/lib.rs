@@ -199,7 +199,7 @@ pub enum WriteError {
 pub enum Purpose {
     /// Identity of a cluster, nonce of a joining node.
     Identity,
-    /// Hash key of a filter.
+    /// Hash key of a filter, and the position of one that is in one shard.
     FilterKey,
     /// Election timeouts.
     Election,

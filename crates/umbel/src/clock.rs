@@ -1,5 +1,5 @@
-//! The only module of the binary that reads a clock: to report how long something took, or how long ago
-//! it happened. No result depends on it.
+//! The clocks of the binary: to report how long something took, or how long ago it happened. No result
+//! depends on them.
 
 pub(crate) use umbel_dedup::{ProcessorTime, Stopwatch};
 

@@ -2,7 +2,7 @@
 //!
 //! | module | what it draws |
 //! |---|---|
-//! | `markup` | elements; the only place where text is escaped |
+//! | `markup` | elements, with all text escaped |
 //! | `page` | the frame of a page: its style and its content security policy |
 //! | `shapes` | bars, a strip of shares, a matrix |
 //! | `tables` | tables, lists of figures, notes |

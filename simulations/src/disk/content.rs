@@ -205,9 +205,9 @@ fn pieces(change: &Change) -> Vec<(usize, usize, &[u8])> {
 /// A misdirected write that may still be undone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Misdirected {
-    /// The file as it were if all writes had landed where they belong.
+    /// The file as it would be if no write had been misdirected.
     righted: Layers,
-    /// Misdirected writes that `righted` has where they belong.
+    /// Number of misdirected writes that `righted` has at their right place.
     write_count: u64,
     /// Whether a write followed, which no sync has lost.
     is_followed: bool,

@@ -148,7 +148,7 @@ mod tests {
             history.contains("f", &[1], 1_000, 1_010, &[false]);
             assert_eq!(broken(&history), usize::from(is_broken), "{rotations}");
         }
-        // One that nobody was told of may have been done, and one that came later was not.
+        // A rotation of unknown outcome may have been done; one after the query does not matter.
         let mut history = rotated(2);
         history.unknown(Verb::Rotate, "f", &[], 30, 40);
         history.contains("f", &[1], 1_000, 1_010, &[false]);

@@ -79,7 +79,7 @@ impl Times {
         };
         let tried = self.tried.get(&answer.item).map_or(&[][..], Vec::as_slice);
         let count = tried.iter().filter(|times| may_have(times)).count();
-        // An insert that was told so was told of another one.
+        // The answer of an insert is about an earlier insert, so there must be another one.
         let needed = if answer.is_of_insert { 2 } else { 1 };
         (count < needed).then(|| "every insert of it is longer ago than the window".to_owned())
     }

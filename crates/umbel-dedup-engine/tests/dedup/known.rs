@@ -112,7 +112,7 @@ fn references_cost_what_the_model_says() {
     let items: Vec<_> = (0..entries).map(|number| (hash(number), Vec::new())).collect();
     let shape = shape(4, 1, Exactness::Fingerprint, Keep::First, false);
     let parts = deal(&items, 4);
-    // Four times as many reference entries; 1 % of the entries are among them.
+    // Four times as many reference entries as entries; 1 % of the entries are among them.
     let known: Vec<ItemHash> = (entries * 99 / 100..entries * 5).map(hash).collect();
     let references = Some(ReferenceShape { entries: known.len() as u64, bits: IndexBits::Bits128 });
     let question = CostQuestion {

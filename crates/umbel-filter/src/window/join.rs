@@ -27,8 +27,8 @@ impl Window {
         let slot_count = |filter: &Self| index(filter.shape.position_count());
         let first = slot_count(&whole) - slot_count(upper);
         let divided = slot_count(self) - first;
-        whole.settle(self, 0..slot_count(self), 0);
-        whole.settle(upper, divided..slot_count(upper), first);
+        whole.take_part(self, 0..slot_count(self), 0);
+        whole.take_part(upper, divided..slot_count(upper), first);
         let full =
             FilterJoinError::Full { kind: Kind::Window, border: upper.shape.range().start() };
         for at in 0..divided {
@@ -57,7 +57,7 @@ impl Window {
     }
 
     /// Counts what was copied from slots of a part, from this slot of ours on, and frees those whose slice we do not keep.
-    fn settle(&mut self, part: &Self, slots: Range<usize>, first: usize) {
+    fn take_part(&mut self, part: &Self, slots: Range<usize>, first: usize) {
         for at in slots {
             let Slot { fingerprint, tag } = part.slots.get(part.words(), at);
             if fingerprint == 0 {

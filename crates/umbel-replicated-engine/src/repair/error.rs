@@ -90,7 +90,7 @@ pub enum RepairError {
     },
     /// The roots still differ after all blocks were repaired: a residue table does not match its bits, or a
     /// copy was written to. Recompute the tables, which is a scrub, and repair again.
-    #[error("not converged: the roots differ after all blocks were settled")]
+    #[error("not converged: the roots differ after all blocks were repaired")]
     NotConverged,
     /// The peer gave up. Its text says why.
     #[error("the peer gave up: {text}")]

@@ -24,7 +24,7 @@ impl LogView {
         let mut ends = ends.iter().peekable();
         for index in first..next {
             while ends.next_if(|end| end.index < index).is_some() {}
-            // A log that is told of wrongly ends where nobody is named.
+            // A wrong report names no leader for its last entries: the view ends before them.
             let Some(end) = ends.peek() else { break };
             ids.push_back(EntryId { index, ..**end });
         }
