@@ -83,7 +83,7 @@ impl Mailbox {
         while let Some((from, output)) = self.pop() {
             match output {
                 ExchangeOutput::Send { to, frame } => {
-                    self.step(to, ExchangeInput::Frame { from, bytes: frame })?
+                    self.step(to, ExchangeInput::Frame { from, bytes: frame })?;
                 }
                 other => return Ok(Some((from, other))),
             }

@@ -21,6 +21,9 @@ use umbel_bits::{binary_entropy_bits, gap_entropy_bits};
 use umbel_filter::{HashRange, ItemHash};
 use umbel_step::Outbox;
 
+/// The outputs of a transition.
+type Out = Outbox<ExchangeOutput>;
+
 /// An input of a worker.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExchangeInput {
@@ -225,7 +228,7 @@ impl Worker {
         &mut self,
         order: SampleOrder,
         lists: Vec<Vec<Entry>>,
-        out: &mut Outbox<ExchangeOutput>,
+        out: &mut Out,
     ) -> Result<(), ExchangeError> {
         if self.sample.is_some() || lists.len() != self.shape.workers as usize {
             return Err(ExchangeError::Driver { what: "one sample list an owner, once" });
@@ -252,7 +255,7 @@ impl Worker {
         &mut self,
         cell: u32,
         hashes: Vec<ItemHash>,
-        out: &mut Outbox<ExchangeOutput>,
+        out: &mut Out,
     ) -> Result<(), ExchangeError> {
         let wrong = ExchangeError::Driver { what: "references of each cell to its owner, once" };
         let plan = self.plan.filter(|plan| plan.references.is_some()).ok_or(wrong.clone())?;
@@ -269,11 +272,7 @@ impl Worker {
         Ok(())
     }
 
-    fn take_plan(
-        &mut self,
-        plan: Plan,
-        out: &mut Outbox<ExchangeOutput>,
-    ) -> Result<(), ExchangeError> {
+    fn take_plan(&mut self, plan: Plan, out: &mut Out) -> Result<(), ExchangeError> {
         if self.plan.is_some() || plan.shape != self.shape {
             return Err(ExchangeError::Driver { what: "one plan, of this job" });
         }
@@ -286,7 +285,7 @@ impl Worker {
         cell: u32,
         mut entries: Vec<Entry>,
         ranks: &[Rank],
-        out: &mut Outbox<ExchangeOutput>,
+        out: &mut Out,
     ) -> Result<(), ExchangeError> {
         let plan = self.plan.ok_or(ExchangeError::Driver { what: "a cell before the plan" })?;
         if cell >= self.shape.cells().get() || !self.sent.insert(cell) {
@@ -329,7 +328,7 @@ impl Worker {
         &mut self,
         cell: u32,
         items: Vec<SuspectItem>,
-        out: &mut Outbox<ExchangeOutput>,
+        out: &mut Out,
     ) -> Result<(), ExchangeError> {
         let wrong = ExchangeError::Driver { what: "items that were asked for, once" };
         let plan = self.plan.ok_or(wrong.clone())?;
@@ -340,13 +339,13 @@ impl Worker {
         Ok(())
     }
 
-    fn send_all(&mut self, cell: u32, drafts: &[Draft], out: &mut Outbox<ExchangeOutput>) {
+    fn send_all(&mut self, cell: u32, drafts: &[Draft], out: &mut Out) {
         let owner = u16::try_from(self.shape.owner(cell)).expect("at most 1,024 workers");
         drafts.iter().for_each(|draft| self.send(WorkerId(owner), cell, draft, out));
     }
 
     /// Carries out a step of the sending half.
-    fn follow(&mut self, cell: u32, step: SenderStep, out: &mut Outbox<ExchangeOutput>) {
+    fn follow(&mut self, cell: u32, step: SenderStep, out: &mut Out) {
         match step {
             SenderStep::Send(drafts) => self.send_all(cell, &drafts, out),
             SenderStep::SendNothing(drafts) => {
@@ -358,7 +357,7 @@ impl Worker {
         }
     }
 
-    fn finish_cell(&mut self, cell: u32, drops: Drops, out: &mut Outbox<ExchangeOutput>) {
+    fn finish_cell(&mut self, cell: u32, drops: Drops, out: &mut Out) {
         self.senders.remove(&cell);
         self.report.cross_drops += drops.cross;
         self.report.reference_drops += drops.reference;
@@ -370,7 +369,7 @@ impl Worker {
         &mut self,
         from: WorkerId,
         bytes: Vec<u8>,
-        out: &mut Outbox<ExchangeOutput>,
+        out: &mut Out,
     ) -> Result<(), ExchangeError> {
         let refuse = |cell, source| ExchangeError::Frame { from, cell, source };
         let link =
@@ -433,7 +432,7 @@ impl Worker {
         plan: &Plan,
         from: WorkerId,
         frame: &Frame<'_>,
-        out: &mut Outbox<ExchangeOutput>,
+        out: &mut Out,
     ) -> Result<(), ExchangeError> {
         let cell = frame.cell;
         let Some(sender) = self.senders.get_mut(&cell) else {
@@ -456,7 +455,7 @@ impl Worker {
     }
 
     /// Sends the verdicts of a completed pass, and closes the cell if it is done.
-    fn decide(&mut self, cell: u32, decision: Decision, out: &mut Outbox<ExchangeOutput>) {
+    fn decide(&mut self, cell: u32, decision: Decision, out: &mut Out) {
         for (to, draft) in decision.verdicts {
             if matches!(draft.kind, FrameKind::PositionsVerdict | FrameKind::RefineVerdict) {
                 let covered = f64::from(draft.covered);
@@ -473,7 +472,7 @@ impl Worker {
         }
     }
 
-    fn send(&mut self, to: WorkerId, cell: u32, draft: &Draft, out: &mut Outbox<ExchangeOutput>) {
+    fn send(&mut self, to: WorkerId, cell: u32, draft: &Draft, out: &mut Out) {
         let Draft { kind, flags, param, sequence, count, covered, ref payload } = *draft;
         let frame = Frame { kind, flags, param, cell, sequence, count, covered, payload };
         let link =
@@ -493,7 +492,7 @@ impl Worker {
         Ok(())
     }
 
-    fn replay_early(&mut self, out: &mut Outbox<ExchangeOutput>) -> Result<(), ExchangeError> {
+    fn replay_early(&mut self, out: &mut Out) -> Result<(), ExchangeError> {
         let early = std::mem::take(&mut self.early);
         early.into_iter().try_for_each(|(from, bytes)| self.frame(from, bytes, out))
     }

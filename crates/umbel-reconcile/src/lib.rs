@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The session protocol itself is [`umbel_reconcile_engine`]; nothing here decides what is sent. What the
-//! user sees and how the process ends is up to the caller: it passes an [`SessionObserver`] and gets a
+//! user sees and how the process ends is up to the caller: it passes a [`SessionObserver`] and gets a
 //! [`ReconcileError`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

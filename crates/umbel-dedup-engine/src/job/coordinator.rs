@@ -148,7 +148,7 @@ struct Row {
 ///
 /// ```
 /// use umbel_step::Outbox;
-/// use umbel_dedup_engine::{FilterChoice, Keep, Exactness, WorkerId, job::*};
+/// use umbel_dedup_engine::{FilterChoice, Exactness, Keep, WorkerId, job::*};
 /// let rules = JobRules { exactness: Exactness::Fingerprint, keep: Keep::First, report_kept: false,
 ///                        report_sizes: false, names_parts: false, choice: FilterChoice::Auto,
 ///                        bad_max: 0, adds: false };

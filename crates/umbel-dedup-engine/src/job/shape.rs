@@ -82,7 +82,7 @@ impl CellLoad {
 /// least memory; at exactness `bytes`, together with the items to compare.
 ///
 /// ```
-/// use umbel_dedup_engine::{FilterChoice, Keep, Exactness, job::{Forecast, JobRules, shape_for}};
+/// use umbel_dedup_engine::{FilterChoice, Exactness, Keep, job::{Forecast, JobRules, shape_for}};
 /// let rules = JobRules { exactness: Exactness::Fingerprint, keep: Keep::First, report_kept: false,
 ///                        report_sizes: false, names_parts: false,
 ///                        choice: FilterChoice::Auto, bad_max: 0, adds: false };

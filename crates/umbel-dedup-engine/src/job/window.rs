@@ -18,7 +18,7 @@ const SEGMENTS_OPEN: u64 = 2;
 /// exchanges the segments s with s mod n = t.
 ///
 /// ```
-/// use umbel_dedup_engine::{JobShape, Keep, Exactness, job::{CellSet, CellWindow}};
+/// use umbel_dedup_engine::{JobShape, Exactness, Keep, job::{CellSet, CellWindow}};
 /// let shape = JobShape { workers: 2, cells_per_owner: 4, exactness: Exactness::Fingerprint, keep: Keep::First,
 ///                        report_kept: false, item_bytes_mean: 0.0 };
 /// let mut window = CellWindow::new(shape, 0, 1, &CellSet::new(8));

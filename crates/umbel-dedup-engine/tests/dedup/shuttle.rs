@@ -115,7 +115,7 @@ impl World {
     fn follow(&mut self, worker: usize, output: ExchangeOutput) {
         match output {
             ExchangeOutput::Send { to, frame } => {
-                self.mail.push((WorkerId(worker as u16), to, frame))
+                self.mail.push((WorkerId(worker as u16), to, frame));
             }
             ExchangeOutput::Decided { drops, .. } => {
                 self.outcome.decided += 1;

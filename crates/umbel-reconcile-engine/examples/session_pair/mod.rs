@@ -94,7 +94,7 @@ impl<'a> Side<'a> {
             }
             SessionOutput::OnlyHere(_) | SessionOutput::Phase(_) => {}
             SessionOutput::Finish(result) => {
-                self.outcome = Some(result.expect("an honest session"))
+                self.outcome = Some(result.expect("an honest session"));
             }
         }
     }
