@@ -19,17 +19,23 @@ mod expiry;
 mod filter_name;
 mod filter_order;
 mod filter_orders;
+mod filter_record;
 mod forecast;
+mod job;
 mod jobs;
 mod join_token;
 mod join_tokens;
 mod merge;
+mod node_record;
 mod nodes;
+mod principal;
 mod quota;
 mod quota_check;
 mod raising;
 mod removal;
 mod rename;
+mod reply;
+mod session_key;
 mod sessions;
 mod settings;
 mod since_3;
@@ -37,28 +43,31 @@ mod state;
 mod stranded_jobs;
 mod version;
 
-pub use access::{
-    ClusterVerb, FilterVerb, GRANT_COUNT_MAX, Grant, PRINCIPAL_COUNT_MAX, PRINCIPAL_NAME_BYTES_MAX,
-    Principal, PrincipalName, Proof, Rights,
-};
+pub use access::PRINCIPAL_COUNT_MAX;
 pub use auto_split::{CORE_COUNT_MAX, next_split};
 pub use balance::next_move;
-pub use catalogue::{FilterRecord, FilterState};
-pub use command::{MetaCommand, MetaError, MetaReply};
+pub use command::MetaCommand;
 pub use controller::{
     GroupView, SHARD_MOVES_MAX, SLICE_TASKS_PER_SHARD_MAX, SliceDone, SliceProgress, Task,
     forget_finished, next_tasks,
 };
 pub use filter_name::{FilterName, FilterNameError};
 pub use filter_order::{FilterChange, FilterOrder};
+pub use filter_record::{FilterRecord, FilterState};
 pub use forecast::{MoveCause, ShardMove, forecast_moves, moves_under_way};
-pub use jobs::{JobEnd, JobOrder, JobRecord, JobSecret, JobState};
+pub use job::{JobEnd, JobOrder, JobRecord, JobSecret, JobState};
 pub use join_token::Applicant;
 pub use join_tokens::JOIN_TOKEN_COUNT_MAX;
 pub use merge::MergeStep;
-pub use nodes::NodeRecord;
+pub use node_record::NodeRecord;
+pub use principal::{
+    ClusterVerb, FilterVerb, GRANT_COUNT_MAX, Grant, PRINCIPAL_NAME_BYTES_MAX, Principal,
+    PrincipalName, Proof, Rights,
+};
 pub use quota::{Quota, Rates, Usage};
-pub use sessions::{SessionKey, SessionStanding};
+pub use reply::{MetaError, MetaReply};
+pub use session_key::SessionKey;
+pub use sessions::SessionStanding;
 pub use settings::{Distribution, FilterSettings, HashKey};
 pub use since_3::{MetaSince3, MetaSince3Error};
 pub use state::{META_VOTERS_MAX, MetaState, NODE_ADDRESS_BYTES_MAX};

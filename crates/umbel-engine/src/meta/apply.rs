@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use umbel_step::planted::{self, Planted};
 
-use super::command::{MetaCommand, MetaError, MetaReply};
+use super::command::MetaCommand;
 use super::filter_order::FilterOrder;
-use super::nodes::{NodeRecord, check_address};
+use super::node_record::NodeRecord;
+use super::nodes::check_address;
+use super::reply::{MetaError, MetaReply};
 use super::state::MetaState;
 use crate::ids::{NodeId, ShardId};
 use crate::limits::{NODE_COUNT_MAX, REPLICA_COUNT_MAX, SHARD_COUNT_MAX};

@@ -17,8 +17,9 @@ use std::collections::BTreeSet;
 
 use umbel_filter::Kind;
 
-use super::catalogue::FilterRecord;
-use super::command::{MetaCommand, MetaError, MetaReply};
+use super::command::MetaCommand;
+use super::filter_record::FilterRecord;
+use super::reply::{MetaError, MetaReply};
 use super::settings::Distribution;
 use super::state::MetaState;
 use crate::ids::NodeId;

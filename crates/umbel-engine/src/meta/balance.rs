@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use umbel_step::planted::{self, Planted};
 
-use super::command::{MetaCommand, MetaError};
-use super::nodes::NodeRecord;
+use super::command::MetaCommand;
+use super::node_record::NodeRecord;
+use super::reply::MetaError;
 use super::state::MetaState;
 use crate::ids::{NodeId, ShardId};
 use crate::placement::{ShardRecord, Zones};

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::{FilterRecord, FilterState};
 use super::command::MetaCommand;
 use super::filter_name::FilterName;
+use super::filter_record::{FilterRecord, FilterState};
 use super::state::MetaState;
 use crate::ids::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
 

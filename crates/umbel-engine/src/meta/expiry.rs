@@ -4,8 +4,13 @@
 //! proposes to drop what is due. The proposal includes the time, so that it has no effect on a filter
 //! whose time was changed meanwhile.
 
-use super::catalogue::{FilterState, IMPORTS_EXPIRE_SINCE};
-use super::command::{MetaCommand, MetaError, MetaReply};
+use super::catalogue::IMPORTS_EXPIRE_SINCE;
+use super::command::MetaCommand;
+use super::filter_name::FilterName;
+use super::filter_record::FilterState;
+use super::principal::PrincipalName;
+use super::reply::{MetaError, MetaReply};
+use super::settings::FilterSettings;
 use super::state::MetaState;
 use crate::ids::FilterId;
 use crate::limits::IMPORT_LEASE_MS;

@@ -3,9 +3,10 @@
 
 use std::borrow::Cow;
 
-use super::catalogue::FilterState;
-use super::command::{MetaCommand, MetaError};
+use super::command::MetaCommand;
 use super::filter_order::{FilterChange, FilterOrder};
+use super::filter_record::FilterState;
+use super::reply::MetaError;
 use super::state::MetaState;
 
 impl FilterOrder {

@@ -1,7 +1,7 @@
 //! Join tokens: each admits one node, for a limited time.
 
-use super::command::{MetaError, MetaReply};
 use super::join_token::{Applicant, JoinToken, TokenUse};
+use super::reply::{MetaError, MetaReply};
 use super::state::MetaState;
 
 /// Most unexpired tokens of a cluster; that many nodes may join at once. A token takes a few hundred

@@ -14,9 +14,10 @@
 
 use umbel_filter::Kind;
 
-use super::catalogue::{FilterRecord, FilterState};
-use super::command::{MetaCommand, MetaError, MetaReply};
-use super::nodes::NodeRecord;
+use super::command::MetaCommand;
+use super::filter_record::{FilterRecord, FilterState};
+use super::node_record::NodeRecord;
+use super::reply::{MetaError, MetaReply};
 use super::state::MetaState;
 use super::version::ClusterVersion;
 use crate::ids::{Epoch, NodeId, ShardId};

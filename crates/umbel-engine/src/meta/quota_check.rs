@@ -13,10 +13,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::access::PrincipalName;
-use super::catalogue::FilterRecord;
-use super::command::{MetaError, MetaReply};
+use super::filter_record::FilterRecord;
+use super::principal::PrincipalName;
 use super::quota::{Quota, Rates, Usage};
+use super::reply::{MetaError, MetaReply};
 use super::settings::{Distribution, FilterSettings};
 use super::state::MetaState;
 use crate::ids::NodeId;

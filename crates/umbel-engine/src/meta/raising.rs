@@ -1,6 +1,7 @@
 //! Raising the cluster's version, and keeping newer commands out of the log until then.
 
-use super::command::{MetaCommand, MetaError, MetaReply};
+use super::command::MetaCommand;
+use super::reply::{MetaError, MetaReply};
 use super::state::MetaState;
 use super::version::ClusterVersion;
 use crate::ids::NodeId;

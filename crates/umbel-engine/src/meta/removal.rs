@@ -3,8 +3,8 @@
 //! The catalogue does not contain the voters of its own group, so that applying an entry cannot decide this:
 //! the leader checks before it proposes.
 
-use super::command::MetaError;
 use super::controller::GroupView;
+use super::reply::MetaError;
 use super::state::MetaState;
 use crate::ids::NodeId;
 

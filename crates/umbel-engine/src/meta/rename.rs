@@ -5,9 +5,9 @@
 //! old name; shards refuse them, and it refreshes its catalogue. So no request under the old name is
 //! answered after one under the new name has been.
 
-use super::catalogue::FilterState;
-use super::command::{MetaError, MetaReply};
 use super::filter_name::FilterName;
+use super::filter_record::FilterState;
+use super::reply::{MetaError, MetaReply};
 use super::state::MetaState;
 use crate::ids::{FilterId, Generation};
 

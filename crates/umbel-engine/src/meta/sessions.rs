@@ -10,53 +10,10 @@
 //!
 //! Later sessions have higher numbers. Every node that has the catalogue can verify a number.
 
-use std::fmt;
-use std::hash::Hasher;
-
-use serde::{Deserialize, Serialize};
-use siphasher::sip::SipHasher24;
-
-use super::command::{MetaError, MetaReply};
+use super::reply::{MetaError, MetaReply};
+use super::session_key::{SessionKey, TAG_BITS};
 use super::state::MetaState;
 use crate::ids::{OwnerId, SessionId};
-
-/// Bits of a session's number below the index of its entry.
-const TAG_BITS: u32 = 32;
-
-/// The key of session tags: 16 random bytes. Its `Debug` omits them.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SessionKey([u8; 16]);
-
-impl SessionKey {
-    /// A key of these bytes.
-    #[must_use]
-    pub const fn new(bytes: [u8; 16]) -> Self {
-        Self(bytes)
-    }
-
-    fn tag(self, index: u64, owner: &str) -> u32 {
-        let mut hasher = SipHasher24::new_with_key(&self.0);
-        hasher.write(b"umbel/session/1");
-        hasher.write(&index.to_le_bytes());
-        hasher.write(owner.as_bytes());
-        (hasher.finish() >> TAG_BITS) as u32
-    }
-
-    /// The owner's number, derived from its name: shards forget sessions per owner, and need no names for
-    /// that.
-    fn owner(self, owner: &str) -> OwnerId {
-        let mut hasher = SipHasher24::new_with_key(&self.0);
-        hasher.write(b"umbel/owner/1");
-        hasher.write(owner.as_bytes());
-        OwnerId(hasher.finish())
-    }
-}
-
-impl fmt::Debug for SessionKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SessionKey(..)")
-    }
-}
 
 /// The result of verifying a session's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,10 +136,5 @@ mod tests {
         let open = MetaCommand::OpenSession { key, owner };
         assert!(matches!(state.apply(1 << 32, &open), MetaReply::Refused(MetaError::Quota { .. })));
         assert!(matches!(state.apply((1 << 32) - 1, &open), MetaReply::Session(_)));
-    }
-
-    #[test]
-    fn nobody_prints_the_key() {
-        assert_eq!(format!("{:?}", SessionKey::new([7; 16])), "SessionKey(..)");
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use umbel_codec::FrameKey;
 use umbel_filter::{ItemHasher, Kind};
 
-use super::command::MetaError;
+use super::reply::MetaError;
 use crate::limits::{FILTER_BYTES_MAX, REPLICATED_BYTES_MAX, SLICE_BYTES_MAX};
 use crate::shard::{KeyName, SliceShape, WindowTime};
 

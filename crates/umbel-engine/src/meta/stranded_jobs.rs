@@ -4,7 +4,7 @@
 //! coordinator or the only worker. Such a job would stay active and count towards the most that may run.
 
 use super::command::MetaCommand;
-use super::jobs::{JobEnd, JobRecord, JobState};
+use super::job::{JobEnd, JobRecord, JobState};
 use super::state::MetaState;
 use crate::ids::JobId;
 
