@@ -54,11 +54,13 @@ mod digest;
 mod hash_list;
 mod merge_marks;
 mod overlap;
+mod part_error;
 mod prepare;
 mod probes;
 mod recut;
 mod replay;
 mod scrub;
+mod scrub_parts;
 mod scrubber;
 mod shared_slice;
 mod slice;
@@ -72,6 +74,7 @@ mod split;
 mod state;
 mod sum;
 mod vote;
+mod window_rules;
 mod windowed;
 
 #[cfg(test)]
@@ -115,17 +118,18 @@ mod windowed_test;
 
 pub use bitmap::{Bitmap, BitmapError};
 pub use command::{
-    InsertPart, KeyName, PartError, RemovePart, RequestStamp, SetOperation, ShardCommand,
-    ShardReply, SliceSpec, SumTerms,
+    InsertPart, KeyName, RemovePart, RequestStamp, SetOperation, ShardCommand, ShardReply,
+    SliceSpec, SumTerms, TimedInsert,
 };
 pub(crate) use hash_list::{HASH_BYTES, to_bytes as hash_to_bytes};
 pub use hash_list::{HashList, HashListError};
 pub use merge_marks::{Fence, MergeMarks};
 pub use overlap::OverlapCount;
+pub use part_error::PartError;
 pub use prepare::{PreparedInsert, PreparedRemove, SliceGrowth};
 pub use probes::probe_hashes;
 pub use recut::{Recut, RecutSlice, SlicePart};
-pub use scrub::{
+pub use scrub_parts::{
     BlockContents, RepairPart, SCRUB_PIECE_BLOCKS, SCRUB_READ_WORDS, ScrubPart, ScrubbedPiece,
 };
 pub use scrubber::{
@@ -139,7 +143,6 @@ pub use slice_shape::{SliceShape, SliceShapeError, single_shot_bytes};
 pub use snapshot::{ShardSnapshot, ShardSnapshotHead, SnapshotError, SnapshotLoader};
 pub use state::ShardState;
 pub use sum::PreparedSum;
-pub use windowed::{
-    LateItems, SLICE_MS_MAX, SLICE_MS_MIN, TimedInsert, WINDOW_SLICE_COUNT_MAX, WindowRules,
-    WindowTime,
+pub use window_rules::{
+    LateItems, SLICE_MS_MAX, SLICE_MS_MIN, WINDOW_SLICE_COUNT_MAX, WindowRules, WindowTime,
 };

@@ -18,11 +18,11 @@ use std::sync::Arc;
 use umbel_filter::{CreateError, FilterJoinError, HashRange};
 use umbel_step::planted::{self, Planted};
 
-use super::command::{PartError, ShardCommand, ShardReply};
+use super::command::{ShardCommand, ShardReply};
 use super::merge_marks::Fence;
 use super::scrub::NO_INDEX;
 use super::slice::{Slice, stop};
-use super::state::ShardState;
+use super::state::{NO_INDEX, ShardState};
 use crate::ids::{Epoch, FilterId, GroupId};
 
 impl ShardState {

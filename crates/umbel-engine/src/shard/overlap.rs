@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use umbel_filter::{AnyFilter, Describe, Kind, Shape};
 
-use super::command::PartError;
+use super::part_error::PartError;
 use super::slice::Slice;
 use super::state::ShardState;
 use crate::ids::{FilterId, Generation};

@@ -14,8 +14,9 @@
 //! other cells, so every item is proposed.
 
 use super::bitmap::Bitmap;
-use super::command::{InsertPart, PartError, RemovePart, RequestStamp};
+use super::command::{InsertPart, RemovePart, RequestStamp};
 use super::hash_list::HashList;
+use super::part_error::PartError;
 use super::replay::{Operation, StampedPart};
 use super::slice::no_removal;
 use super::state::{ShardState, check_list};

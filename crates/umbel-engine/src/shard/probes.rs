@@ -2,7 +2,7 @@
 
 use umbel_filter::{HashRange, ItemHash, ItemHasher};
 
-use super::command::PartError;
+use super::part_error::PartError;
 use super::state::ShardState;
 use crate::ids::{FilterId, Generation};
 

@@ -14,7 +14,8 @@
 use umbel_codec::{FilterAssembler, FrameKey, FrameView, Frames, frames};
 use umbel_filter::{AnyFilter, HashRange};
 
-use super::command::{KeyName, PartError};
+use super::command::KeyName;
+use super::part_error::PartError;
 use super::slice::frame_key;
 use super::slice_shape::SliceShape;
 use super::snapshot::{LOADING_BYTES_MAX, ends_slice};

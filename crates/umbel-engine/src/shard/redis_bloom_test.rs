@@ -2,8 +2,9 @@
 
 use umbel_filter::{AnyFilter, HashFunction, HashRange, ItemHash, ItemHasher, RedisBloomShape};
 
-use super::command::{KeyName, PartError, ShardCommand, ShardReply, SliceSpec};
+use super::command::{KeyName, ShardCommand, ShardReply, SliceSpec};
 use super::hash_list::HashList;
+use super::part_error::PartError;
 use super::prepare::SliceGrowth;
 use super::shard_test::{FIRST, insert, range, stamp};
 use super::slice_shape::SliceShape;

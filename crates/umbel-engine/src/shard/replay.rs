@@ -61,8 +61,9 @@ use umbel_step::planted::{self, Planted};
 use self::forgotten::Forgotten;
 pub(super) use self::head::ReplayHead;
 use super::bitmap::Bitmap;
-use super::command::{PartError, RequestStamp};
+use super::command::RequestStamp;
 use super::digest::Digest;
+use super::part_error::PartError;
 use crate::ids::{FilterId, OwnerId, RequestId, SessionId, ShardId};
 use crate::limits::{
     REPLAY_BYTES_MAX, REPLAY_OWNERS_MAX, REPLAY_REQUESTS_PER_SESSION_MAX, REPLAY_SESSIONS_MAX,

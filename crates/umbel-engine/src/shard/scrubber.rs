@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::command::ShardCommand;
-use super::scrub::{
+use super::scrub_parts::{
     BlockContents, RepairPart, SCRUB_PIECE_BLOCKS, SCRUB_READ_WORDS, ScrubPart, ScrubbedPiece,
 };
 use super::vote::{Verdict, surplus, vote};

@@ -11,8 +11,9 @@ use umbel_filter::{
 };
 
 use super::bitmap::Bitmap;
-use super::command::{KeyName, PartError, SliceSpec};
+use super::command::{KeyName, SliceSpec};
 use super::hash_list::HashList;
+use super::part_error::PartError;
 use super::slice_growth::{
     check_opening, grown_for, insert_quotient, insert_redis_bloom, insert_scalable, level_items,
     memory_of,

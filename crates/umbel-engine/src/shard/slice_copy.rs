@@ -2,7 +2,7 @@
 
 use umbel_codec::Frames;
 
-use super::command::PartError;
+use super::part_error::PartError;
 use super::slice::Slice;
 use super::state::ShardState;
 use crate::ids::{FilterId, Generation};
@@ -19,8 +19,15 @@ impl SliceCopy {
     ///
     /// # Errors
     /// If this release does not know the hash function of the slice's key.
-    pub fn frames(&self, payload_bytes_max: usize) -> Result<Frames<'_>, PartError> {
-        self.0.frames(payload_bytes_max)
+    pub fn frames(&self, payload_bytes_max: usize) -> Result<SliceFrames<'_>, PartError> {
+        Ok(SliceFrames(match &self.0 {
+            Content::Shared(slice) => Source::Shared(slice.frames(payload_bytes_max)?),
+            Content::Read(reader) => {
+                Source::Read(reader, reader.pieces.clone().cut_at(payload_bytes_max))
+            }
+        }))
+    }
+
     }
 }
 

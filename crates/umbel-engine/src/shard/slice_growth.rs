@@ -11,7 +11,7 @@ use umbel_filter::{
     ItemHash, Quotient, QuotientGrowError, RedisBloom, RedisBloomLink, Scalable, Shape,
 };
 
-use super::command::PartError;
+use super::part_error::PartError;
 use super::slice::{Slice, refused, stop};
 use super::slice_shape::level_bytes;
 use crate::ids::FilterId;

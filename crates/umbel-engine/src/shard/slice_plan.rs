@@ -35,7 +35,7 @@ use umbel_filter::{
 };
 
 use super::slice_shape::{SliceShape, SliceShapeError, positions_bytes};
-use super::windowed::WindowRules;
+use super::window_rules::WindowRules;
 use crate::limits::{FILTER_BYTES_MAX, SHARD_COUNT_MAX, SLICE_BYTES_MAX};
 
 /// Standard deviations above the mean for which a shard's slice is planned.

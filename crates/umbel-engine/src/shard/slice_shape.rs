@@ -9,7 +9,7 @@ use umbel_filter::{
     ScalableShape, Shape, ShapeError, SingleShotShape, SliceRing, Stable, StoredSingleShot, Window,
 };
 
-use super::windowed::{WindowRules, WindowTime};
+use super::window_rules::{WindowRules, WindowTime};
 use crate::limits::SLICE_BYTES_MAX;
 
 /// The parameters from which every replica builds the same slice over its shard's hash range.

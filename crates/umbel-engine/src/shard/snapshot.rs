@@ -16,14 +16,14 @@ use thiserror::Error;
 use umbel_codec::{AssembleError, FilterAssembler, FrameError, FrameView};
 use umbel_filter::{AnyFilter, HashRange};
 
-use super::command::{PartError, SliceSpec};
+use super::command::SliceSpec;
 use super::merge_marks::MergeMarks;
+use super::part_error::PartError;
 use super::replay::{ReplayHead, ReplayLimits, ReplayTable};
-use super::scrub::NO_INDEX;
 use super::slice::{Slice, frame_key};
 use super::slice_copy::SliceCopy;
 use super::slice_shape::SliceShapeError;
-use super::state::ShardState;
+use super::state::{NO_INDEX, ShardState};
 use crate::ids::{Generation, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, SLICE_BYTES_MAX, SNAPSHOT_FRAME_BYTES_CUT};
 use umbel_step::planted::{self, Planted};

@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use umbel_filter::{CreateError, FilterPartError, HashRange};
 
-use super::command::{PartError, ShardCommand};
+use super::command::ShardCommand;
 use super::merge_marks::MergeMarks;
+use super::part_error::PartError;
 use super::replay::{ReplayLimits, ReplayTable};
-use super::scrub::NO_INDEX;
 use super::slice::{Slice, stop};
-use super::state::ShardState;
+use super::state::{NO_INDEX, ShardState};
 use crate::ids::{GroupId, ShardId};
 use umbel_step::planted::{self, Planted};
 

@@ -7,18 +7,21 @@ use umbel_filter::{Describe, HashRange, Insertion, OnesCount};
 
 use super::bitmap::Bitmap;
 use super::command::{
-    InsertPart, PartError, RemovePart, RequestStamp, SetOperation, ShardCommand, ShardReply,
-    SliceSpec,
+    InsertPart, RemovePart, RequestStamp, SetOperation, ShardCommand, ShardReply, SliceSpec,
 };
 use super::digest::Digest;
 use super::hash_list::HashList;
 use super::merge_marks::MergeMarks;
+use super::part_error::PartError;
 use super::replay::{Operation, ReplayLimits, ReplayTable, StampedPart};
-use super::scrub::{NO_INDEX, ScrubbedPiece};
+use super::scrub_parts::ScrubbedPiece;
 use super::slice::{Slice, SliceDescription, SliceSummary};
 use super::windowed::InsertTime;
 use crate::ids::{FilterId, Generation, GroupId, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, REQUEST_ITEMS_MAX};
+
+/// Stands for an unknown log index.
+pub(super) const NO_INDEX: u64 = u64::MAX;
 
 /// The slices and the replay table of one shard.
 ///

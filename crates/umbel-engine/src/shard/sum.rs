@@ -14,8 +14,9 @@ use umbel_filter::{
 };
 
 use super::bitmap::Bitmap;
-use super::command::{PartError, RequestStamp, SetOperation, ShardCommand, SumTerms};
+use super::command::{RequestStamp, SetOperation, ShardCommand, SumTerms};
 use super::digest::Digest;
+use super::part_error::PartError;
 use super::prepare::SliceGrowth;
 use super::replay::{Operation, StampedPart};
 use super::slice::{Slice, refused};
