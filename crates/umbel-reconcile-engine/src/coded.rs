@@ -8,16 +8,12 @@ use std::fmt;
 
 use umbel_sketch::{CodedSymbol, RibltDecoder, RibltEncoder};
 
-use super::core::Core;
-use super::error::{SessionError, SessionFrameError, limit};
+use super::error::SessionFrameError;
 use super::keys::SessionKey;
 use super::message::Message;
 use super::table::Table;
 use super::wire::Reader;
-use crate::limits::{
-    RECONCILE_CREDIT_MIN, RECONCILE_CREDIT_PER_ITEM_MAX,
-    RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT,
-};
+use crate::limits::RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
 
 /// Bytes of a check on the wire.
 const CHECK_BYTES: usize = 4;
@@ -72,20 +68,6 @@ impl Source {
                 symbols.get(begin..*taken).unwrap_or_default().to_vec()
             }
         }
-    }
-}
-
-impl Core {
-    /// Refuses a credit for which a responder would compute and send without end. Stored coded symbols are bounded by
-    /// their number.
-    pub(crate) fn check_credit(&self, credit: u64) -> Result<(), SessionError> {
-        let both = self.own.count.saturating_add(self.there_count);
-        let max = both.saturating_mul(RECONCILE_CREDIT_PER_ITEM_MAX);
-        let max = max.saturating_add(RECONCILE_CREDIT_MIN);
-        if credit > max && !self.is_stored {
-            return Err(limit("coded symbols are asked for", credit, max));
-        }
-        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What decoding finds of the difference of two sets.
 
-use super::table::Entry;
+use super::table::{Entry, Table};
 
 /// What the decoding side has found.
 #[derive(Default, Debug)]
@@ -14,6 +14,17 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
+    /// Splits decoded symbols of `bits` bits into those of the entries that a find pass has found, and all
+    /// others.
+    pub(crate) fn of_found(symbols: &[u64], found: &[Entry], bits: u8) -> Self {
+        let found = Table::new(found.to_vec());
+        let mut difference = Self::default();
+        for &symbol in symbols {
+            difference.add(symbol, found.with_prefix(symbol, bits));
+        }
+        difference
+    }
+
     /// Records a decoded symbol, and the entries here that have it.
     pub(crate) fn add(&mut self, symbol: u64, entries: &[Entry]) {
         match entries {

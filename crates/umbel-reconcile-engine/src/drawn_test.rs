@@ -19,7 +19,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::Path;
 use std::rc::Rc;
 
 use super::item::Item;
@@ -28,11 +27,9 @@ use super::options::{Direction, Options, SymbolKind};
 use super::shuttle::{Shuttle, Side};
 use super::wire::FrameBuffer;
 
-/// The variable under which the test writes the answers into its files, in place of comparing them.
-const WRITE: &str = "UMBEL_WRITE_DRAWN";
-
-/// What an answer begins with.
-const INDENT: &str = "    ";
+/// The player of the files.
+#[path = "../../umbel-engine/src/drawn_test.rs"]
+mod dialogue;
 
 /// Of more items than these, only the number is drawn.
 const SHOWN_MAX: usize = 8;
@@ -170,27 +167,10 @@ impl Sets {
     }
 }
 
-/// Plays the commands of a file, and compares what they bring about with the lines below them.
-fn check(file: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(file);
-    let expected = std::fs::read_to_string(&path).unwrap();
-    let (mut sets, mut drawn) = (Sets::new(SymbolKind::Id64), String::new());
-    for line in expected.lines().filter(|line| !line.starts_with(INDENT)) {
-        drawn += &format!("{line}\n");
-        if !line.is_empty() && !line.starts_with('#') {
-            sets.play(line).lines().for_each(|answer| drawn += &format!("{INDENT}{answer}\n"));
-        }
-    }
-    if std::env::var_os(WRITE).is_some() {
-        std::fs::write(&path, &drawn).unwrap();
-        return;
-    }
-    assert!(drawn == expected, "{file}, which {WRITE}=1 writes, should be:\n{drawn}");
-}
-
 #[test]
 fn drawn_sessions_end_as_drawn() {
     for file in ["ids.txt", "lines.txt", "records.txt"] {
-        check(file);
+        let mut sets = Sets::new(SymbolKind::Id64);
+        dialogue::check(file, |line| sets.play(line));
     }
 }

@@ -130,21 +130,21 @@ impl Initiator {
                 if planted::on(Planted::StoredSidesGuessed) {
                     found.clear();
                 }
-                let difference = core.split_by_found(&symbols, &found);
+                let difference = Difference::of_found(&symbols, &found, core.attempt.symbol_bits);
                 self.transfer(core, difference, out)
             }
             State::Finding { mode, symbols } => {
                 core.note_pass(&gathered, false)?;
                 let Work::Find { found, .. } = gathered.work else { return Ok(()) };
                 self.state = State::Transferring;
-                core.answer(mode, found, symbols.len(), true)
+                core.transfer().answer(mode, found, symbols.len(), true)
             }
             State::Surveying { estimate } => {
                 core.note_pass(&gathered, true)?;
                 let Work::Table { entries, estimator } = gathered.work else { return Ok(()) };
-                core.table = Some(Table::new(entries));
+                core.sets.table = Some(Table::new(entries));
                 if self.mean_item_bytes == 0 {
-                    self.mean_item_bytes = core.mean_item_bytes();
+                    self.mean_item_bytes = core.sets.mean_item_bytes();
                 }
                 self.make_plan(core, &estimator, &estimate, out)
             }
@@ -161,18 +161,18 @@ impl Initiator {
         match (&mut self.state, message) {
             (State::AwaitWelcome, Message::Welcome(welcome)) => self.on_welcome(core, welcome, out),
             (State::Sketching(decoder), message @ Message::Sketch { .. }) => {
-                let Some(table) = &core.table else { return Ok(()) };
+                let Some(table) = &core.sets.table else { return Ok(()) };
                 decoder.take_sketch(table, &message)?;
                 self.after_sketch(core, out)
             }
             (State::Sketching(decoder), Message::Buckets { window, count, bits }) => {
-                let Some(table) = &core.table else { return Ok(()) };
+                let Some(table) = &core.sets.table else { return Ok(()) };
                 decoder.take_buckets(table, window, count, &bits)?;
                 self.after_sketch(core, out)
             }
             (State::Filtering(test), Message::Filter(body)) => {
-                let Some(table) = &core.table else { return Ok(()) };
-                test.take(table, core.there_count_max(), &body)?;
+                let Some(table) = &core.sets.table else { return Ok(()) };
+                test.take(table, core.sets.there_count_max(&core.terms, &core.attempt), &body)?;
                 if test.is_complete() { self.after_filter(core, out) } else { Ok(()) }
             }
             (_, Message::Coded { count, .. }) if self.late_coded > 0 => {
@@ -185,9 +185,9 @@ impl Initiator {
                 self.after_coded(core, verdict, out)
             }
             (State::Listing(listing), Message::List(body)) => {
-                let Some(table) = &core.table else { return Ok(()) };
-                listing.take(table, core.symbol_bits, &body)?;
-                core.check_difference(listing.found() as u64)?;
+                let Some(table) = &core.sets.table else { return Ok(()) };
+                listing.take(table, core.attempt.symbol_bits, &body)?;
+                core.terms.check_difference(listing.found() as u64)?;
                 if listing.is_complete() {
                     let difference = listing.finish(table);
                     return self.transfer(core, difference, out);
@@ -195,11 +195,13 @@ impl Initiator {
                 Ok(())
             }
             (State::Answering, Message::Request { mode, list }) => {
-                let bits = core.symbol_bits;
-                self.asked.extend(core.take_request(&list, bits)?);
-                if core.symbols.is_none() {
+                let bits = core.attempt.symbol_bits;
+                let total_max = core.sets.own.count;
+                let (symbols, is_complete) = core.arrivals.read_symbols(&list, bits, total_max)?;
+                self.asked.extend(symbols);
+                if is_complete {
                     let symbols = std::mem::take(&mut self.asked);
-                    core.run_pass(Pass::find(core.key, bits, symbols.clone()), out);
+                    core.run_pass(Pass::find(core.attempt.key, bits, symbols.clone()), out);
                     self.state = State::Finding { mode, symbols };
                 }
                 Ok(())
@@ -211,7 +213,7 @@ impl Initiator {
                 | State::Sketching(_)
                 | State::Coding(_),
                 Message::Items(body),
-            ) => core.take_items(&body, out),
+            ) => core.receiver().take_items(&body, out),
             (State::Whole, Message::List(body)) if body == [0, 0] => self.after_whole(core, out),
             (State::Answering | State::Transferring, Message::Done { attempt, union }) => {
                 core.take_done(attempt, union)
@@ -225,7 +227,7 @@ impl Initiator {
     fn survey(&mut self, core: &mut Core, estimate: Known, out: &mut Outbox<SessionOutput>) {
         core.enter("scanning", out);
         self.state = State::Surveying { estimate };
-        core.run_pass(Pass::table(core.key), out);
+        core.run_pass(Pass::table(core.attempt.key), out);
     }
 
     fn after_sketch(
@@ -234,15 +236,18 @@ impl Initiator {
         out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let State::Sketching(decoder) = &mut self.state else { return Ok(()) };
-        core.check_difference(decoder.found() as u64)?;
-        let Some(table) = &core.table else { return Ok(()) };
+        core.terms.check_difference(decoder.found() as u64)?;
+        let Some(table) = &core.sets.table else { return Ok(()) };
         match decoder.verdict(table) {
             Verdict::Waiting => Ok(()),
             Verdict::Ask(extend) => {
-                core.queue.push_back(Job::Message(Message::Extend(extend)));
+                core.jobs.push(Job::Message(Message::Extend(extend)));
                 Ok(())
             }
-            Verdict::Decoded(symbols) => self.transfer(core, core.split(&symbols), out),
+            Verdict::Decoded(symbols) => {
+                let difference = core.sets.split(&symbols, core.attempt.symbol_bits);
+                self.transfer(core, difference, out)
+            }
             Verdict::Overfull(count) => self.retry(core, Failure::Overfull(count), out),
         }
     }
@@ -256,19 +261,23 @@ impl Initiator {
         match verdict {
             CodedVerdict::Waiting => Ok(()),
             CodedVerdict::Ask(count) => {
-                core.queue.push_back(Job::Message(Message::Credit { count }));
+                core.jobs.push(Job::Message(Message::Credit { count }));
                 Ok(())
             }
-            CodedVerdict::Decoded(symbols) if core.table.is_none() => {
+            CodedVerdict::Decoded(symbols) if core.sets.table.is_none() => {
                 self.note_late_coded();
-                core.check_difference(symbols.len() as u64)?;
-                core.run_pass(Pass::find(core.key, core.symbol_bits, symbols.clone()), out);
+                core.terms.check_difference(symbols.len() as u64)?;
+                core.run_pass(
+                    Pass::find(core.attempt.key, core.attempt.symbol_bits, symbols.clone()),
+                    out,
+                );
                 self.state = State::Splitting { symbols };
                 Ok(())
             }
             CodedVerdict::Decoded(symbols) => {
                 self.note_late_coded();
-                self.transfer(core, core.split(&symbols), out)
+                let difference = core.sets.split(&symbols, core.attempt.symbol_bits);
+                self.transfer(core, difference, out)
             }
             CodedVerdict::Failed => {
                 self.note_late_coded();
@@ -292,19 +301,20 @@ impl Initiator {
     ) -> Result<(), SessionError> {
         self.doubtful = difference.doubtful_count as f64;
         let decoded = (difference.here.len() + difference.there.len()) as f64 + self.doubtful;
-        self.found = self.filtered_here + core.received.count as f64 + decoded;
+        self.found = self.filtered_here + core.arrivals.sum.count as f64 + decoded;
         // The peer already has what came from it.
-        core.is_contradicted |= difference.here.iter().any(Entry::is_applied);
+        core.arrivals.is_contradicted |= difference.here.iter().any(Entry::is_applied);
         // If both sides take what they lack, everything that is not doubtful is resolved now, and the next
         // attempt finds only the rest. In other directions another attempt finds everything again, so this
         // one sends nothing.
         let is_certain = difference.doubtful_count == 0 || self.merges(core);
-        if core.is_contradicted || !is_certain {
+        if core.arrivals.is_contradicted || !is_certain {
             return self.retry(core, Failure::Contradicted, out);
         }
         self.state = State::Transferring;
         let request_bits = self.plan.map_or(64, |plan| plan.request_bits);
-        core.begin_transfer(difference, request_bits, out)
+        core.enter("transferring", out);
+        core.transfer().begin(difference, request_bits, out)
     }
 
     /// All items of the responder have arrived: what was not among them is only here.
@@ -313,10 +323,11 @@ impl Initiator {
         core: &mut Core,
         out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
-        let Accept::Whole { seen } = std::mem::replace(&mut core.accept, Accept::Nothing) else {
+        let Accept::Whole { seen } = std::mem::replace(&mut core.arrivals.accept, Accept::Nothing)
+        else {
             return Ok(());
         };
-        let entries = core.table.as_ref().map(Table::entries).unwrap_or_default();
+        let entries = core.sets.entries();
         let unseen = entries.iter().zip(&seen).filter(|(_, seen)| !**seen);
         let here: Vec<Entry> = unseen.map(|(entry, _)| *entry).collect();
         let difference = Difference { here, ..Difference::default() };

@@ -1,21 +1,21 @@
 //! What a side still has to send, in order, and how it is sent piece by piece.
 
+use std::collections::VecDeque;
+
 use super::coded::CodedJob;
-use super::core::{Awaiting, Core};
 use super::error::SessionError;
-use super::event::SessionOutput;
 use super::filter::FilterJob;
 use super::item::{Item, ItemIndex};
-use super::items_code::bodies_of;
+use super::keys::SessionKey;
 use super::lists::{ListWriter, range_of_bits};
 use super::message::{ItemsBody, Message, RequestMode};
 use super::partition::Encoder;
+use super::sets::Sets;
 use super::table::Entry;
 use crate::limits::{
     RECONCILE_FETCH_BYTES_MAX as FETCH_BYTES_MAX, RECONCILE_FETCH_ITEMS_MAX as FETCH_ITEMS_MAX,
-    RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT, RECONCILE_SEND_BYTES_MAX as SEND_BYTES_MAX,
+    RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT,
 };
-use umbel_step::Outbox;
 
 /// Most symbols of the table that are considered for one frame of a list.
 const LIST_CHUNK: usize = 1 << 16;
@@ -130,88 +130,88 @@ impl ItemsJob {
     }
 }
 
-impl Core {
-    /// Sends from the queue until it is empty or the session must wait.
-    pub(crate) fn pump(&mut self, out: &mut Outbox<SessionOutput>) -> Result<(), SessionError> {
-        while self.awaiting == Awaiting::Nothing {
-            if self.queue.is_empty() {
-                return Ok(());
-            }
-            if self.sent_since_pause >= SEND_BYTES_MAX {
-                self.sent_since_pause = 0;
-                self.awaiting = Awaiting::Resume;
-                out.push(SessionOutput::Pause);
-                return Ok(());
-            }
-            if !self.pump_first(out)? {
-                return Ok(());
-            }
-        }
-        Ok(())
+/// What is to be done next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Send this frame.
+    Frame(Message),
+    /// Fetch these items, and pass them to [`Jobs::check_fetched`].
+    Fetch(Vec<ItemIndex>),
+    /// Send the digest of the union, or put the job back if that must wait.
+    Done,
+    /// The first job has ended.
+    Ended,
+}
+
+/// What a side still has to send.
+#[derive(Default, Debug)]
+pub(crate) struct Jobs {
+    queue: VecDeque<Job>,
+    /// A responder's encoder between two requests for syndromes.
+    pub(crate) encoder: Option<Box<Encoder>>,
+    /// A responder's coded job between two credits.
+    pub(crate) coded: Option<Box<CodedJob>>,
+}
+
+impl Jobs {
+    pub(crate) fn push(&mut self, job: Job) {
+        self.queue.push_back(job);
     }
 
-    /// Sends a piece of the first job; false if it must wait until received items are applied.
-    fn pump_first(&mut self, out: &mut Outbox<SessionOutput>) -> Result<bool, SessionError> {
-        let Some(mut job) = self.queue.pop_front() else { return Ok(false) };
-        let message = match &mut job {
-            Job::Message(message) => {
-                let message = message.clone();
-                self.send(&message, out);
-                self.check_bytes()?;
-                return Ok(true);
-            }
-            Job::Part(encoder) => match &self.table {
+    /// Puts back the job that [`next`](Self::next) took.
+    pub(crate) fn put_back(&mut self, job: Job) {
+        self.queue.push_front(job);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether the digest of the union will be sent.
+    pub(crate) fn has_done(&self) -> bool {
+        self.queue.iter().any(|job| matches!(job, Job::Done))
+    }
+
+    /// The next piece of the first job.
+    pub(crate) fn next(&mut self, sets: &Sets, symbol_bits: u8) -> Result<Next, SessionError> {
+        let Some(mut job) = self.queue.pop_front() else { return Ok(Next::Ended) };
+        let frame = match &mut job {
+            Job::Part(encoder) => match &sets.table {
                 Some(table) => encoder.next(table)?,
                 None => None,
             },
             Job::Filter(filter) => filter.next(),
             Job::Coded(coded) => coded.next(),
             Job::Symbols(symbols) => symbols.next(),
-            Job::List(list) => {
-                let entries = self.table.as_ref().map(super::table::Table::entries);
-                list.next(entries.unwrap_or_default(), self.symbol_bits)
-            }
+            Job::List(list) => list.next(sets.entries(), symbol_bits),
             Job::Items(items) => {
-                if let Some(batch) = items.next_batch(self.item_bytes / self.own.count.max(1)) {
-                    self.awaiting = Awaiting::Items;
-                    out.push(SessionOutput::Fetch(batch));
-                    self.queue.push_front(job);
-                }
-                return Ok(true);
-            }
-            Job::Done => return Ok(self.pump_done(out)),
-        };
-        match (message, job) {
-            (Some(message), job) => {
-                self.send(&message, out);
-                self.check_bytes()?;
+                let batch = items.next_batch(sets.item_bytes / sets.own.count.max(1));
+                let Some(batch) = batch else { return Ok(Next::Ended) };
                 self.queue.push_front(job);
+                return Ok(Next::Fetch(batch));
             }
+            Job::Message(_) | Job::Done => None,
+        };
+        match (frame, job) {
+            (Some(frame), job) => {
+                self.queue.push_front(job);
+                return Ok(Next::Frame(frame));
+            }
+            (None, Job::Message(message)) => return Ok(Next::Frame(message)),
+            (None, Job::Done) => return Ok(Next::Done),
             // The next request continues where this job ended.
             (None, Job::Part(encoder)) => self.encoder = Some(encoder),
             (None, Job::Coded(coded)) => self.coded = Some(coded),
             (None, _) => {}
         }
-        Ok(true)
+        Ok(Next::Ended)
     }
 
-    fn pump_done(&mut self, out: &mut Outbox<SessionOutput>) -> bool {
-        if self.unapplied > 0 {
-            self.queue.push_front(Job::Done);
-            return false;
-        }
-        let mut union = self.own.and(self.received);
-        union.sum = union.sum.wrapping_add(self.key.mark());
-        self.done_sent = Some(union);
-        self.send(&Message::Done { attempt: self.attempt, union }, out);
-        true
-    }
-
-    /// Receives fetched items, checks that they are those of the scan, and sends them.
-    pub(crate) fn items_fetched(
+    /// Checks that fetched items are those of the scan; the job continues behind them.
+    pub(crate) fn check_fetched(
         &mut self,
         items: &[Item],
-        out: &mut Outbox<SessionOutput>,
+        key: &SessionKey,
     ) -> Result<(), SessionError> {
         let Some(Job::Items(job)) = self.queue.front_mut() else {
             return Err(SessionError::Driver { what: "items that were not fetched" });
@@ -220,7 +220,7 @@ impl Core {
         let is_same = items.len() == job.fetched
             && items.iter().zip(asked).all(|(item, entry)| {
                 let item = item.as_item_ref();
-                item.is_of(self.options.kind) && self.key.hash(item) == entry.hash
+                item.is_of(key.kind()) && key.hash(item) == entry.hash
             });
         if !is_same {
             return Err(SessionError::Driver { what: "fetched items are not those of the scan" });
@@ -229,9 +229,6 @@ impl Core {
         if job.cursor >= job.entries.len() {
             self.queue.pop_front();
         }
-        for body in bodies_of(items) {
-            self.send(&Message::Items(body), out);
-        }
-        self.check_bytes()
+        Ok(())
     }
 }

@@ -28,6 +28,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation))]
 
+mod attempt;
 mod coded;
 mod core;
 mod difference;
@@ -66,12 +67,15 @@ mod retry_test;
 mod session;
 #[cfg(test)]
 mod session_test;
+mod sets;
 #[cfg(test)]
 mod shuttle;
 mod stored;
 #[cfg(test)]
 mod stored_test;
 mod table;
+mod terms;
+mod traffic;
 mod transfer;
 pub mod wire;
 

@@ -22,7 +22,7 @@ const BATCH_SYMBOLS: usize = 256;
 /// ```
 /// use umbel_step::Outbox;
 /// use umbel_reconcile_engine::{
-///     Direction, SessionInput, ItemIndex, ItemRef, SymbolKind, Options, SessionOutput, Session,
+///     Direction, ItemIndex, ItemRef, Options, Session, SessionInput, SessionOutput, SymbolKind,
 /// };
 ///
 /// let mut session = Session::new(Options::initiator(SymbolKind::Id64, Direction::TwoWay, 7));

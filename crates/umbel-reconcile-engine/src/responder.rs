@@ -3,19 +3,20 @@
 use umbel_sketch::{Estimator, Field, PinSketch};
 
 use super::coded::CodedJob;
-use super::core::{Core, Flow};
+use super::core::{Core, Unions};
+use super::difference::Difference;
 use super::digest::SetDigest;
 use super::error::{SessionError, SessionRefusal, field};
 use super::event::SessionOutput;
 use super::filter::{FilterJob, FilterStage, FilterTest};
 use super::job::{ItemsJob, Job, ListJob};
 use super::message::{Estimate, HELLO_SYNDROMES, Hello, Message, RequestMode, Welcome, hello_bits};
-use super::options::{Direction, OnConflict, SessionRole};
 use super::partition::{Encoder, Partition};
 use super::pass::{Gathered, Pass, Work};
 use super::plan::{Plan, Stage};
 use super::receive::Accept;
 use super::table::Table;
+use super::terms::Flow;
 use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
 use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
@@ -88,28 +89,31 @@ impl Responder {
                 core.note_pass(&gathered, false)?;
                 let Work::Find { found, .. } = gathered.work else { return Ok(()) };
                 self.state = State::Serving;
-                core.answer(mode, found, asked_count, is_exact)
+                core.transfer().answer(mode, found, asked_count, is_exact)
             }
             State::Finding { symbols } => {
                 core.note_pass(&gathered, false)?;
                 let Work::Find { found, .. } = gathered.work else { return Ok(()) };
-                let difference = core.split_by_found(&symbols, &found);
+                let difference = Difference::of_found(&symbols, &found, core.attempt.symbol_bits);
                 if difference.doubtful_count > 0 {
                     self.survey(core, true, out);
                     return Ok(());
                 }
-                core.plan_text = format!("hello t={HELLO_SYNDROMES}");
-                let welcome =
-                    Welcome::Resolved { nonce: core.options.nonce, item_count: core.own.count };
-                core.send(&Message::Welcome(welcome), out);
+                core.forecast.plan = format!("hello t={HELLO_SYNDROMES}");
+                let welcome = Welcome::Resolved {
+                    nonce: core.terms.options.nonce,
+                    item_count: core.sets.own.count,
+                };
+                core.traffic.send(&Message::Welcome(welcome), out);
                 self.state = State::Transferring;
-                core.begin_transfer(difference, 64, out)
+                core.enter("transferring", out);
+                core.transfer().begin(difference, 64, out)
             }
             State::Surveying { is_first } => {
                 core.note_pass(&gathered, true)?;
-                let mean_item_bytes = core.mean_item_bytes();
+                let mean_item_bytes = core.sets.mean_item_bytes();
                 let Work::Table { entries, estimator } = gathered.work else { return Ok(()) };
-                core.table = Some(Table::new(entries));
+                core.sets.table = Some(Table::new(entries));
                 self.state = State::AwaitPlan;
                 if is_first {
                     let estimate = match self.estimate {
@@ -117,13 +121,13 @@ impl Responder {
                         None => Estimate::Estimator(estimator.to_bytes()),
                     };
                     let welcome = Welcome::Undecoded {
-                        nonce: core.options.nonce,
-                        item_count: core.own.count,
+                        nonce: core.terms.options.nonce,
+                        item_count: core.sets.own.count,
                         mean_item_bytes,
-                        key_mark: core.key.short_mark(),
+                        key_mark: core.attempt.key.short_mark(),
                         estimate,
                     };
-                    core.send(&Message::Welcome(welcome), out);
+                    core.traffic.send(&Message::Welcome(welcome), out);
                 }
                 Ok(())
             }
@@ -146,8 +150,8 @@ impl Responder {
                 self.on_plan(core, plan, out)
             }
             (State::Filtering { test: Some(test) }, Message::Filter(body)) => {
-                let Some(table) = &core.table else { return Ok(()) };
-                test.take(table, core.there_count_max(), &body)?;
+                let Some(table) = &core.sets.table else { return Ok(()) };
+                test.take(table, core.sets.there_count_max(&core.terms, &core.attempt), &body)?;
                 if test.is_complete() {
                     self.after_filter(core);
                 }
@@ -155,45 +159,48 @@ impl Responder {
             }
             (State::Serving, Message::Credit { count }) => {
                 let frame = SessionError::OutOfOrder { frame: "Credit", phase: core.phase };
-                let mut coded = core.coded.take().ok_or(frame)?;
-                core.check_credit(count)?;
+                let mut coded = core.jobs.coded.take().ok_or(frame)?;
+                core.sets.check_credit(&core.attempt, count)?;
                 coded.extend(count)?;
-                core.queue.push_back(Job::Coded(coded));
+                core.jobs.push(Job::Coded(coded));
                 Ok(())
             }
             (State::Serving, Message::Extend(extend)) => {
                 let first = self.plan.map_or(0, |plan| plan.syndrome_count);
                 let frame = SessionError::OutOfOrder { frame: "Extend", phase: core.phase };
-                let mut encoder = core.encoder.take().ok_or(frame)?;
+                let mut encoder = core.jobs.encoder.take().ok_or(frame)?;
                 encoder.extend(&extend, first)?;
-                core.queue.push_back(Job::Part(encoder));
+                core.jobs.push(Job::Part(encoder));
                 Ok(())
             }
             (State::Serving, Message::Request { mode, list }) => {
                 let Some(plan) = self.plan else { return Ok(()) };
                 // Symbols that serve as more than a request for items are sent in full: for sums, and where
                 // this side is to learn them.
-                let is_cut = mode == RequestMode::Contents && core.flow(false) != Flow::Symbols;
+                let is_cut =
+                    mode == RequestMode::Contents && core.terms.flow(false) != Flow::Symbols;
                 let bits = if is_cut { plan.request_bits } else { plan.symbol_bits };
-                self.asked.extend(core.take_request(&list, bits)?);
-                if core.symbols.is_none() {
+                let total_max = core.sets.own.count;
+                let (symbols, is_complete) = core.arrivals.read_symbols(&list, bits, total_max)?;
+                self.asked.extend(symbols);
+                if is_complete {
                     let symbols = std::mem::take(&mut self.asked);
                     let is_exact = bits == plan.symbol_bits && !is_cut;
-                    if core.table.is_none() {
+                    if core.sets.table.is_none() {
                         let asked_count = symbols.len();
-                        core.run_pass(Pass::find(core.key, bits, symbols), out);
+                        core.run_pass(Pass::find(core.attempt.key, bits, symbols), out);
                         self.state = State::Seeking { mode, asked_count, is_exact };
                         return Ok(());
                     }
-                    let entries = core.entries_with(&symbols, bits);
-                    core.answer(mode, entries, symbols.len(), is_exact)?;
+                    let entries = core.sets.entries_with(&symbols, bits);
+                    core.transfer().answer(mode, entries, symbols.len(), is_exact)?;
                 }
                 Ok(())
             }
             (
                 State::Serving | State::Transferring | State::Filtering { .. },
                 Message::Items(body),
-            ) => core.take_items(&body, out),
+            ) => core.receiver().take_items(&body, out),
             (State::Serving | State::Transferring, Message::Done { attempt, union }) => {
                 core.take_done(attempt, union)
             }
@@ -213,36 +220,19 @@ impl Responder {
         hello: Box<Hello>,
         out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
-        let (accepts, rule) = match core.options.role {
-            SessionRole::Responder { accept_items, on_conflict } => (accept_items, on_conflict),
-            SessionRole::Initiator(_) => (false, OnConflict::Report),
-        };
-        let refusal = if hello.kind != core.kind() {
-            Some(SessionRefusal::Kind)
-        } else if hello.dataset_id != core.options.dataset_id {
-            Some(SessionRefusal::Dataset)
-        } else if hello.aim.direction.to_responder() && !accepts {
-            Some(SessionRefusal::ReadOnly)
-        } else if hello.aim.direction == Direction::TwoWay
-            && ![OnConflict::Report, hello.aim.on_conflict].contains(&rule)
-        {
-            Some(SessionRefusal::Conflict)
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
+        if let Some(refusal) = core.terms.refusal(&hello) {
             return refuse(core, refusal, out);
         }
-        core.aim = hello.aim;
-        core.source.nonce_initiator = hello.nonce;
-        core.there_count = hello.digest.count;
+        core.terms.aim = hello.aim;
+        core.attempt.source.nonce_initiator = hello.nonce;
+        core.sets.there_count = hello.digest.count;
         core.begin_attempt(0);
         core.enter("greeting", out);
-        if let Some(estimator) = core.meet_stored(hello.stored)? {
+        if let Some(estimator) = core.stored().meet(hello.stored)? {
             return self.compare(core, &hello, (None, Some(estimator)), out);
         }
         let sketch = match &hello.sketch {
-            Some(sketch) if sketch.field_bits == hello_bits(core.kind()) => {
+            Some(sketch) if sketch.field_bits == hello_bits(core.terms.kind()) => {
                 let bits = u64::from(sketch.field_bits);
                 let known = Field::new(sketch.field_bits).map_err(|_| field("field bits", bits))?;
                 Some((known, sketch.syndrome_count))
@@ -253,7 +243,7 @@ impl Responder {
             None => None,
         };
         let estimates = hello.estimator.is_some();
-        core.run_pass(Pass::hello(core.key, sketch, estimates), out);
+        core.run_pass(Pass::hello(core.attempt.key, sketch, estimates), out);
         self.state = State::Greeting(hello);
         Ok(())
     }
@@ -265,38 +255,43 @@ impl Responder {
         (sketch, estimator): (Option<PinSketch>, Option<Box<Estimator>>),
         out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
-        if core.check_skew(core.there_count).is_err() {
+        if core.sets.check_skew(&core.terms.options.limits).is_err() {
             return refuse(core, SessionRefusal::TooLarge, out);
         }
-        if core.own == hello.digest {
-            let welcome = Welcome::InSync { nonce: core.options.nonce, digest: core.own };
-            core.send(&Message::Welcome(welcome), out);
-            (core.done_sent, core.done_received) = (Some(core.own), Some(hello.digest));
+        if core.sets.own == hello.digest {
+            let welcome =
+                Welcome::InSync { nonce: core.terms.options.nonce, digest: core.sets.own };
+            core.traffic.send(&Message::Welcome(welcome), out);
+            core.unions = Unions { sent: Some(core.sets.own), received: Some(hello.digest) };
             return Ok(());
         }
         if let (Some(own), Some(bytes)) = (estimator, &hello.estimator) {
             let theirs = Estimator::from_bytes(bytes, hello.digest.count);
             let estimate = own.estimate(&theirs.map_err(|_| field("estimator", 0))?).round();
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "squares")]
-            let estimate = (estimate as u64).min(core.own.count.saturating_add(core.there_count));
+            let estimate =
+                (estimate as u64).min(core.sets.own.count.saturating_add(core.sets.there_count));
             self.estimate = Some(estimate);
             if let Some(start) = hello.stored
-                && let Some(welcome) = core.stored_welcome(start, estimate)
+                && let Some(welcome) = core.stored().welcome(start, estimate)
             {
-                core.send(&Message::Welcome(welcome), out);
+                core.traffic.send(&Message::Welcome(welcome), out);
                 self.state = State::AwaitPlan;
                 return Ok(());
             }
         }
         let decoded = match (sketch, &hello.sketch) {
-            (Some(own), Some(theirs)) => theirs.decode(&core.key, own)?,
+            (Some(own), Some(theirs)) => theirs.decode(&core.attempt.key, own)?,
             _ => None,
         };
         match decoded {
             Some(symbols) => {
-                core.symbol_bits = hello_bits(core.kind());
-                core.accept = Accept::Any;
-                core.run_pass(Pass::find(core.key, core.symbol_bits, symbols.clone()), out);
+                core.attempt.symbol_bits = hello_bits(core.terms.kind());
+                core.arrivals.accept = Accept::Any;
+                core.run_pass(
+                    Pass::find(core.attempt.key, core.attempt.symbol_bits, symbols.clone()),
+                    out,
+                );
                 self.state = State::Finding { symbols };
             }
             None => self.survey(core, true, out),
@@ -310,7 +305,7 @@ impl Responder {
         }
         core.enter("scanning", out);
         self.state = State::Surveying { is_first };
-        core.run_pass(Pass::table(core.key), out);
+        core.run_pass(Pass::table(core.attempt.key), out);
     }
 
     fn on_plan(
@@ -319,16 +314,17 @@ impl Responder {
         plan: Plan,
         out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
-        if plan.attempt != core.attempt {
+        if plan.attempt != core.attempt.number {
             return Err(field("attempt", plan.attempt.into()));
         }
-        core.symbol_bits = plan.symbol_bits;
-        core.plan_text = plan.describe();
-        core.accept = Accept::Any;
+        core.attempt.symbol_bits = plan.symbol_bits;
+        core.forecast.plan = plan.describe();
+        core.arrivals.accept = Accept::Any;
         core.enter("encoding", out);
         self.plan = Some(plan);
-        if core.is_stored {
-            core.serve_stored(&plan)?;
+        if core.attempt.is_stored {
+            let coded = core.stored().serve(&plan)?;
+            core.jobs.push(Job::Coded(Box::new(coded)));
             self.state = State::Serving;
             return Ok(());
         }
@@ -336,29 +332,29 @@ impl Responder {
             self.filter(core, plan);
             return Ok(());
         }
-        let count = core.table.as_ref().map_or(0, |table| table.entries().len());
+        let count = core.sets.entries().len();
         match plan.stage {
             Stage::Riblt => {
-                core.check_credit(plan.credit)?;
-                let Some(table) = &core.table else { return Ok(()) };
-                let coded = CodedJob::new(table, &core.key, plan.symbol_bits, plan.credit);
-                core.queue.push_back(Job::Coded(Box::new(coded)));
+                core.sets.check_credit(&core.attempt, plan.credit)?;
+                let Some(table) = &core.sets.table else { return Ok(()) };
+                let coded = CodedJob::new(table, &core.attempt.key, plan.symbol_bits, plan.credit);
+                core.jobs.push(Job::Coded(Box::new(coded)));
             }
             Stage::Part => {
                 let bits = plan.symbol_bits - plan.bucket_bits;
                 let partition = Partition::new(&plan).ok_or(field("symbol bits", bits.into()))?;
                 let encoder = Encoder::new(partition, plan.syndrome_count);
-                core.queue.push_back(Job::Part(Box::new(encoder)));
+                core.jobs.push(Job::Part(Box::new(encoder)));
             }
-            Stage::List => core.queue.push_back(Job::List(ListJob::new(plan.symbol_bits, count))),
+            Stage::List => core.jobs.push(Job::List(ListJob::new(plan.symbol_bits, count))),
             Stage::Whole => {
-                if core.flow_there() != Flow::Contents {
+                if core.terms.flow_there() != Flow::Contents {
                     return Err(field("stage", 3));
                 }
-                let entries = core.table.as_ref().map(Table::entries).unwrap_or_default();
+                let entries = core.sets.entries();
                 let own = entries.iter().filter(|entry| !entry.is_applied());
-                core.queue.push_back(Job::Items(ItemsJob::new(own.copied().collect())));
-                core.queue.push_back(Job::Message(Message::List(vec![0, 0])));
+                core.jobs.push(Job::Items(ItemsJob::new(own.copied().collect())));
+                core.jobs.push(Job::Message(Message::List(vec![0, 0])));
             }
         }
         self.state = State::Serving;
@@ -368,9 +364,9 @@ impl Responder {
     /// Sends a filter if the plan has one, and waits for the initiator's if the plan has one.
     fn filter(&mut self, core: &mut Core, plan: Plan) {
         let [first, second] = plan.filter_quarters;
-        if let (1.., Some(table)) = (first, &core.table) {
+        if let (1.., Some(table)) = (first, &core.sets.table) {
             let job = FilterJob::new(table, FilterStage::First, first);
-            core.queue.push_back(Job::Filter(Box::new(job)));
+            core.jobs.push(Job::Filter(Box::new(job)));
         }
         let test = (second > 0).then(|| Box::new(FilterTest::new(FilterStage::Second)));
         self.state = State::Filtering { test };
@@ -382,10 +378,10 @@ impl Responder {
         let State::Filtering { test: Some(test) } = std::mem::replace(&mut self.state, done) else {
             return;
         };
-        let mut absent = core.take_absent(&test.absent());
+        let mut absent = core.sets.take_absent(&test.absent());
         absent.retain(|entry| !entry.is_applied());
-        core.only_here.retain(|entry| !entry.is_applied());
-        core.send_only_here(&absent);
+        core.sets.only_here.retain(|entry| !entry.is_applied());
+        core.transfer().send_only_here(&absent);
     }
 
     fn on_retry(
@@ -394,10 +390,10 @@ impl Responder {
         attempt: u8,
         out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
-        if attempt != core.attempt + 1 || attempt >= ATTEMPTS_MAX {
+        if attempt != core.attempt.number + 1 || attempt >= ATTEMPTS_MAX {
             return Err(field("attempt", attempt.into()));
         }
-        core.attempts += 1;
+        core.attempt.tried += 1;
         core.begin_attempt(attempt);
         self.survey(core, false, out);
         Ok(())
@@ -416,7 +412,7 @@ impl Responder {
             return Ok(true);
         }
         self.unions = Some((ours.count, theirs.count));
-        (core.done_sent, core.done_received) = (None, None);
+        core.unions = Unions::default();
         self.state = State::AwaitRetry;
         Ok(false)
     }
@@ -427,6 +423,6 @@ fn refuse(
     refusal: SessionRefusal,
     out: &mut Outbox<SessionOutput>,
 ) -> Result<(), SessionError> {
-    core.send(&Message::Welcome(Welcome::Refused(refusal)), out);
+    core.traffic.send(&Message::Welcome(Welcome::Refused(refusal)), out);
     Err(SessionError::Refused(refusal))
 }

@@ -95,7 +95,7 @@ impl Session {
     /// # Errors
     /// If the sketch is of items of another kind or dataset, or the session has a secret.
     pub fn with_sketch(mut self, sketch: StoredSketch) -> Result<Self, SessionError> {
-        let options = &self.core.options;
+        let options = &self.core.terms.options;
         let spec = sketch.spec();
         if (spec.kind(), spec.dataset_id()) != (options.kind, options.dataset_id) {
             return Err(SessionError::Driver { what: "a sketch of another sort of items" });
@@ -105,7 +105,7 @@ impl Session {
                 what: "a stored sketch in a session with a secret",
             });
         }
-        self.core.sketch = Some(Box::new(sketch));
+        self.core.sets.sketch = Some(Box::new(sketch));
         Ok(self)
     }
 
@@ -113,7 +113,7 @@ impl Session {
     /// than 32 bits are used exactly, 32 or more are a minimum.
     #[must_use]
     pub fn with_symbol_bits(mut self, bits: u8) -> Self {
-        self.core.symbol_bits_min = bits;
+        self.core.terms.symbol_bits_min = bits;
         self
     }
 
@@ -132,7 +132,7 @@ impl Session {
     /// driver that stops reading in the meantime makes the transport apply backpressure to the peer.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
-        self.core.awaiting == Awaiting::Nothing && self.core.queue.is_empty()
+        self.core.awaiting == Awaiting::Nothing && self.core.jobs.is_empty()
     }
 
     fn advance(
@@ -169,7 +169,8 @@ impl Session {
             }
             SessionInput::Applied => {
                 let extra = SessionError::Driver { what: "applied more than was handed out" };
-                self.core.unapplied = self.core.unapplied.checked_sub(1).ok_or(extra)?;
+                self.core.arrivals.unapplied =
+                    self.core.arrivals.unapplied.checked_sub(1).ok_or(extra)?;
             }
             SessionInput::Resume => self.waited_for(Awaiting::Resume)?,
             SessionInput::Closed => self.is_closed = true,
@@ -190,7 +191,7 @@ impl Session {
     fn go_on(&mut self, out: &mut Outbox<SessionOutput>) -> Result<(), SessionError> {
         loop {
             self.core.pump(out)?;
-            self.core.check_bytes()?;
+            self.core.traffic.check()?;
             if self.conclude(out)? {
                 self.half = Half::Over;
                 return Ok(());
@@ -203,8 +204,7 @@ impl Session {
                 return Err(SessionError::Resumable);
             }
             let message = Message::read(&frame)?;
-            self.core.meter.count_received(&message, frame.wire_bytes);
-            self.core.check_bytes()?;
+            self.core.traffic.receive(&message, frame.wire_bytes)?;
             if let Message::Abort { text } = message {
                 return Err(self.abort_error(text));
             }
@@ -214,8 +214,8 @@ impl Session {
                 Half::Over => {}
             }
         }
-        if self.is_closed && self.core.unapplied == 0 {
-            if planted::on(Planted::CloseIsConsent) && self.core.done_sent.is_some() {
+        if self.is_closed && self.core.arrivals.unapplied == 0 {
+            if planted::on(Planted::CloseIsConsent) && self.core.unions.sent.is_some() {
                 self.core.finish(out)?;
                 self.half = Half::Over;
                 return Ok(());
@@ -227,8 +227,8 @@ impl Session {
 
     /// Compares the digests of the union once both are known; true if the session ended.
     fn conclude(&mut self, out: &mut Outbox<SessionOutput>) -> Result<bool, SessionError> {
-        let Some((ours, theirs)) = self.core.both_done() else { return Ok(false) };
-        if self.core.unapplied > 0 {
+        let Some((ours, theirs)) = self.core.unions.both() else { return Ok(false) };
+        if self.core.arrivals.unapplied > 0 {
             return Ok(false);
         }
         let is_over = match &mut self.half {
@@ -261,7 +261,7 @@ impl Session {
         );
         if !is_known_to_peer {
             let text = error.to_string();
-            self.core.send(&Message::Abort { text }, out);
+            self.core.traffic.send(&Message::Abort { text }, out);
         }
         self.half = Half::Over;
         out.push(SessionOutput::Finish(Err(error)));

@@ -217,7 +217,7 @@ planted! {
     UnionUnchecked = "union_unchecked", "reconcile", &[EXACT, BOTH];
     /// A dry run reports differences before they are verified.
     ToldUnverified = "told_unverified", "reconcile", &["told_when_verified"];
-    /// A restarted session keeps the key under which symbols collided.
+    /// A restarted session keeps the key under which symbols collided, and the length of its symbols.
     RetryKeepsKey = "retry_keeps_key", "reconcile", &["honest_sessions_succeed"];
     /// A connection that ends counts as the other side's consent.
     CloseIsConsent = "close_is_consent", "reconcile", &[EXACT, BOTH];

@@ -3,7 +3,7 @@
 use umbel_sketch::Field;
 
 use super::{Count, Initiator, Known, State};
-use crate::core::Core;
+use crate::core::{Core, Unions};
 use crate::error::SessionError;
 use crate::event::SessionOutput;
 use crate::job::Job;
@@ -22,16 +22,17 @@ impl Initiator {
             return Err(SessionError::Driver { what: "a second start" });
         }
         core.enter("greeting", out);
-        if let Some(hello) = core.stored_hello() {
-            core.send(&Message::Hello(Box::new(hello)), out);
+        if let Some(hello) = core.stored().hello() {
+            core.traffic.send(&Message::Hello(Box::new(hello)), out);
             self.state = State::AwaitWelcome;
             return Ok(());
         }
         self.state = State::Greeting;
-        let estimates = core.aim.expected_difference.is_some_and(|d| d >= HELLO_SYNDROMES.into());
-        let field = Field::new(hello_bits(core.kind())).ok().filter(|_| !estimates);
+        let estimates =
+            core.terms.aim.expected_difference.is_some_and(|d| d >= HELLO_SYNDROMES.into());
+        let field = Field::new(hello_bits(core.terms.kind())).ok().filter(|_| !estimates);
         let sketch = field.map(|field| (field, HELLO_SYNDROMES));
-        core.run_pass(Pass::hello(core.key, sketch, estimates), out);
+        core.run_pass(Pass::hello(core.attempt.key, sketch, estimates), out);
         Ok(())
     }
 
@@ -44,7 +45,7 @@ impl Initiator {
         let Work::Hello { sketch, estimator, .. } = &gathered.work else { return };
         let sketch = sketch.as_ref().map(|sketch| {
             let mut syndromes = sketch.to_bytes();
-            core.key.mask_hello(&mut syndromes);
+            core.attempt.key.mask_hello(&mut syndromes);
             HelloSketch {
                 field_bits: sketch.field().bits(),
                 syndrome_count: HELLO_SYNDROMES,
@@ -54,16 +55,16 @@ impl Initiator {
         });
         let estimator = estimator.as_ref().map(|estimator| estimator.to_bytes());
         let hello = Hello {
-            kind: core.kind(),
-            aim: core.aim,
-            dataset_id: core.options.dataset_id,
-            nonce: core.options.nonce,
-            digest: core.own,
+            kind: core.terms.kind(),
+            aim: core.terms.aim,
+            dataset_id: core.terms.options.dataset_id,
+            nonce: core.terms.options.nonce,
+            digest: core.sets.own,
             sketch,
             estimator,
             stored: None,
         };
-        core.send(&Message::Hello(Box::new(hello)), out);
+        core.traffic.send(&Message::Hello(Box::new(hello)), out);
         self.state = State::AwaitWelcome;
     }
 
@@ -76,32 +77,32 @@ impl Initiator {
         match welcome {
             Welcome::Refused(refusal) => Err(SessionError::Refused(refusal)),
             Welcome::InSync { digest, .. } => {
-                core.there_count = digest.count;
-                (core.done_sent, core.done_received) = (Some(core.own), Some(digest));
+                core.sets.there_count = digest.count;
+                core.unions = Unions { sent: Some(core.sets.own), received: Some(digest) };
                 Ok(())
             }
             Welcome::Resolved { nonce, item_count } => {
-                core.source.nonce_responder = nonce;
-                core.there_count = item_count;
-                core.check_skew(item_count)?;
-                core.plan_text = format!("hello t={HELLO_SYNDROMES}");
-                core.symbol_bits = hello_bits(core.kind());
-                core.accept = Accept::Any;
+                core.attempt.source.nonce_responder = nonce;
+                core.sets.there_count = item_count;
+                core.sets.check_skew(&core.terms.options.limits)?;
+                core.forecast.plan = format!("hello t={HELLO_SYNDROMES}");
+                core.attempt.symbol_bits = hello_bits(core.terms.kind());
+                core.arrivals.accept = Accept::Any;
                 core.enter("transferring", out);
                 self.state = State::Answering;
                 Ok(())
             }
             Welcome::Undecoded { nonce, item_count, mean_item_bytes, key_mark, estimate } => {
-                core.source.nonce_responder = nonce;
-                core.there_count = item_count;
-                core.check_skew(item_count)?;
+                core.attempt.source.nonce_responder = nonce;
+                core.sets.there_count = item_count;
+                core.sets.check_skew(&core.terms.options.limits)?;
                 self.mean_item_bytes = mean_item_bytes;
-                core.there_item_bytes = mean_item_bytes;
+                core.sets.there_item_bytes = mean_item_bytes;
                 let is_stored = matches!(estimate, Estimate::Stored { .. });
                 if !is_stored {
                     core.begin_attempt(1);
                 }
-                if core.key.short_mark() != key_mark {
+                if core.attempt.key.short_mark() != key_mark {
                     return Err(SessionError::Key);
                 }
                 let estimate = match estimate {
@@ -112,7 +113,7 @@ impl Initiator {
                     Estimate::Stored { count, coded_count } => {
                         let (decoder, plan) = self.stored_plan(core, count, coded_count)?;
                         core.enter("sketching", out);
-                        core.queue.push_back(Job::Message(plan));
+                        core.jobs.push(Job::Message(plan));
                         self.state = State::Coding(decoder);
                         return Ok(());
                     }

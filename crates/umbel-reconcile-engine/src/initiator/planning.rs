@@ -5,7 +5,7 @@ use umbel_sketch::Estimator;
 use super::retry::Failure;
 use super::{Count, Initiator, Known, State};
 use crate::coded::CodedDecoder;
-use crate::core::{Core, Flow};
+use crate::core::Core;
 use crate::error::{SessionError, field};
 use crate::event::SessionOutput;
 use crate::filter::{FilterJob, FilterStage, FilterTest};
@@ -17,6 +17,7 @@ use crate::partition::{Decoder, Partition};
 use crate::plan::{Plan, Priced, Situation, Stage, clamp_difference, estimate_deviation, rate_of};
 use crate::receive::Accept;
 use crate::table::Entry;
+use crate::terms::Flow;
 use umbel_step::Outbox;
 
 /// Bytes of the plan, the digests, and their frames.
@@ -41,19 +42,24 @@ impl Initiator {
     ) -> Result<(), SessionError> {
         let Count { count, is_exact } = match *estimate {
             Known::Estimator(ref bytes) => {
-                let theirs = Estimator::from_bytes(bytes, core.there_count);
+                let theirs = Estimator::from_bytes(bytes, core.sets.there_count);
                 let count = own.estimate(&theirs.map_err(|_| field("estimator", 0))?);
                 Count { count, is_exact: false }
             }
             Known::Count(count) => count,
         };
-        let difference = clamp_difference(count, core.own.count, core.there_count_now());
-        core.estimated = difference;
+        let difference = clamp_difference(
+            count,
+            core.sets.own.count,
+            core.sets.there_count_now(&core.terms, &core.attempt),
+        );
+        core.forecast.difference = difference;
         self.estimate = Count { count: difference, is_exact };
         let situation = self.situation(core, difference, estimate_deviation(is_exact));
         let priced = if self.is_last_resort { situation.last_resort() } else { situation.choose() };
-        core.predicted_bits = 8.0 * (core.meter.total() + AROUND_BYTES) as f64 + priced.bits;
-        core.plan_text = priced.plan.describe();
+        core.forecast.bits =
+            8.0 * (core.traffic.meter().total() + AROUND_BYTES) as f64 + priced.bits;
+        core.forecast.plan = priced.plan.describe();
         let plan = priced.plan;
         if plan.filter_quarters == [0, 0] {
             return self.follow(core, plan, out);
@@ -61,10 +67,36 @@ impl Initiator {
         self.filter(core, plan, situation, out)
     }
 
+    /// The decoder for the responder's stored coded symbols, and the plan that requests them.
+    pub(super) fn stored_plan(
+        &mut self,
+        core: &mut Core,
+        count: u64,
+        coded_count: u64,
+    ) -> Result<(Box<CodedDecoder>, Message), SessionError> {
+        let alone = field("verdict", 5);
+        let sketch = core.sets.sketch.as_ref().filter(|_| core.attempt.is_stored).ok_or(alone)?;
+        let (own, symbol_bits) = (sketch.coded_symbols(), sketch.spec().symbol_bits());
+        let coded_max = coded_count.min(own.len() as u64);
+        let priced = self.stored_price(core, count as f64, symbol_bits);
+        let mut plan = priced.plan;
+        plan.credit = plan.credit.min(coded_max);
+        core.forecast.bits = 8.0 * core.traffic.meter().total() as f64 + priced.bits;
+        core.forecast.plan = format!("stored {}", plan.describe());
+        core.attempt.symbol_bits = symbol_bits;
+        let decoder =
+            CodedDecoder::stored(own, core.attempt.key, symbol_bits, plan.credit, coded_max);
+        Ok((Box::new(decoder), Message::Plan(plan)))
+    }
+
     /// The price of decoding `count` differences by stored coded symbols.
-    pub(crate) fn stored_price(&mut self, core: &mut Core, count: f64, symbol_bits: u8) -> Priced {
-        let difference = clamp_difference(count, core.own.count, core.there_count_now());
-        core.estimated = difference;
+    fn stored_price(&mut self, core: &mut Core, count: f64, symbol_bits: u8) -> Priced {
+        let difference = clamp_difference(
+            count,
+            core.sets.own.count,
+            core.sets.there_count_now(&core.terms, &core.attempt),
+        );
+        core.forecast.difference = difference;
         self.estimate = Count { count: difference, is_exact: false };
         let mut situation = self.situation(core, difference, estimate_deviation(false));
         situation.symbol_bits = Some(symbol_bits);
@@ -76,16 +108,17 @@ impl Initiator {
 
     fn situation(&self, core: &Core, difference: f64, deviation: f64) -> Situation {
         Situation {
-            kind: core.kind(),
-            optimize: core.aim.optimize,
-            initiator_count: core.own.count,
-            responder_count: core.there_count_now(),
+            kind: core.terms.kind(),
+            optimize: core.terms.aim.optimize,
+            initiator_count: core.sets.own.count,
+            responder_count: core.sets.there_count_now(&core.terms, &core.attempt),
             difference,
             deviation,
             item_bits: 8.0 * self.mean_item_bytes.max(1) as f64,
-            wants_contents: core.flow_here() == Flow::Contents,
-            sends_symbols: [core.flow_here(), core.flow_there()].contains(&Flow::Symbols),
-            attempt: core.attempt,
+            wants_contents: core.terms.flow_here() == Flow::Contents,
+            sends_symbols: [core.terms.flow_here(), core.terms.flow_there()]
+                .contains(&Flow::Symbols),
+            attempt: core.attempt.number,
             symbol_bits_min: self.symbol_bits_min(core),
             symbol_bits: None,
         }
@@ -99,9 +132,9 @@ impl Initiator {
         situation: Situation,
         out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
-        core.symbol_bits = plan.symbol_bits;
+        core.attempt.symbol_bits = plan.symbol_bits;
         core.enter("filtering", out);
-        core.queue.push_back(Job::Message(Message::Plan(plan)));
+        core.jobs.push(Job::Message(Message::Plan(plan)));
         self.plan = Some(plan);
         self.symbol_bits = self.symbol_bits.max(plan.symbol_bits);
         self.situation = Some(situation);
@@ -123,12 +156,12 @@ impl Initiator {
             return Ok(());
         };
         let (Some(plan), Some(situation)) = (self.plan, self.situation) else { return Ok(()) };
-        let absent = core.take_absent(&test.absent());
+        let absent = core.sets.take_absent(&test.absent());
         if absent.iter().any(Entry::is_applied) {
             return self.retry(core, Failure::Undecoded, out);
         }
-        core.check_difference(absent.len() as u64)?;
-        core.send_only_here(&absent);
+        core.terms.check_difference(absent.len() as u64)?;
+        core.transfer().send_only_here(&absent);
         self.filtered_here = absent.len() as f64;
         let rate = rate_of(plan.filter_quarters[0]);
         let a = absent.len() as f64 / (1.0 - rate);
@@ -147,10 +180,10 @@ impl Initiator {
     ) -> Result<(), SessionError> {
         let Some(mut situation) = self.situation else { return Ok(()) };
         let quarters = plan.filter_quarters[1];
-        if let (1.., Some(table)) = (quarters, &core.table) {
+        if let (1.., Some(table)) = (quarters, &core.sets.table) {
             let job = FilterJob::new(table, FilterStage::Second, quarters);
-            core.queue.push_back(Job::Filter(Box::new(job)));
-            core.accept = Accept::Any;
+            core.jobs.push(Job::Filter(Box::new(job)));
+            core.arrivals.accept = Accept::Any;
         }
         situation.deviation = deviation;
         situation.symbol_bits = Some(plan.symbol_bits);
@@ -166,9 +199,9 @@ impl Initiator {
         out: &mut Outbox<SessionOutput>,
     ) -> Result<(), SessionError> {
         let wrong = SessionError::Driver { what: "no table for the plan" };
-        let table = core.table.as_ref().ok_or(wrong)?;
-        core.symbol_bits = plan.symbol_bits;
-        let key = core.key;
+        let table = core.sets.table.as_ref().ok_or(wrong)?;
+        core.attempt.symbol_bits = plan.symbol_bits;
+        let key = core.attempt.key;
         self.state = match plan.stage {
             Stage::Part => {
                 let wrong = SessionError::Driver { what: "no field for the plan" };
@@ -177,23 +210,24 @@ impl Initiator {
                 State::Sketching(Box::new(decoder))
             }
             Stage::Riblt => {
-                let both = core.own.count.saturating_add(core.there_count);
-                let most = both.min(core.options.limits.diff_max);
+                let both = core.sets.own.count.saturating_add(core.sets.there_count);
+                let most = both.min(core.terms.options.limits.diff_max);
                 let most = most.saturating_mul(CODED_RATIO_MAX).saturating_add(CODED_COUNT_MIN);
                 let (bits, credit) = (plan.symbol_bits, plan.credit);
                 let decoder = CodedDecoder::new(table, key, bits, credit, most.max(credit));
                 State::Coding(Box::new(decoder))
             }
-            Stage::List => {
-                State::Listing(Box::new(Listing::new(plan.symbol_bits, core.there_count_max())))
-            }
+            Stage::List => State::Listing(Box::new(Listing::new(
+                plan.symbol_bits,
+                core.sets.there_count_max(&core.terms, &core.attempt),
+            ))),
             Stage::Whole => {
-                core.accept = Accept::Whole { seen: vec![false; table.entries().len()] };
+                core.arrivals.accept = Accept::Whole { seen: vec![false; table.entries().len()] };
                 State::Whole
             }
         };
         core.enter("sketching", out);
-        core.queue.push_back(Job::Message(Message::Plan(plan)));
+        core.jobs.push(Job::Message(Message::Plan(plan)));
         self.plan = Some(plan);
         self.symbol_bits = self.symbol_bits.max(plan.symbol_bits);
         Ok(())

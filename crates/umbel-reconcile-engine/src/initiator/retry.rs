@@ -14,6 +14,7 @@ use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
 use crate::message::Message;
 use crate::options::Direction;
 use umbel_step::Outbox;
+use umbel_step::planted::{self, Planted};
 
 /// Expected differences after sets were merged under a key that made two symbols collide.
 const RESIDUE: f64 = 8.0;
@@ -40,14 +41,15 @@ pub(super) enum Failure {
 impl Initiator {
     /// Whether each side takes what it lacks, so that an attempt leaves fewer differences to the next one.
     pub(super) const fn merges(&self, core: &Core) -> bool {
-        matches!(core.aim.direction, Direction::TwoWay)
+        matches!(core.terms.aim.direction, Direction::TwoWay)
     }
 
     /// Fewest bits of a symbol of the next plan.
     pub(super) fn symbol_bits_min(&self, core: &Core) -> u8 {
+        let more = if planted::on(Planted::RetryKeepsKey) { 0 } else { SYMBOL_BITS_MORE };
         match self.symbol_bits {
-            0 => core.symbol_bits_min,
-            bits => bits.saturating_add(SYMBOL_BITS_MORE).clamp(core.symbol_bits_min, 64),
+            0 => core.terms.symbol_bits_min,
+            bits => bits.saturating_add(more).clamp(core.terms.symbol_bits_min, 64),
         }
     }
 
@@ -63,8 +65,8 @@ impl Initiator {
             Failure::Contradicted | Failure::Unequal => {
                 let counted = |is_taken: bool, count: f64| if is_taken { count } else { 0.0 };
                 // What a side has taken is on both sides now.
-                let taken_here = counted(core.changes(true), core.received.count as f64);
-                let taken_there = counted(core.changes(false), self.filtered_here);
+                let taken_here = counted(core.terms.changes(true), core.arrivals.sum.count as f64);
+                let taken_there = counted(core.terms.changes(false), self.filtered_here);
                 exact(self.found - taken_here - taken_there + RESIDUE)
             }
         }
@@ -79,17 +81,17 @@ impl Initiator {
     ) -> Result<(), SessionError> {
         if self.is_last_resort {
             return Err(SessionError::NotConverged {
-                ours: core.own.count,
-                theirs: core.there_count,
+                ours: core.sets.own.count,
+                theirs: core.sets.there_count,
             });
         }
         let left = self.left(core, failure);
-        let attempt = core.attempt + 1;
+        let attempt = core.attempt.number + 1;
         self.is_last_resort = attempt >= ATTEMPTS_MAX - 1;
-        core.attempts += 1;
+        core.attempt.tried += 1;
         core.begin_attempt(attempt);
         (self.filtered_here, self.found, self.doubtful) = (0.0, 0.0, 0.0);
-        core.queue.push_back(Job::Message(Message::Retry { attempt }));
+        core.jobs.push(Job::Message(Message::Retry { attempt }));
         self.survey(core, Known::Count(left), out);
         Ok(())
     }

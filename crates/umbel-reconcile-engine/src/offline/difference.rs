@@ -79,7 +79,7 @@ fn insufficient(have: usize, ours: &Estimator, theirs: &Estimator) -> SketchErro
 ///
 /// ```
 /// use umbel_reconcile_engine::{
-///     ItemIndex, ItemRef, SymbolKind, SketchDecoder, SketchReader, SketchSpec, StoredSketch,
+///     ItemIndex, ItemRef, SketchDecoder, SketchReader, SketchSpec, StoredSketch, SymbolKind,
 /// };
 ///
 /// let spec = SketchSpec::new(SymbolKind::Hashed, 0, [7; 16], 64)?;

@@ -1,0 +1,116 @@
+//! What the session is to do: this side's options, and the aim that the initiator's first frame states.
+
+use super::error::{SessionError, SessionRefusal, limit};
+use super::message::{Hello, RequestMode};
+use super::options::{Aim, Direction, OnConflict, Options, SessionRole, SymbolKind};
+use super::plan::SYMBOL_BITS_MIN;
+
+/// What one side sends of the items that only it has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flow {
+    Contents,
+    /// Symbols, and the sum of the hashes.
+    Symbols,
+    /// Only the sum of the hashes, so that the digest of the union can be computed.
+    Sum,
+}
+
+/// Options and aim of one side.
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) options: Options,
+    pub(crate) aim: Aim,
+    pub(crate) is_initiator: bool,
+    /// Fewest bits of a symbol: 32; tests use fewer to force collisions.
+    pub(crate) symbol_bits_min: u8,
+}
+
+impl Terms {
+    pub(crate) const fn new(options: Options, aim: Aim, is_initiator: bool) -> Self {
+        Self { options, aim, is_initiator, symbol_bits_min: SYMBOL_BITS_MIN }
+    }
+
+    pub(crate) const fn kind(&self) -> SymbolKind {
+        self.options.kind
+    }
+
+    /// Why this side, as a responder, refuses what a Hello asks for; `None` if it accepts it.
+    pub(crate) fn refusal(&self, hello: &Hello) -> Option<SessionRefusal> {
+        let (accepts, rule) = match self.options.role {
+            SessionRole::Responder { accept_items, on_conflict } => (accept_items, on_conflict),
+            SessionRole::Initiator(_) => (false, OnConflict::Report),
+        };
+        if hello.kind != self.kind() {
+            Some(SessionRefusal::Kind)
+        } else if hello.dataset_id != self.options.dataset_id {
+            Some(SessionRefusal::Dataset)
+        } else if hello.aim.direction.to_responder() && !accepts {
+            Some(SessionRefusal::ReadOnly)
+        } else if hello.aim.direction == Direction::TwoWay
+            && ![OnConflict::Report, hello.aim.on_conflict].contains(&rule)
+        {
+            Some(SessionRefusal::Conflict)
+        } else {
+            None
+        }
+    }
+
+    /// What is sent to the initiator, or to the responder.
+    pub(crate) const fn flow(&self, to_initiator: bool) -> Flow {
+        let is_compare = matches!(self.aim.direction, Direction::Compare);
+        if self.changes(to_initiator) || (is_compare && to_initiator && self.aim.want_items) {
+            Flow::Contents
+        } else if to_initiator || (is_compare && self.aim.notify_responder) {
+            // The initiator always gets the difference.
+            Flow::Symbols
+        } else {
+            Flow::Sum
+        }
+    }
+
+    /// Whether the set of the initiator, or of the responder, grows.
+    pub(crate) const fn changes(&self, initiator: bool) -> bool {
+        if initiator {
+            self.aim.direction.to_initiator()
+        } else {
+            self.aim.direction.to_responder()
+        }
+    }
+
+    /// What this side receives.
+    pub(crate) const fn flow_here(&self) -> Flow {
+        self.flow(self.is_initiator)
+    }
+
+    /// What this side sends.
+    pub(crate) const fn flow_there(&self) -> Flow {
+        self.flow(!self.is_initiator)
+    }
+
+    /// What a request for symbols should return; `None` if no request is needed.
+    pub(crate) fn request_mode(&self) -> Option<RequestMode> {
+        match (self.kind(), self.flow_here()) {
+            // The decoding side has the ids. The other side is told which of its ids are missing here if it
+            // is to know.
+            (SymbolKind::Id64, _) => {
+                let other_is_initiator = !self.is_initiator;
+                (other_is_initiator || self.notifies_peer()).then_some(RequestMode::Hashes)
+            }
+            (_, Flow::Contents) => Some(RequestMode::Contents),
+            _ => Some(RequestMode::Sum),
+        }
+    }
+
+    /// Whether the peer is to learn which of its items are missing here.
+    pub(crate) fn notifies_peer(&self) -> bool {
+        let shows = self.flow(false) == Flow::Symbols;
+        let removes = self.aim.notify_responder && self.aim.direction == Direction::Push;
+        self.is_initiator && (shows || removes)
+    }
+
+    /// Checks a number of differences against this side's limit.
+    pub(crate) fn check_difference(&self, count: u64) -> Result<(), SessionError> {
+        let max = self.options.limits.diff_max;
+        if count > max { Err(limit("differences", count, max)) } else { Ok(()) }
+    }
+}
