@@ -7,7 +7,8 @@
 //!     new: 3.a
 //! ```
 //!
-//! A test plays the commands and compares. To write what they bring about into the files, and then to read it:
+//! A test plays the commands and compares; tests of other crates that have such files include this one. To write
+//! what they bring about into the files, and then to read it:
 //!
 //! ```text
 //! UMBEL_WRITE_DRAWN=1 cargo test -p umbel-engine drawn

@@ -17,7 +17,6 @@
 //! ```
 
 use std::fmt::Write;
-use std::path::Path;
 
 use umbel_filter::{AnyFilter, Contains, HashRange, ItemHash, SingleShotShape, StoredSingleShot};
 
@@ -27,11 +26,9 @@ use crate::hypercube::delta::DeltaContent;
 use crate::hypercube::topology::{Cube, CubeRank};
 use umbel_engine::NodeId;
 
-/// The variable under which the test writes the answers into its files, in place of comparing them.
-const WRITE: &str = "UMBEL_WRITE_DRAWN";
-
-/// What an answer begins with.
-const INDENT: &str = "    ";
+/// The player of the files.
+#[path = "../../../../umbel-engine/src/drawn_test.rs"]
+mod dialogue;
 
 const POSITION_COUNT: u64 = 16;
 
@@ -159,27 +156,10 @@ impl Nodes {
     }
 }
 
-/// Plays the commands of a file, and compares what they bring about with the lines below them.
-fn check(file: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/hypercube").join(file);
-    let expected = std::fs::read_to_string(&path).unwrap();
-    let (mut nodes, mut drawn) = (Nodes::default(), String::new());
-    for line in expected.lines().filter(|line| !line.starts_with(INDENT)) {
-        drawn += &format!("{line}\n");
-        if !line.is_empty() && !line.starts_with('#') {
-            nodes.play(line).lines().for_each(|answer| drawn += &format!("{INDENT}{answer}\n"));
-        }
-    }
-    if std::env::var_os(WRITE).is_some() {
-        std::fs::write(&path, &drawn).unwrap();
-        return;
-    }
-    assert!(drawn == expected, "{file}, which {WRITE}=1 writes, should be:\n{drawn}");
-}
-
 #[test]
 fn drawn_sweeps_bring_what_is_drawn() {
     for file in ["cube.txt", "beyond.txt", "absent.txt", "short_log.txt"] {
-        check(file);
+        let mut nodes = Nodes::default();
+        dialogue::check(&format!("hypercube/{file}"), |line| nodes.play(line));
     }
 }
