@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use umbel_engine::meta::{ClusterVersion, MetaError};
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
-use umbel_ports::{PortFuture, RealSeed, Seed, channel};
+use umbel_ports::{PortFuture, RealSeed, Seed, channel, free_port};
 use umbel_replicated_engine::repair::ResidueTable;
 
 use crate::client_interface::{ClientInterface, ServedNode};
@@ -87,24 +87,18 @@ fn alone(data: &Path) -> Config {
     Config { dev: true, shards: 4, replicas: 1, ..config(data) }
 }
 
-/// Addresses that were free a moment ago, in the order in which founders are numbered: the first one's node
-/// is node 1. Ports come in any order, and a test that means node 1 would now and then have another.
-pub async fn free_addresses(count: usize) -> Vec<String> {
-    let mut listeners = Vec::new();
-    for _ in 0..count {
-        listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port"));
-    }
-    let address = |listener: &tokio::net::TcpListener| {
-        listener.local_addr().expect("it is bound").to_string()
-    };
-    let mut addresses: Vec<String> = listeners.iter().map(address).collect();
+/// Addresses on which nobody else will listen, in the order in which founders are numbered: the first one's node
+/// is node 1.
+pub fn free_addresses(count: usize) -> Vec<String> {
+    let mut addresses: Vec<String> =
+        (0..count).map(|_| format!("127.0.0.1:{}", free_port())).collect();
     addresses.sort_unstable();
     addresses
 }
 
 /// Starts a cluster of nodes with four shards, one in each folder.
 pub async fn start_cluster<F: AsRef<Path>>(folders: &[F]) -> Vec<Node> {
-    let addresses = free_addresses(folders.len()).await;
+    let addresses = free_addresses(folders.len());
     let starts = folders.iter().zip(&addresses).map(|(folder, address)| {
         start(Config {
             listen: address.clone(),

@@ -30,6 +30,8 @@ mod disk;
 pub mod encoding;
 mod frame_allowance;
 mod frame_watch;
+#[cfg(any(test, feature = "testing"))]
+mod free_ports;
 mod issued;
 mod limits;
 mod long_work;
@@ -45,6 +47,8 @@ mod wrapping;
 
 pub use connections::{ConnectionHandle, ConnectionSlot, raise_descriptor_limit};
 pub use disk::RealDisk;
+#[cfg(any(test, feature = "testing"))]
+pub use free_ports::free_port;
 pub use issued::IssuedFiles;
 pub use long_work::beside_others;
 pub use memory::memory_limit_bytes;

@@ -14,8 +14,7 @@ pub(crate) use umbel_node::testing::{
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_node_to_learn_of_the_formation_waits_for_it() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    let mut addresses = free_addresses(2).await;
-    addresses.sort_unstable();
+    let addresses = free_addresses(2);
     let both = folders.iter().zip(&addresses).map(|(folder, address)| Config {
         listen: address.clone(),
         initial_cluster: addresses.clone(),

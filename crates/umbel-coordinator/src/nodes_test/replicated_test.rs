@@ -33,7 +33,7 @@ fn quiet(folder: &TempDir, address: &str, addresses: &[String]) -> Config {
 }
 
 pub(super) async fn start_quiet(folders: &[TempDir]) -> (Vec<Config>, Vec<Node>) {
-    let addresses = free_addresses(folders.len()).await;
+    let addresses = free_addresses(folders.len());
     let both = folders.iter().zip(&addresses);
     let configs: Vec<Config> =
         both.map(|(folder, address)| quiet(folder, address, &addresses)).collect();
@@ -301,7 +301,7 @@ async fn what_a_snapshot_holds_leaves_the_log() {
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_take_longer_than_a_sweep_come_in() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
-    let addresses = free_addresses(folders.len()).await;
+    let addresses = free_addresses(folders.len());
     let configs = folders.iter().zip(&addresses).map(|(folder, address)| Config {
         sweep_interval_ms: 10,
         exchange_bytes_per_second_max: 64 << 10,

@@ -157,7 +157,7 @@ async fn nothing_is_lost_that_is_inserted_meanwhile() {
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_are_compared_in_turn_without_being_asked() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
-    let addresses = free_addresses(3).await;
+    let addresses = free_addresses(3);
     let often = folders.iter().zip(&addresses).map(|(folder, address)| {
         start(Config {
             listen: address.clone(),

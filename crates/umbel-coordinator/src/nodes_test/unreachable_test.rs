@@ -13,7 +13,7 @@ use umbel_node::calls::MetaRequest;
 async fn filters_come_and_go_while_a_voter_to_be_is_not_reached() {
     let folder = tempfile::tempdir().unwrap();
     let node = start(Config { dev: true, shards: 4, replicas: 3, ..config(folder.path()) }).await;
-    let address = free_addresses(1).await.remove(0);
+    let address = free_addresses(1).remove(0);
     let command = MetaCommand::AddNode { address, nonce: 7 };
     node.local().serve_meta(MetaRequest::Propose(command)).await;
     // The membership change is in progress once the new node is a learner.

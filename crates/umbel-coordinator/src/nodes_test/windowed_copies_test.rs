@@ -29,7 +29,7 @@ struct Clocked {
 impl Clocked {
     async fn start(count: usize) -> Self {
         let folders: Vec<TempDir> = (0..count).map(|_| tempfile::tempdir().unwrap()).collect();
-        let addresses = free_addresses(count).await;
+        let addresses = free_addresses(count);
         let own = |(folder, address): (&TempDir, &String)| Config {
             listen: address.clone(),
             initial_cluster: addresses.clone(),

@@ -187,7 +187,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_live_node_that_lacks_entries_does_not_become_a_voter() {
         let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        let addresses = free_addresses(2).await;
+        let addresses = free_addresses(2);
         let starts = folders.iter().zip(&addresses).map(|(folder, address)| {
             let (listen, initial_cluster) = (address.clone(), addresses.clone());
             start(Config {

@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::memory_net::MemoryNet;
-use umbel_ports::{Net, RealNet};
+use umbel_ports::{Net, RealNet, free_port};
 
 use super::limits::{
     LINK_BODY_BYTES_MAX, LINK_CALLS_IN_FLIGHT_MAX, LINK_CALLS_PENDING_MAX, LINK_QUEUE_CALLS_MAX,
@@ -171,7 +171,8 @@ async fn a_broken_link_fails_its_calls_and_is_made_again() {
 #[tokio::test]
 async fn a_broken_socket_is_made_again() {
     let net: Arc<dyn Net> = Arc::new(RealNet);
-    let there = serve(&*net, "127.0.0.1:0", Some(2)).await;
+    let address = format!("127.0.0.1:{}", free_port());
+    let there = serve(&*net, &address, Some(2)).await;
     let links = Arc::new(links(&net, 1));
     let mut tasks = JoinSet::new();
     spawn_request(&mut tasks, &links, &there, CallKind::Shard, NEVER, 100 * SECOND);

@@ -1,11 +1,11 @@
 //! A job in several processes, as on several machines, and the same job in one process.
 
-use crate::free_ports::free_port;
 use crate::model::Draws;
 use crate::report_pages::assert_agree;
 use crate::sandbox::{Ran, Sandbox};
 use std::io::Read as _;
 use std::process::{Child, Command};
+use umbel_ports::free_port;
 
 /// The secret of all jobs.
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";

@@ -17,8 +17,6 @@ mod file_index;
 mod file_roles;
 mod filter;
 mod found_files;
-#[path = "../support/free_ports.rs"]
-mod free_ports;
 mod groups;
 mod in_place;
 mod include;

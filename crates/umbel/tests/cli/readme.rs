@@ -10,7 +10,6 @@
 //! `docs`. Cargo commands are special: `cargo run --release --` is this test's binary, and `cargo test`
 //! is skipped.
 
-use crate::free_ports::free_port;
 use crate::sandbox::Sandbox;
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,6 +17,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use umbel_ports::free_port;
 
 /// Stands for the binary's name in the README, for readers who have not installed it.
 const BUILD_AND_RUN: &str = "cargo run --release --";

@@ -16,8 +16,6 @@ mod access;
 mod crashes;
 mod enrolment;
 mod forming;
-#[path = "../support/free_ports.rs"]
-mod free_ports;
 mod full_disk;
 mod growth;
 mod history;

@@ -12,8 +12,8 @@ use serde_json::Value;
 use umbel_client::{
     Client, Distribution, KeyPairFiles, NewFilter, ReadLevel, TlsConnector, TlsFiles,
 };
+use umbel_ports::free_port;
 
-use crate::free_ports::free_port;
 use crate::secure::{Secure, client, put_pair};
 use crate::servers::{options, page, until};
 

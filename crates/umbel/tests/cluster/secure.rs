@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use umbel_client::{
     Client, ClientError, ClientOptions, Code, KeyPairFiles, NewFilter, TlsConnector, TlsFiles,
 };
+use umbel_ports::free_port;
 use umbel_tls::{Authority, Pem, Subject};
 
-use crate::free_ports::free_port;
 use crate::load::item;
 use crate::servers::{Cluster, Server, options, until};
 

@@ -14,8 +14,6 @@
 
 mod accessible;
 mod drawings;
-#[path = "../support/free_ports.rs"]
-mod free_ports;
 mod large;
 mod operate;
 mod pictures;

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use umbel_ports::free_port;
 
-use crate::free_ports::free_port;
-
-/// Longest wait for the browser or for content of a page, far above the time that it takes on a busy
-/// machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for the browser or for content of a page: it only ends a hang, so it is far above the time
+/// that anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The pause between two checks of a page.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -7,10 +7,10 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use umbel_ports::free_port;
 
 use crate::calls::{Caller, framed};
 use crate::frames::{PREFACE, connect, settings};
-use crate::free_ports::free_port;
 use crate::servers::{umbel, until};
 use crate::siege::peak_mib;
 

@@ -22,8 +22,6 @@ mod certificates;
 mod connections;
 mod floods;
 mod frames;
-#[path = "../support/free_ports.rs"]
-mod free_ports;
 mod honest;
 mod identities;
 mod jobs;
