@@ -23,7 +23,7 @@ pub(crate) async fn known_members(
     let log = storage.log(group);
     let mut from = log.first_index();
     loop {
-        let entries = log.read_own(from).await?;
+        let entries = log.read_from(from).await?;
         let Some(last) = entries.last() else { return Ok(members) };
         from = last.log_id.index + 1;
         for entry in entries {

@@ -229,7 +229,7 @@ impl GroupReplica {
             head @ (Head::Shard(_) | Head::MarkedShard(..)) => {
                 let shard = self.read_shard(ShardState::shard);
                 let mut state = load_slices(head, records, shard, self.first_range).await?;
-                state.loaded_at(file.meta().last_log_id.map_or(0, |id| id.index));
+                state.loaded_at(file.last_index());
                 GroupState::Shard(Box::new(state))
             }
         };

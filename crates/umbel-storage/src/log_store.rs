@@ -153,8 +153,25 @@ impl LogStore {
     ///
     /// # Errors
     /// If the disk fails or the log is damaged.
-    pub async fn read_own(&self, from: u64) -> io::Result<Vec<LogEntry>> {
+    pub async fn read_from(&self, from: u64) -> io::Result<Vec<LogEntry>> {
         Ok(self.wal.read(self.group, from, u64::MAX, READ_BYTES_MAX).await?.1)
+    }
+
+    /// The next entries of a log that only this node writes: their indexes and commands, as
+    /// [`read_from`](Self::read_from).
+    ///
+    /// # Errors
+    /// If the disk fails or the log is damaged; `InvalidData` also for an entry without a command, which
+    /// [`append_own`](Self::append_own) does not write.
+    pub async fn read_own(&self, from: u64) -> io::Result<Vec<(u64, LogCommand)>> {
+        let command = |entry: LogEntry| match entry.payload {
+            EntryPayload::Normal(command) => Ok((entry.log_id.index, command)),
+            EntryPayload::Blank | EntryPayload::Membership(_) => {
+                let text = format!("entry {} of the log holds no inserts", entry.log_id.index);
+                Err(io::Error::new(io::ErrorKind::InvalidData, text))
+            }
+        };
+        self.read_from(from).await?.into_iter().map(command).collect()
     }
 
     /// Purges all entries up to an index, which a snapshot covers.

@@ -81,6 +81,11 @@ impl SnapshotFile {
         &self.meta
     }
 
+    /// Index of the last entry that the snapshot covers; 0 if it covers none.
+    pub fn last_index(&self) -> u64 {
+        self.meta.last_log_id.map_or(0, |id| id.index)
+    }
+
     /// Bytes of the body.
     pub fn byte_count(&self) -> u64 {
         self.byte_count

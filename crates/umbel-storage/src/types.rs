@@ -108,8 +108,16 @@ pub(crate) fn vote_id(vote: Vote) -> VoteId {
     VoteId { term: leader_id.term, node: leader_id.node_id, is_committed: committed }
 }
 
+/// What a snapshot covers of a log that only this node writes: all entries up to an index; none if it is 0.
+pub fn own_snapshot_meta(node: NodeId, index: u64) -> SnapshotMeta {
+    SnapshotMeta {
+        last_log_id: (index > 0).then(|| own_log_id(node, index)),
+        last_membership: StoredMembership::default(),
+    }
+}
+
 /// The log id of an entry in a log that only this node writes.
-pub fn own_log_id(node: NodeId, index: u64) -> LogId {
+pub(crate) fn own_log_id(node: NodeId, index: u64) -> LogId {
     LogId { leader_id: LeaderId { term: 1, node_id: node }, index }
 }
 

@@ -79,7 +79,7 @@ async fn a_stolen_disk_reveals_no_secret_without_the_key() {
     assert!(!has_the_secret(&disk));
 
     let storage = open(&disk, wrapping(1)).await;
-    let entries = storage.log(GroupId::META).read_own(1).await.unwrap();
+    let entries = storage.log(GroupId::META).read_from(1).await.unwrap();
     assert_eq!(entries[0].payload, openraft::EntryPayload::Normal(command()));
     storage.close().await;
     assert!(matches!(refused(&disk, None).await, OpenError::KeyMissing));
@@ -132,7 +132,7 @@ async fn a_key_may_come_later() {
     write(&storage, 2).await;
     storage.close().await;
     let storage = open(&disk, wrapping(1)).await;
-    let entries = storage.log(GroupId::META).read_own(1).await.unwrap();
+    let entries = storage.log(GroupId::META).read_from(1).await.unwrap();
     assert_eq!(entries.len(), 2);
     assert!(entries.iter().all(|e| e.payload == openraft::EntryPayload::Normal(command())));
     storage.close().await;

@@ -18,9 +18,7 @@ use umbel_filter::{AnyFilter, HashRange, SliceRing};
 use umbel_ports::encoding::{decode, encode};
 use umbel_replicated_engine::hypercube::{Coverage, Replica, ReplicaOptions, SampleTable};
 use umbel_step::planted::{self, Planted};
-use umbel_storage::types::{
-    CopyEntry, Entry, EntryPayload, LogCommand, SnapshotMeta, StoredMembership, own_log_id,
-};
+use umbel_storage::types::{CopyEntry, LogCommand, own_snapshot_meta};
 use umbel_storage::{LogStore, SnapshotFile, SnapshotStore, SnapshotWriter};
 
 use super::copy::{Copy, CopyState};
@@ -75,15 +73,11 @@ pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore)
         let (slices, filter) = (state.replica.slices(), state.replica.filter().clone());
         merge_count.store(state.merge_count, Ordering::Relaxed);
         generation.store(state.generation().0, Ordering::Relaxed);
-        let applied_index = state.applied_index;
-        let meta = SnapshotMeta {
-            last_log_id: (applied_index > 0).then(|| own_log_id(copy.node, applied_index)),
-            last_membership: StoredMembership::default(),
-        };
+        let meta = own_snapshot_meta(copy.node, state.applied_index);
         (meta, Image { head, slices, filter, key: copy.settings.frame_key() })
     };
     let file = snapshots.build(copied, |to, image| Box::pin(write(to, image))).await?;
-    let applied_index = file.meta().last_log_id.map_or(0, |id| id.index);
+    let applied_index = file.last_index();
     let (merge_count, generation) = (merge_count.into_inner(), generation.into_inner());
     {
         let mut state = copy.write();
@@ -147,7 +141,7 @@ pub(super) async fn load(
     let newest = snapshots.latest().await?;
     let (mut state, mut samples) = match newest {
         Some(file) => {
-            let index = file.meta().last_log_id.map_or(0, |id| id.index);
+            let index = file.last_index();
             let (head, ring, filter) = read(&file, settings).await?;
             options.generation = head.generation;
             let replica = Replica::restore(options, filter, head.coverage);
@@ -186,20 +180,18 @@ async fn replay(
         if entries.is_empty() {
             return Ok(());
         }
-        for Entry { log_id, payload } in entries {
+        for (index, command) in entries {
             let expected = state.applied_index + 1;
-            if log_id.index != expected {
-                return Err(
-                    format!("entry {} of the log, expected {expected}", log_id.index).into()
-                );
+            if index != expected {
+                return Err(format!("entry {index} of the log, expected {expected}").into());
             }
             state.applied_index = expected;
-            let (CopyEntry { generation, hashes }, slice) = match payload {
-                EntryPayload::Normal(LogCommand::Copy(entry)) => (entry, None),
-                EntryPayload::Normal(LogCommand::CopySlice { slice, entry }) => {
-                    (entry, Some(slice))
+            let (CopyEntry { generation, hashes }, slice) = match command {
+                LogCommand::Copy(entry) => (entry, None),
+                LogCommand::CopySlice { slice, entry } => (entry, Some(slice)),
+                LogCommand::Meta(_) | LogCommand::Shard(_) => {
+                    return Err(format!("entry {expected} of the log holds no inserts").into());
                 }
-                _ => return Err(format!("entry {expected} of the log holds no inserts").into()),
             };
             if slice.is_some() != state.replica.ring().is_some() {
                 return Err(format!("entry {expected} of the log is of slice {slice:?}").into());
