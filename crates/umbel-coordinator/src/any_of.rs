@@ -6,8 +6,8 @@ use umbel_engine::meta::FilterName;
 
 use super::items::read_level;
 use super::{Coordinator, ReadLevel};
-use crate::item_batch::ItemBatch;
 use umbel_node::failure::CallFailure;
+use umbel_node::item_batch::ItemBatch;
 
 /// Most filters in one request: one for each day of a month, and one for older items.
 const FILTERS_MAX: usize = 32;

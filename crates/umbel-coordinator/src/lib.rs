@@ -35,7 +35,6 @@ pub mod catalogue;
 mod catching_up;
 mod growth;
 pub mod held;
-pub mod item_batch;
 mod items;
 mod jobs;
 mod leaders;

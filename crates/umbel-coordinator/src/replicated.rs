@@ -16,12 +16,12 @@ use umbel_ports::Purpose;
 
 use super::catalogue::{CopiesInfo, FilterInfo};
 use super::items::hashed;
-use super::{AckLevel, Coordinator, LiveFilter, ReadLevel};
-use crate::item_batch::ItemBatch;
+use super::{AckLevel, LiveFilter, ReadLevel};
 use umbel_node::Local;
 use umbel_node::calls::{CopyAnswer, CopyReport, CopyRequest, SweepCounts};
 use umbel_node::cube::{Copy, CopyFailure};
 use umbel_node::failure::CallFailure;
+use umbel_node::item_batch::ItemBatch;
 use umbel_node::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
 
 mod flush;

@@ -4,19 +4,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use umbel_engine::FilterId;
 use umbel_engine::meta::{Distribution, FilterName};
 use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
 use umbel_filter::Kind;
 use umbel_node::leader_calls::LeaderCalls;
 use umbel_node::testing::deadline;
-use umbel_proto::v1::Items;
 
 use crate::Coordinator;
 use crate::catalogue::{FilterRequest, Hashing};
-use crate::item_batch::ItemBatch;
 use crate::sizes::FilterSize;
+use umbel_node::item_batch::ItemBatch;
 
 impl Coordinator {
     /// The coordinator of a node that belongs to no cluster.
@@ -58,6 +56,11 @@ pub async fn create(coordinator: &Coordinator, name: &str, kind: Kind) -> Filter
 
 /// The items of these numbers.
 pub fn items(range: Range<u32>) -> ItemBatch {
-    let items = range.map(|item| Bytes::from(format!("item {item}"))).collect();
-    ItemBatch::from_proto(Some(Items { items, ..Items::default() })).expect("the items are short")
+    let (mut data, mut item_bytes) = (String::new(), Vec::new());
+    for number in range {
+        let item = format!("item {number}");
+        item_bytes.push(u32::try_from(item.len()).expect("the item is short"));
+        data.push_str(&item);
+    }
+    ItemBatch::packed(data.into(), item_bytes)
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use tonic::Request;
 use umbel_coordinator::Coordinator;
-use umbel_coordinator::item_batch::ItemBatch;
 use umbel_coordinator::rates::Amounts;
 use umbel_engine::NodeId;
 use umbel_engine::meta::{
     ClusterVerb, FilterName, FilterVerb, MetaState, Principal, PrincipalName, Proof, Rights,
 };
 use umbel_node::failure::CallFailure;
+use umbel_node::item_batch::ItemBatch;
 use umbel_ports::{NodeIdentity, PeerIdentity};
 use umbel_proto::v1;
 use umbel_step::planted::{self, Planted};

@@ -9,6 +9,7 @@
 //! | `shard_leader` | batches inserts into entries of a shard's log; confirmed reads |
 //! | `cube` | copies of replicated filters, and their exchange over the hypercube |
 //! | [`comparisons`] | the last results of comparisons between replicas |
+//! | [`item_batch`] | the items of a request, checked and hashed where they were received |
 //! | [`leader_calls`] | finds the leaders of groups, calls them, and calls again |
 //! | `client_interface` | what a node gives to the interface for its clients |
 //! | [`export_change`] | differences between exported frames, for both sides of an export |
@@ -32,6 +33,7 @@ pub mod export_change;
 mod exports;
 pub mod failure;
 mod formation;
+pub mod item_batch;
 pub mod leader_calls;
 mod ledger_jobs;
 pub mod limits;

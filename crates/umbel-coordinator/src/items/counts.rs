@@ -7,9 +7,9 @@ use umbel_filter::Kind;
 
 use super::hashed;
 use crate::Coordinator;
-use crate::item_batch::ItemBatch;
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
+use umbel_node::item_batch::ItemBatch;
 use umbel_node::leader_calls::unexpected;
 
 /// The cluster version since which the call between nodes exists.

@@ -7,7 +7,6 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_coordinator::catalogue::{FilterInfo, FilterRequest, Hashing};
-use umbel_coordinator::item_batch::ItemBatch;
 use umbel_coordinator::sizes::FilterSize;
 use umbel_coordinator::{beside_done, graver, partly};
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
@@ -15,6 +14,7 @@ use umbel_engine::shard::PartError;
 use umbel_filter::Kind;
 use umbel_filter::sizing::{CUCKOO_BUCKETS_LOOKED_AT, WINDOW_BUCKET_SLOTS};
 use umbel_node::failure::CallFailure;
+use umbel_node::item_batch::ItemBatch;
 use umbel_resp::{Arguments, CuckooCommand, CuckooInsert, Items, Protocol, Refusal, Reply};
 
 use super::answers::refusal;

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use tokio::time::Instant;
 use umbel_coordinator::catalogue::{FilterInfo, FilterRequest, Hashing};
-use umbel_coordinator::item_batch::ItemBatch;
 use umbel_coordinator::sizes::FilterSize;
 use umbel_coordinator::{ClientRequest, ReadLevel, partly};
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
@@ -14,6 +13,7 @@ use umbel_engine::shard::{Bitmap, SliceShape};
 use umbel_engine::{OwnerId, RequestId, SessionId, ShardId};
 use umbel_filter::{HashRange, Kind, RedisBloomHeader, Shape};
 use umbel_node::failure::CallFailure;
+use umbel_node::item_batch::ItemBatch;
 use umbel_node::limits::RETRY_WAIT_MIN;
 use umbel_resp::{AnswerForm, InfoField, NewBloom, Refusal, Reply, RequestName};
 

@@ -6,12 +6,12 @@
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use umbel_coordinator::item_batch::ItemBatch;
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_engine::meta::{FilterName, MetaState};
 use umbel_engine::shard::SliceShape;
 use umbel_filter::Kind;
 use umbel_node::failure::CallFailure;
+use umbel_node::item_batch::ItemBatch;
 use umbel_resp::NewBloom;
 
 use super::filters::{new_count, unless_busy};

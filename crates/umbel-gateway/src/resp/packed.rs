@@ -1,8 +1,8 @@
 //! Items of one or several commands, one behind the other.
 
 use bytes::Bytes;
-use umbel_coordinator::item_batch::ItemBatch;
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
+use umbel_node::item_batch::ItemBatch;
 
 /// Items of one or several commands, stored back to back.
 #[derive(Default)]

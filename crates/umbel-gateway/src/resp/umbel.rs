@@ -6,6 +6,7 @@ use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
 use umbel_engine::shard::{LateItems, SetOperation, WindowRules, WindowTime};
 use umbel_filter::Kind;
+use umbel_node::item_batch::ItemBatch;
 use umbel_resp::{
     Arguments, CreateFilter, Items, NewSize, NewWindow, Refusal, Reply, RequestName, SetEstimate,
     UmbelCommand, WindowEnd,

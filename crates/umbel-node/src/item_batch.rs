@@ -6,8 +6,8 @@ use umbel_engine::meta::HashKey;
 use umbel_filter::ItemHash;
 use umbel_proto::v1;
 
-use umbel_node::failure::CallFailure;
-use umbel_node::limits::ITEM_BYTES_MAX;
+use crate::failure::CallFailure;
+use crate::limits::ITEM_BYTES_MAX;
 
 /// Bytes of a hash on the wire: hi, then lo, little-endian.
 const HASH_BYTES: usize = 16;
@@ -96,7 +96,7 @@ impl ItemBatch {
     /// # Errors
     /// [`CallFailure::Invalid`] if the client sent hashes, and the key is secret or RedisBloom's, or the
     /// hashes have another seed.
-    pub(crate) fn hash(&self, key: &HashKey, out: &mut Vec<ItemHash>) -> Result<(), CallFailure> {
+    pub fn hash(&self, key: &HashKey, out: &mut Vec<ItemHash>) -> Result<(), CallFailure> {
         out.reserve(self.len());
         let hasher = key.hasher();
         match (&self.form, key) {
