@@ -12,7 +12,7 @@
 //! | `questions` | bounds the questions that a node holds in memory |
 //! | `in_sync` | decides when a copy that was made late counts for a majority |
 //! | `scrub` | compares copies bit by bit with partners' copies |
-//! | `wire`, `pacer` | messages, and a limit on their byte rate |
+//! | `wire` | messages |
 
 mod answering;
 mod asking;
@@ -24,7 +24,6 @@ mod image;
 mod in_sync;
 mod journal;
 mod load;
-mod pacer;
 mod questions;
 mod scrub;
 mod serve;

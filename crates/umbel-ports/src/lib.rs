@@ -12,6 +12,7 @@
 //! | `disk`, `issued`, `wrapping` | a folder; certificates in files; encryption of what is stored |
 //! | `seed`, `memory` | entropy and wall-clock time; how much memory the process may use |
 //! | `long_work` | how a task computes for long without keeping others waiting |
+//! | `pacer` | a limit on the byte rate at which a process sends |
 //! | [`channel`] | gRPC over [`Net`]; `frame_watch` and `frame_allowance` bound what a connection may send |
 //! | [`encoding`] | bytes of what only nodes and workers read |
 //! | [`metrics`] | measurements of connections |
@@ -40,6 +41,7 @@ mod memory;
 pub mod memory_net;
 pub mod metrics;
 mod net;
+mod pacer;
 mod secret;
 mod seed;
 mod tls;
@@ -53,6 +55,7 @@ pub use issued::IssuedFiles;
 pub use long_work::beside_others;
 pub use memory::memory_limit_bytes;
 pub use net::RealNet;
+pub use pacer::Pacer;
 pub use secret::{NotProved, OnRefused, SecretNet};
 pub use seed::RealSeed;
 pub use tls::{PinnedNet, TlsNet};

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
+use umbel_ports::Pacer;
 use umbel_proto::v1;
 use umbel_proto::v1::scrub_part::Part;
 use umbel_replicated_engine::hypercube::Coverage;
 
 use super::{ScrubError, TURN_PATIENCE};
-use crate::cube::pacer::Pacer;
 use crate::cube::wire::{counts_to_proto, coverage_of};
 
 /// Parts that wait to be sent: the next part is made while one is being sent.

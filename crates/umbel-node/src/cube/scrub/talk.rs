@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use futures_util::future::BoxFuture;
-use umbel_ports::{Purpose, beside_others};
+use umbel_ports::{Pacer, Purpose, beside_others};
 use umbel_proto::v1::scrub_part::Part;
 use umbel_replicated_engine::repair::{
     Policy, RepairInput, RepairLimits, RepairOptions, RepairOutcome, RepairOutput, RepairSession,
@@ -14,7 +14,7 @@ use umbel_step::Outbox;
 use super::ScrubError;
 use super::image::Image;
 use super::line::{Line, Outlet};
-use crate::cube::pacer::Pacer;
+use crate::cube::copies::Copies;
 use crate::local::Local;
 use crate::metrics;
 

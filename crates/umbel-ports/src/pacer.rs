@@ -8,8 +8,8 @@ use tokio::time::Instant;
 /// How much time sending may save up during a pause.
 const BURST: Duration = Duration::from_millis(50);
 
-/// Lets bytes pass at a rate shared by all senders.
-pub(super) struct Pacer {
+/// Lets bytes pass at a rate that all senders share. Each passes in the order in which it asked.
+pub struct Pacer {
     /// 0 means no limit.
     bytes_per_second_max: u64,
     /// When all bytes that were let pass have been sent at the rate.
@@ -17,12 +17,14 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
-    pub(super) const fn new(bytes_per_second_max: u64) -> Self {
+    /// A limit of so many bytes per second; 0 for none.
+    pub const fn new(bytes_per_second_max: u64) -> Self {
         Self { bytes_per_second_max, through_at: Mutex::new(None) }
     }
 
-    /// Waits until these bytes may be sent.
-    pub(super) async fn pass(&self, byte_count: usize) {
+    /// Waits until so many bytes may be sent. They count as sent also if the future is dropped while it
+    /// waits.
+    pub async fn pass(&self, byte_count: usize) {
         if let Some(at) = self.reserve(byte_count, Instant::now()) {
             tokio::time::sleep_until(at).await;
         }
