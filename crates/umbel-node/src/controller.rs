@@ -239,7 +239,7 @@ async fn query_group(
         return tokio::time::timeout(timeout, served).await.ok()?.ok();
     }
     let body = encode(&request);
-    let answer = local.call(node, CallKind::Group, group, body, timeout).await;
+    let answer = local.member().call(node, CallKind::Group, group, body, timeout).await;
     match answer.map(|body| decode(&body)) {
         Ok(Ok(answer)) => Some(answer),
         Ok(Err(error)) => {

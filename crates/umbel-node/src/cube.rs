@@ -8,6 +8,7 @@
 //! | `image` | saves a copy to a snapshot; restores it from the snapshot and the log |
 //! | `copies` | all copies of this node, as the catalogue requires them |
 //! | `exchange` | runs sweeps over the hypercube (`umbel_replicated_engine::hypercube`) |
+//! | `events` | what the exchange is told |
 //! | `asking`, `answering` | the two sides of one step of a sweep |
 //! | `questions` | bounds the questions that a node holds in memory |
 //! | `in_sync` | decides when a copy that was made late counts for a majority |
@@ -18,6 +19,7 @@ mod answering;
 mod asking;
 mod copies;
 mod copy;
+mod events;
 mod exchange;
 mod failure;
 mod image;

@@ -275,7 +275,7 @@ pub(crate) async fn complete(
     // A vote request to a node that is still starting is lost, and costs an election timeout.
     let mut newest = ports.versions.newest;
     for (node, address) in nodes.iter().filter(|&&(node, _)| node != local.node()) {
-        while !local.is_there(*node, address).await {
+        while !local.member().is_there(*node, address).await {
             tokio::time::sleep(RETRY_PAUSE / 10).await;
         }
         newest = newest.min(newest_of(ports, address).await);

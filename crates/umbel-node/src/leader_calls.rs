@@ -86,7 +86,7 @@ impl LeaderCalls {
     /// Whether a node answers now.
     pub async fn is_reachable(&self, node: NodeId) -> bool {
         match self.local.get() {
-            Some(local) => node == local.node() || local.is_reachable(node).await,
+            Some(local) => node == local.node() || local.member().is_reachable(node).await,
             None => false,
         }
     }
@@ -372,7 +372,7 @@ async fn send_request<T: DeserializeOwned>(
     body: Bytes,
     timeout: Duration,
 ) -> Tried<T> {
-    match local.call(node, kind, group, body, timeout).await {
+    match local.member().call(node, kind, group, body, timeout).await {
         Ok(body) => match decode(&body) {
             Ok(answer) => Tried::Answer(answer),
             Err(error) => Tried::Unknown(format!("{node} answered nonsense: {error}")),

@@ -19,6 +19,7 @@
 //! | `reasons` | what a node logs while it asks a cluster to take it |
 //! | `wall_clock` | the wall clock by which filters expire and windows forget, also when it jumps |
 //! | `local`, `node` | the state of a running node, and its life cycle |
+//! | `member` | who a node is in its cluster, and its calls to other nodes, for `local` and `cube` |
 //! | `local_copy` | read access to a copy of a replicated filter, for programs that embed the node |
 
 mod arrivals;
@@ -39,6 +40,7 @@ mod ledger_jobs;
 pub mod limits;
 mod local;
 mod local_copy;
+mod member;
 pub mod metrics;
 mod node;
 mod peer_admission;

@@ -1,21 +1,18 @@
-//! This node as a member of the cluster: its groups, links and storage.
+//! This node as a member of the cluster: its groups, copies and storage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use umbel_engine::liveness::Timing;
 use umbel_engine::meta::{MetaState, NodeRecord, VersionRange};
-use umbel_engine::placement::ShardRecord;
-use umbel_engine::{Epoch, GroupId, NodeId, ShardId};
-use umbel_filter::HashRange;
+use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_jobs::JobHost;
 use umbel_ports::{Net, Seed};
-use umbel_raft::peer::{CallError, CallKind, Links, LocalIdentity};
+use umbel_raft::peer::{Links, LocalIdentity};
 use umbel_raft::{Beats, Group, GroupHost, RunningGroups, Witness};
 use umbel_storage::Storage;
 
@@ -23,6 +20,7 @@ use crate::config::Config;
 use crate::cube::Copies;
 use crate::exports::Exports;
 use crate::ledger_jobs::LedgerJobs;
+use crate::member::Member;
 use crate::metrics;
 use crate::ports::Ports;
 use crate::shard_leader::ShardLeader;
@@ -34,9 +32,9 @@ mod homes;
 mod job_standing;
 mod led_slices;
 mod measure;
-mod reach;
 mod readiness;
 pub(crate) mod release;
+mod replicas;
 mod report;
 mod serve;
 
@@ -48,10 +46,9 @@ const FOUNDING_PAUSE: Duration = Duration::from_millis(20);
 
 /// This node as a member of a cluster.
 pub struct Local {
-    cluster: u128,
+    member: Arc<Member>,
     node: NodeId,
     config: Config,
-    seed: Arc<dyn Seed>,
     clock: Arc<WallClock>,
     storage: Storage,
     host: Arc<GroupHost>,
@@ -63,10 +60,7 @@ pub struct Local {
     exports: Arc<Exports>,
     copies: Arc<Copies>,
     jobs: LedgerJobs,
-    net: Arc<dyn Net>,
     versions: VersionRange,
-    /// Why the node must stop, once it must.
-    failure: watch::Sender<Option<String>>,
     is_stopping: AtomicBool,
     /// The leader of each group at the last check.
     leaders_seen: Mutex<BTreeMap<GroupId, NodeId>>,
@@ -88,7 +82,6 @@ impl Local {
         jobs: Arc<JobHost>,
         founders: BTreeMap<NodeId, String>,
     ) -> Result<Arc<Self>, String> {
-        let LocalIdentity { cluster, node } = identity;
         let clock = Arc::new(WallClock::new(Arc::clone(&ports.seed)));
         // Shards and copies decide by the time that is believed.
         let seed: Arc<dyn Seed> = Arc::clone(&clock) as _;
@@ -97,16 +90,23 @@ impl Local {
         let memory = (storage.clone(), witness);
         let host = GroupHost::start(identity, timing, outside, memory, founders).await?;
         let meta = host.start_meta(ports.versions).await?;
+        let member = Member::new(identity, ports, Arc::clone(&host), Arc::clone(&meta), failure);
+        let member = Arc::new(member);
         let space = Space::new(config.disk_reserve_bytes);
         tokio::spawn(Arc::clone(&space).watch(Arc::clone(&ports.disk), storage.clone()));
         let recalled = Arc::clone(host.recollection());
-        let copies =
-            Copies::new(node, &config, storage.clone(), seed, Arc::clone(&space), recalled);
+        let copies = Copies::new(
+            Arc::clone(&member),
+            &config,
+            storage.clone(),
+            seed,
+            Arc::clone(&space),
+            recalled,
+        );
         Ok(Arc::new(Self {
-            cluster,
-            node,
+            member,
+            node: identity.node,
             config,
-            seed: Arc::clone(&ports.seed),
             clock,
             storage,
             host: Arc::new(host),
@@ -118,9 +118,7 @@ impl Local {
             exports: Exports::new(),
             copies: Arc::new(copies),
             jobs: LedgerJobs::new(jobs, ports),
-            net: Arc::clone(&ports.net),
             versions: ports.versions,
-            failure,
             is_stopping: AtomicBool::new(false),
             leaders_seen: Mutex::default(),
             removal: tokio::sync::Mutex::default(),
@@ -134,7 +132,7 @@ impl Local {
 
     /// The cluster's identity.
     pub fn cluster(&self) -> u128 {
-        self.cluster
+        self.member.identity().cluster
     }
 
     /// This node's replica of the meta group.
@@ -144,7 +142,7 @@ impl Local {
 
     /// Reads this node's copy of the catalogue and the shard map, formed or not.
     pub fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> T {
-        self.meta.replica().read_meta(read)
+        self.member.read_meta(read)
     }
 
     /// This node's log and snapshots.
@@ -153,13 +151,18 @@ impl Local {
     }
 
     /// This node's copies of replicated filters.
-    pub fn copies(&self) -> &Copies {
+    pub fn copies(&self) -> &Arc<Copies> {
         &self.copies
     }
 
     /// This node's part in the jobs of the ledger.
     pub fn jobs(&self) -> &LedgerJobs {
         &self.jobs
+    }
+
+    /// This node without its shards and copies.
+    pub(crate) fn member(&self) -> &Member {
+        &self.member
     }
 
     /// What the groups of this node share.
@@ -178,7 +181,7 @@ impl Local {
 
     /// This node's network.
     pub fn net(&self) -> &Arc<dyn Net> {
-        &self.net
+        self.member.net()
     }
 
     /// Cluster versions that this node supports.
@@ -188,12 +191,7 @@ impl Local {
 
     /// This node's identity.
     pub fn identity(&self) -> LocalIdentity {
-        LocalIdentity { cluster: self.cluster, node: self.node }
-    }
-
-    /// Another node's address, as far as this node knows.
-    pub(crate) fn address_of(&self, node: NodeId) -> Option<String> {
-        self.meta.replica().read_meta(|state| state.node_address(node).map(ToOwned::to_owned))
+        self.member.identity()
     }
 
     /// The addresses of the cluster's nodes, as far as this node knows.
@@ -218,7 +216,7 @@ impl Local {
 
     /// Entropy and wall-clock time, as the machine has them.
     pub fn seed(&self) -> &dyn Seed {
-        &*self.seed
+        self.member.seed()
     }
 
     /// The time by which filters and imports expire and windows forget, in milliseconds since 1970: that of the
@@ -272,155 +270,9 @@ impl Local {
         self.shards.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls another node.
-    pub(crate) async fn call(
-        &self,
-        node: NodeId,
-        kind: CallKind,
-        group: GroupId,
-        body: Bytes,
-        timeout: Duration,
-    ) -> Result<Bytes, CallError> {
-        match self.address_of(node) {
-            Some(address) if self.beats().is_suspected(node) => Err(CallError::Unreachable {
-                node,
-                address,
-                cause: "the node is not heard any more".to_owned(),
-                was_sent: false,
-                is_refused: false,
-            }),
-            Some(address) => self.links().call(node, &address, kind, group, body, timeout).await,
-            None => Err(CallError::Unreachable {
-                node,
-                address: "no address".to_owned(),
-                cause: "the catalogue has no such node".to_owned(),
-                was_sent: false,
-                is_refused: false,
-            }),
-        }
-    }
-
-    /// Starts and stops replicas so that this node runs those that the shard map assigns to it; returns
-    /// the map's epoch. `kept` are the groups that were on the disk before the map was brought up to
-    /// date: later ones may belong to a shard that the map does not name yet.
-    pub(crate) async fn follow_shard_map(self: &Arc<Self>, kept: &[GroupId]) -> Option<Epoch> {
-        let (epoch, wanted, is_removed, version) = self.meta.replica().read_meta(|state| {
-            let ranges = state.shard_map().ranges();
-            let first_range = |shard| ranges.and_then(|ranges| ranges.first_range(shard));
-            let wanted: BTreeMap<GroupId, (HashRange, ShardRecord)> = state
-                .shards()
-                .filter(|(_, record)| record.members().contains(&self.node))
-                .filter(|(_, record)| self.may_start(state, record))
-                .filter_map(|(_, record)| {
-                    Some((record.group(), (first_range(record.shard)?, record.clone())))
-                })
-                .collect();
-            let is_removed = matches!(state.node(self.node), Some(NodeRecord::Removed));
-            (state.is_formed().then(|| state.epoch()), wanted, is_removed, state.version())
-        });
-        if is_removed {
-            let node = self.node;
-            self.fail(format!(
-                "{node} was removed from the cluster; with an empty data folder it may join again"
-            ));
-            return None;
-        }
-        epoch?;
-        let versions = self.versions;
-        if version < versions.oldest {
-            self.fail(format!(
-                "the cluster is at {version}, and this release runs clusters of {versions}: start the release that \
-                 this node had, raise the cluster's version with it (umbel cluster upgrade), then start this one"
-            ));
-            return None;
-        }
-        let running: BTreeSet<GroupId> =
-            self.shards().iter().map(|shard| shard.group().id()).collect();
-        // The running replicas, and those that an earlier process left on the disk.
-        let kept = kept.iter().copied().filter(|group| group.shard().is_some());
-        let held: BTreeSet<GroupId> = running.iter().copied().chain(kept).collect();
-        for &group in held.iter().filter(|&group| !wanted.contains_key(group)) {
-            self.stop_shard(group).await;
-        }
-        if wanted.keys().any(|group| !running.contains(group)) {
-            // Nodes that were down when the meta group started may be up now.
-            if let Err(why) = self.host.ask_again(self.addresses()).await {
-                self.fail(why);
-                return None;
-            }
-        }
-        for (&group, (range, record)) in &wanted {
-            if !running.contains(&group)
-                && let Err(why) = self.start_shard(group, *range, record).await
-            {
-                self.fail(format!("{group} does not start: {why}"));
-                return None;
-            }
-        }
-        epoch
-    }
-
-    /// Whether a replica of this node may start. The replica of a shard that is being split off may
-    /// start only from the part that was split off on this node, until other nodes have that and have
-    /// elected a leader, which sends it.
-    fn may_start(&self, state: &MetaState, record: &ShardRecord) -> bool {
-        let is_split_off = state.shard_map().splitting() == Some(record.shard);
-        !is_split_off || self.storage.has_seen(record.group())
-    }
-
-    async fn start_shard(
-        self: &Arc<Self>,
-        id: GroupId,
-        range: HashRange,
-        record: &ShardRecord,
-    ) -> Result<(), String> {
-        let shard = record.shard;
-        let group = self.host.start_shard(id, range).await?;
-        // Members that are added later are added by the group's leader.
-        if !record.is_formed && record.founders.contains(&self.node) {
-            let local = Arc::clone(self);
-            tokio::spawn(local.found_shard(shard, Arc::clone(&group), record.founders.clone()));
-        }
-        let queue = usize::try_from(self.config.queue_items_max).unwrap_or(usize::MAX);
-        let leader = ShardLeader::start(
-            self.node,
-            group,
-            queue,
-            Arc::clone(&self.space),
-            Arc::clone(&self.exports),
-            Arc::clone(self.links()),
-        );
-        self.shards.write().unwrap_or_else(PoisonError::into_inner).insert(shard, leader);
-        tracing::info!(%shard, "replica started");
-        Ok(())
-    }
-
-    /// Stops a replica that has moved elsewhere, or was absorbed by its neighbour, and forgets it, except
-    /// for its promises.
-    async fn stop_shard(&self, group: GroupId) {
-        let stopped = {
-            let mut shards = self.shards.write().unwrap_or_else(PoisonError::into_inner);
-            let is_it = |leader: &Arc<ShardLeader>| leader.group().id() == group;
-            let shard = group.shard().filter(|shard| shards.get(shard).is_some_and(is_it));
-            shard.and_then(|shard| shards.remove(&shard))
-        };
-        if let Some(stopped) = stopped {
-            stopped.group().shut_down().await;
-        }
-        if let Err(error) = self.storage.leave(group).await {
-            self.fail(format!("{group} cannot be forgotten: {error}"));
-        }
-        tracing::info!(%group, "replica left this node");
-    }
-
     /// Reports that the node cannot continue.
     pub(crate) fn fail(&self, why: String) {
-        tracing::error!(why, "the node stops");
-        self.failure.send_if_modified(|failure| {
-            let is_first = failure.is_none();
-            failure.get_or_insert(why);
-            is_first
-        });
+        self.member.fail(why);
     }
 
     /// Checks for groups that stopped by themselves, ends what nobody continues, and updates the metrics.

@@ -172,10 +172,10 @@ impl Node {
         tasks.spawn(upkeep::tidy_slices(Arc::clone(&local)));
         tasks.spawn(keep_certificate(Arc::clone(&local)));
         tasks.spawn(upkeep::follow_catalogue(Arc::clone(&local)));
-        tasks.spawn(follow_ledger(Arc::clone(&local), jobs_calls));
-        tasks.spawn(cube::exchange(Arc::clone(&local), local.sweep_interval()));
-        tasks.spawn(cube::take_turns(Arc::clone(&local), local.scrub_interval()));
-        tasks.spawn(shard_leader::take_turns(Arc::clone(&local), local.scrub_interval()));
+        tasks.spawn(ledger::follow_ledger(Arc::clone(&local), jobs_calls));
+        tasks.spawn(cube::exchange(Arc::clone(local.copies()), local.sweep_interval()));
+        tasks.spawn(cube::take_turns(Arc::clone(local.copies()), local.scrub_interval()));
+        tasks.spawn(scrub_turns::take_turns(Arc::clone(&local), local.scrub_interval()));
         formation::complete(&admission, &local, &config, &ports, &address)
             .await
             .map_err(StartError::Membership)?;

@@ -204,7 +204,7 @@ impl CallHandler for PeerAdmission {
     ) -> PortFuture<'static, Result<AnswerStream<ExchangePart>, Status>> {
         Box::pin(async move {
             let local = self.admit(from).map_err(|refusal| Status::unavailable(refusal.message))?;
-            let answer = take_questions(&local, from, questions).await?;
+            let answer = take_questions(local.copies(), from, questions).await?;
             Ok(Box::pin(answer) as AnswerStream<ExchangePart>)
         })
     }
@@ -215,7 +215,7 @@ impl CallHandler for PeerAdmission {
         parts: Streaming<ScrubPart>,
     ) -> Result<AnswerStream<ScrubPart>, Status> {
         let local = self.admit(from).map_err(|refusal| Status::unavailable(refusal.message))?;
-        Ok(Box::pin(answer_scrub(local, from, parts)?))
+        Ok(Box::pin(answer_scrub(Arc::clone(local.copies()), from, parts)?))
     }
 
     fn adopt(&self, request: AdoptRequest) -> PortFuture<'_, Result<(), Status>> {

@@ -166,7 +166,7 @@ async fn what_cannot_be_compared_is_refused_by_name() {
     let compare = async |generation| {
         let generation = Generation(generation);
         let request = umbel_node::calls::CopyRequest::Scrub { generation, partner };
-        match local.copy_call(nodes[0].id(), group, &request, Duration::from_secs(9)).await {
+        match local.copies().call(nodes[0].id(), group, &request, Duration::from_secs(9)).await {
             Ok(umbel_node::calls::CopyAnswer::Compared(compared)) => compared.map(|_| ()),
             other => panic!("{other:?}"),
         }

@@ -15,11 +15,11 @@ use umbel_proto::v1;
 use umbel_proto::v1::exchange_part::Part;
 use umbel_replicated_engine::hypercube::{DeltaError, DeltaReply};
 
+use super::copies::Copies;
 use super::copy::Copy;
-use super::exchange::{Asked, Event, PARTS_WAITING_MAX};
+use super::events::{Asked, Event, PARTS_WAITING_MAX};
 use super::questions::{QuestionError, Questions};
 use super::wire::{self, CopyDelta, CopyQuestion};
-use crate::local::Local;
 use crate::metrics;
 
 /// How long to wait for the partner's next question; the partner has all of them at hand.
@@ -53,7 +53,7 @@ enum Sent<'p> {
 /// # Errors
 /// If the questions are malformed or do not arrive in time, or too many partners ask at once.
 pub(crate) async fn take_questions(
-    local: &Local,
+    copies: &Copies,
     from: NodeId,
     mut questions: Streaming<v1::ExchangeQuestion>,
 ) -> Result<AnswerParts, Status> {
@@ -63,10 +63,10 @@ pub(crate) async fn take_questions(
         Ok::<_, Status>(message.and_then(|message| message.part))
     };
     let nonsense = |what: String| {
-        local.copies().refused(from, &what);
+        copies.refused(from, &what);
         Status::invalid_argument(what)
     };
-    let rooms = &local.copies().questions;
+    let rooms = &copies.questions;
     // Held only while the questions are read: after that they wait for their turn, as other partners'
     // questions do.
     let _reading = rooms.reading.try_acquire().map_err(|_| too_many())?;
@@ -86,7 +86,7 @@ pub(crate) async fn take_questions(
     let (parts, receiver) = mpsc::channel(PARTS_WAITING_MAX);
     let Questions { list: questions, taken: room, .. } = asked;
     let asked = Asked { from, step, questions, parts, _room: room };
-    let events = &local.copies().events;
+    let events = &copies.events;
     events.try_send(Event::Asked(asked)).map_err(|_| too_many())?;
     Ok(AnswerParts::new(receiver))
 }
@@ -96,9 +96,9 @@ fn too_many() -> Status {
 }
 
 /// Answers all questions of a partner.
-pub(super) async fn answer(local: Arc<Local>, asked: Asked, sweep: u64) {
+pub(super) async fn answer(copies: Arc<Copies>, asked: Asked, sweep: u64) {
     let Asked { from, questions, parts, .. } = asked;
-    let sender = Sender { local: &local, parts };
+    let sender = Sender { copies: &copies, parts };
     let mut outcome = sender.send(Part::Begun(v1::ExchangeBegun { sweep })).await;
     for question in &questions {
         if outcome.is_ok() {
@@ -110,8 +110,8 @@ pub(super) async fn answer(local: Arc<Local>, asked: Asked, sweep: u64) {
     }
 }
 
-struct Sender<'l> {
-    local: &'l Local,
+struct Sender<'c> {
+    copies: &'c Copies,
     parts: mpsc::Sender<Result<v1::ExchangePart, Status>>,
 }
 
@@ -124,8 +124,8 @@ impl Sender<'_> {
 
     async fn answer(&self, from: NodeId, asked: &CopyQuestion) -> Result<(), Gone> {
         let filter = asked.question.filter;
-        let Some(copy) = self.local.copies().get(filter) else {
-            let message = format!("{} has no copy of {filter}", self.local.node());
+        let Some(copy) = self.copies.get(filter) else {
+            let message = format!("{} has no copy of {filter}", self.copies.member.node());
             return self.refuse(filter.0, 0, message).await;
         };
         let (reply, whole) = match self.reply(&copy, from, asked).await {
@@ -137,12 +137,8 @@ impl Sender<'_> {
             }
             Err(error) => {
                 copy.refused(&error);
-                self.local.copies().refused(from, &error);
-                self.local
-                    .copies()
-                    .outgrown(&error)
-                    .into_iter()
-                    .for_each(|why| self.local.fail(why));
+                self.copies.refused(from, &error);
+                self.copies.stop_if_outgrown(&error);
                 return self.refuse(filter.0, copy.generation().0, error.to_string()).await;
             }
         };
@@ -178,7 +174,7 @@ impl Sender<'_> {
             Some(_) => {}
             None => return Ok(VOLATILE),
         }
-        let turn = self.local.copies().whole_sends.acquire();
+        let turn = self.copies.whole_sends.acquire();
         let Ok(Ok(permit)) = timeout(WHOLE_SEND_PATIENCE, turn).await else {
             return Ok(Sent::Nothing("waits until other filters were sent whole"));
         };
@@ -192,7 +188,7 @@ impl Sender<'_> {
 
     async fn frame(&self, copy: &Copy, frame: Vec<u8>) -> Result<(), Gone> {
         let byte_count = frame.len();
-        self.local.copies().pacer.pass(byte_count).await;
+        self.copies.pacer.pass(byte_count).await;
         self.send(Part::Frame(Bytes::from(frame))).await?;
         copy.traffic.sent_bytes.fetch_add(byte_count as u64, Ordering::Relaxed);
         metrics::delta_sent(byte_count);
@@ -222,23 +218,24 @@ mod tests {
         let node = start_alone(folder.path()).await;
         // Some 400 kB, in two frames.
         let id = create_filter(&node, Distribution::Replicated, (100_000, 1e-6)).await;
-        let local = Arc::clone(node.local());
-        let copy = local.copies().get(id).unwrap();
+        let copies = Arc::clone(node.local().copies());
+        let copy = copies.get(id).unwrap();
         let mut other = copy.settings.shape.create_copy().unwrap();
         other.insert(ItemHash::new(1, 2)).unwrap();
         // It is in no log, so it can only be sent with the whole filter.
-        local.copies().absorb(id, copy.generation(), (&other, None)).await.unwrap();
+        copies.absorb(id, copy.generation(), (&other, None)).await.unwrap();
 
         let partner = NodeId(99);
-        let question = partner_of(&copy, partner).ask(local.node());
+        let question = partner_of(&copy, partner).ask(copies.member.node());
         let asked = Arc::new(CopyQuestion { question, samples: VersionVector::default() });
         let answer = || {
             let (parts, read) = mpsc::channel(1);
-            let (local, asked) = (Arc::clone(&local), Arc::clone(&asked));
-            let task = async move { Sender { local: &local, parts }.answer(partner, &asked).await };
+            let (copies, asked) = (Arc::clone(&copies), Arc::clone(&asked));
+            let task =
+                async move { Sender { copies: &copies, parts }.answer(partner, &asked).await };
             (tokio::spawn(task), read)
         };
-        let free = || local.copies().whole_sends.available_permits();
+        let free = || copies.whole_sends.available_permits();
 
         let (sending, mut read) = answer();
         let mut next = async || read.recv().await.map(|part| part.unwrap().part.unwrap());
@@ -251,7 +248,7 @@ mod tests {
         assert_eq!(free(), WHOLE_SENDS_MAX);
 
         let all = u32::try_from(WHOLE_SENDS_MAX).unwrap();
-        let others = local.copies().whole_sends.acquire_many(all).await.unwrap();
+        let others = copies.whole_sends.acquire_many(all).await.unwrap();
         tokio::time::pause();
         let (sending, mut read) = answer();
         let part = read.recv().await.unwrap().unwrap().part.unwrap();
@@ -260,7 +257,7 @@ mod tests {
         assert!(sending.await.unwrap().is_ok());
         tokio::time::resume();
         drop(others);
-        drop((copy, local));
+        drop((copy, copies));
         node.shutdown().await;
     }
 }

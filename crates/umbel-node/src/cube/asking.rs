@@ -22,10 +22,11 @@ use umbel_replicated_engine::hypercube::{
 };
 use umbel_replicated_engine::limits::DELTA_LIST_BYTES_MAX;
 
+use super::copies::{Copies, LISTED_BYTES_MAX};
 use super::copy::Copy;
 use super::questions::{STEP_COUNTS_MAX, counts_of};
 use super::wire::{self, CopyQuestion};
-use crate::local::Local;
+use crate::member::Member;
 use crate::metrics;
 
 /// Time limit for a partner to reach a step, for each step up to it: at every step the partner may wait
@@ -44,10 +45,6 @@ const CHANGES_BYTES_MAX: u64 = DELTA_LIST_BYTES_MAX;
 
 /// Most frame bytes of a whole filter; in small frames the headers can be as long as the content.
 const WHOLE_BYTES_MAX: u64 = 2 * REPLICATED_BYTES_MAX;
-
-/// Most bytes of lists of changes held at once, over all partners and filters; each list is held until
-/// it is complete. Room for two of the longest.
-pub(super) const LISTED_BYTES_MAX: usize = 1 << 30;
 
 /// Why a partner's answer is missing or incomplete. What was merged before stays.
 #[derive(Debug, Error)]
@@ -109,7 +106,7 @@ impl Clients {
     /// A client, which connects when first used.
     pub(super) fn get(
         &mut self,
-        local: &Local,
+        member: &Member,
         (node, address): (NodeId, &str),
     ) -> Result<PeerClient<Channel>, AskError> {
         if let Some((called, client)) = self.0.get(address)
@@ -117,7 +114,7 @@ impl Clients {
         {
             return Ok(client.clone());
         }
-        let client = member_client(local.net(), address, local.identity().member(node));
+        let client = member_client(member.net(), address, member.identity().member(node));
         let client = client.map_err(|error| AskError::Broken(error.to_string()))?;
         self.0.insert(address.to_owned(), (node, client.clone()));
         Ok(client)
@@ -127,19 +124,19 @@ impl Clients {
 /// Asks a partner about the copies and merges its answer. Sets `is_answered` when the answer begins.
 /// Returns the number of the partner's sweep.
 pub(super) async fn ask(
-    local: &Arc<Local>,
+    copies: &Copies,
     mut client: PeerClient<Channel>,
     to: NodeId,
     step: v1::ExchangeStep,
     is_answered: &AtomicBool,
 ) -> Result<u64, AskError> {
     let patience = STEP_PATIENCE * (step.step + 1);
-    let (copies, questions) = questions_to(local, to, step.sweep);
+    let (asked, questions) = questions_to(copies, to, step.sweep);
     let mut messages = vec![question(v1::exchange_question::Part::Step(step))];
     let questions = questions.into_iter().map(v1::exchange_question::Part::Question);
     messages.extend(questions.map(question));
     let mut request = Request::new(tokio_stream::iter(messages));
-    add_hello(&mut request, local.identity(), to);
+    add_hello(&mut request, copies.member.identity(), to);
     let response = timeout(patience, client.exchange(request)).await;
     let response = response.map_err(|_| AskError::Timeout(patience))?;
     let mut parts = Parts(response.map_err(|status| AskError::of_status(&status))?.into_inner());
@@ -148,8 +145,8 @@ pub(super) async fn ask(
         _ => return Err(AskError::Nonsense("it does not say that it answers".to_owned())),
     };
     is_answered.store(true, Ordering::Relaxed);
-    for copy in copies {
-        take(local, &copy, to, &mut parts).await?;
+    for copy in asked {
+        take(copies, &copy, to, &mut parts).await?;
     }
     Ok(theirs)
 }
@@ -157,12 +154,16 @@ pub(super) async fn ask(
 /// The copies to ask a partner about, and the questions: about all copies, or about some of them if all
 /// are too many for one step. Each sweep starts with another copy, so that it is not always the same
 /// copies that are left out or that an interrupted answer does not reach.
-fn questions_to(local: &Local, to: NodeId, sweep: u64) -> (Vec<Arc<Copy>>, Vec<v1::CopyQuestion>) {
-    let mut copies = local.copies().all();
-    let first = sweep.wrapping_mul(SWEEP_STRIDE) % copies.len().max(1) as u64;
-    copies.rotate_left(usize::try_from(first).expect("below the number of copies"));
+fn questions_to(
+    copies: &Copies,
+    to: NodeId,
+    sweep: u64,
+) -> (Vec<Arc<Copy>>, Vec<v1::CopyQuestion>) {
+    let mut asked = copies.all();
+    let first = sweep.wrapping_mul(SWEEP_STRIDE) % asked.len().max(1) as u64;
+    asked.rotate_left(usize::try_from(first).expect("below the number of copies"));
     let (mut questions, mut count) = (Vec::new(), 0);
-    for copy in &copies {
+    for copy in &asked {
         let question = CopyQuestion { question: copy.ask(to), samples: copy.sample_counts() };
         let question = wire::question_to_proto(&question);
         count += counts_of(&question);
@@ -171,8 +172,8 @@ fn questions_to(local: &Local, to: NodeId, sweep: u64) -> (Vec<Arc<Copy>>, Vec<v
         }
         questions.push(question);
     }
-    copies.truncate(questions.len());
-    (copies, questions)
+    asked.truncate(questions.len());
+    (asked, questions)
 }
 
 const fn question(part: v1::exchange_question::Part) -> v1::ExchangeQuestion {
@@ -193,7 +194,12 @@ impl Parts {
 }
 
 /// Merges the answer about one copy. A delta that does not fit is refused, but read to its end.
-async fn take(local: &Local, copy: &Copy, from: NodeId, parts: &mut Parts) -> Result<(), AskError> {
+async fn take(
+    copies: &Copies,
+    copy: &Copy,
+    from: NodeId,
+    parts: &mut Parts,
+) -> Result<(), AskError> {
     let message = match parts.next(PART_PATIENCE).await? {
         Part::Delta(message) => message,
         Part::Refusal(v1::CopyRefusal { filter, message, .. }) if filter == copy.filter.0 => {
@@ -221,7 +227,7 @@ async fn take(local: &Local, copy: &Copy, from: NodeId, parts: &mut Parts) -> Re
                 if is_whole {
                     incoming.merge_frame(&frame);
                 } else {
-                    incoming.read_frame(&frame, &local.copies().listed)?;
+                    incoming.read_frame(&frame, &copies.listed)?;
                 }
             }
             Part::End(end) if end.frame_count == frame_count => break,
@@ -242,10 +248,10 @@ async fn take(local: &Local, copy: &Copy, from: NodeId, parts: &mut Parts) -> Re
     let error = incoming.error;
     if let Some(error) = error {
         copy.refused(&error);
-        local.copies().refused(from, &error);
-        local.copies().outgrown(&error).into_iter().for_each(|why| local.fail(why));
+        copies.refused(from, &error);
+        copies.stop_if_outgrown(&error);
     } else if let Err(error) = copy.take_samples(answer.delta.generation, &answer.samples) {
-        local.copies().refused(from, &error);
+        copies.refused(from, &error);
     }
     Ok(())
 }

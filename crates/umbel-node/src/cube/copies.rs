@@ -17,9 +17,8 @@ use umbel_replicated_engine::hypercube::{DeltaError, ReplicaOptions, Step};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::{LogStore, SnapshotStore, Storage};
 
-use super::asking::LISTED_BYTES_MAX;
 use super::copy::{Copy, CopyState, SliceClock};
-use super::exchange::Event;
+use super::events::Event;
 use super::questions::QuestionRooms;
 use super::scrub::Scrubs;
 use super::{image, journal};
@@ -29,6 +28,7 @@ use crate::config::Config;
 use crate::limits::{
     EXPORT_FRAME_PAYLOAD_BYTES_MAX, EXPORT_IDLE_MAX, EXPORTS_MAX, WHOLE_IMPORTS_MAX,
 };
+use crate::member::Member;
 use crate::metrics;
 use crate::ports::observer;
 use crate::space::Space;
@@ -58,9 +58,13 @@ const FRAMES_AHEAD: usize = 2;
 /// keep all others waiting.
 pub(super) const WHOLE_SENDS_MAX: usize = 2;
 
+/// Most bytes of lists of changes held at once, over all partners and filters; each list is held until
+/// it is complete. Room for two of the longest.
+pub(super) const LISTED_BYTES_MAX: usize = 1 << 30;
+
 /// All copies of this node.
 pub struct Copies {
-    node: NodeId,
+    pub(super) member: Arc<Member>,
     storage: Storage,
     seed: Arc<dyn Seed>,
     space: Arc<Space>,
@@ -107,7 +111,7 @@ struct Wanted {
 
 impl Copies {
     pub(crate) fn new(
-        node: NodeId,
+        member: Arc<Member>,
         config: &Config,
         storage: Storage,
         seed: Arc<dyn Seed>,
@@ -117,7 +121,7 @@ impl Copies {
         let (events, waiting) = mpsc::channel(EVENTS_MAX);
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         Self {
-            node,
+            member,
             storage,
             seed,
             space,
@@ -274,7 +278,7 @@ impl Copies {
     }
 
     async fn open(&self, filter: FilterId, settings: FilterSettings) -> Result<Arc<Copy>, String> {
-        let node = self.node;
+        let node = self.member.node();
         let group = GroupId::of_copy(filter).ok_or_else(|| format!("{filter} has no log"))?;
         let (log, snapshots) = (self.storage.log(group), self.storage.snapshots(group));
         let failed = |error: String| format!("{group}: {error}");
@@ -342,7 +346,7 @@ impl Copies {
 
     /// The error for a copy that has fewer of this node's inserts than another node's copy has.
     fn too_old(&self, filter: FilterId, ours: u64, (by, theirs): (NodeId, u64)) -> String {
-        let node = self.node.0;
+        let node = self.member.node().0;
         format!(
             "the data folder is older than what the cluster knows of this node: it has {ours} of its own \
              inserts into replicated {filter}, {by} has {theirs} of them; put the newest folder back, or \
@@ -351,18 +355,15 @@ impl Copies {
         )
     }
 
-    /// The reason for this node to stop, if a partner reports more of this node's inserts than this
-    /// node has. The partner was not asked about them when this node started.
-    pub(super) fn outgrown(&self, error: &DeltaError) -> Option<String> {
-        match *error {
-            DeltaError::CoverageAhead { from, filter, theirs, ours, .. }
-                if !planted::on(Planted::OldImageJoins) =>
-            {
-                let what = self.too_old(filter, ours, (from, theirs));
-                self.log_damage(&what);
-                Some(what)
-            }
-            _ => None,
+    /// Stops this node if a partner reports more of this node's inserts than this node has. The partner
+    /// was not asked about them when this node started.
+    pub(super) fn stop_if_outgrown(&self, error: &DeltaError) {
+        if let DeltaError::CoverageAhead { from, filter, theirs, ours, .. } = *error
+            && !planted::on(Planted::OldImageJoins)
+        {
+            let what = self.too_old(filter, ours, (from, theirs));
+            self.log_damage(&what);
+            self.member.fail(what);
         }
     }
 

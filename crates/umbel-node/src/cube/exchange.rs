@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tonic::Status;
@@ -21,9 +21,10 @@ use umbel_step::Outbox;
 
 use super::answering;
 use super::asking::{self, Clients};
+use super::copies::Copies;
+use super::events::{Asked, Event};
 use super::in_sync::check_copies;
-use super::wire::{self, CopyQuestion};
-use crate::local::Local;
+use super::wire;
 use crate::metrics;
 
 /// A sweep begins after this long without one, even if no copy has news: a copy that lacks something
@@ -36,29 +37,6 @@ const ABSENT_TIME: Duration = Duration::from_secs(1);
 /// A partner that fails faster than this costs the sweep nothing and is asked again in the next one:
 /// its process is not running.
 const FAST_FAILURE: Duration = Duration::from_millis(100);
-
-/// Parts of an answer that wait to be sent: the next part is encoded while one is being sent.
-pub(super) const PARTS_WAITING_MAX: usize = 2;
-
-/// Events for the exchange.
-pub(crate) enum Event {
-    /// A sweep should begin as soon as possible.
-    Wanted,
-    /// A copy was opened.
-    Opened,
-    /// A partner asks.
-    Asked(Asked),
-}
-
-/// A partner's step, and where its answer goes.
-pub(crate) struct Asked {
-    pub(super) from: NodeId,
-    pub(super) step: v1::ExchangeStep,
-    pub(super) questions: Vec<CopyQuestion>,
-    pub(super) parts: mpsc::Sender<Result<v1::ExchangePart, Status>>,
-    /// Permits for the memory of the questions.
-    pub(super) _room: Option<OwnedSemaphorePermit>,
-}
 
 /// The outcome of asking a partner.
 struct Finished {
@@ -82,7 +60,7 @@ struct InFlight {
 
 /// The exchange of one node.
 struct Exchange {
-    local: Arc<Local>,
+    copies: Arc<Copies>,
     sweeper: Sweeper,
     clients: Clients,
     /// Partners that asked and wait for their answer, by step.
@@ -108,10 +86,10 @@ struct Exchange {
 }
 
 /// Runs the exchange until it is cancelled.
-pub(crate) async fn exchange(local: Arc<Local>, interval: Duration) {
-    let Some(mut events) = local.copies().take_events() else { return };
+pub(crate) async fn exchange(copies: Arc<Copies>, interval: Duration) {
+    let Some(mut events) = copies.take_events() else { return };
     let (finished, mut outcomes) = mpsc::unbounded_channel();
-    let mut exchange = Exchange::new(local, finished);
+    let mut exchange = Exchange::new(copies, finished);
     let mut look_at = Instant::now();
     loop {
         tokio::select! {
@@ -128,10 +106,11 @@ pub(crate) async fn exchange(local: Arc<Local>, interval: Duration) {
 }
 
 impl Exchange {
-    fn new(local: Arc<Local>, finished: mpsc::UnboundedSender<Finished>) -> Self {
-        let nobody = Members::new(Epoch(0), vec![local.node()]).expect("one node is a cube");
+    fn new(copies: Arc<Copies>, finished: mpsc::UnboundedSender<Finished>) -> Self {
+        let nobody =
+            Members::new(Epoch(0), vec![copies.member.node()]).expect("one node is a cube");
         Self {
-            sweeper: Sweeper::new(local.node(), nobody),
+            sweeper: Sweeper::new(copies.member.node(), nobody),
             clients: Clients::new(),
             waiting: BTreeMap::new(),
             absent: BTreeMap::new(),
@@ -143,14 +122,14 @@ impl Exchange {
             begun_at: Instant::now(),
             ended_at: None,
             is_wanted: true,
-            local,
+            copies,
         }
     }
 
     /// Begins a sweep if there is something to send or to request.
     fn look(&mut self) {
         self.follow_members();
-        let copies = self.local.copies().all();
+        let copies = self.copies.all();
         let is_quiet = self.ended_at.is_none_or(|at| at.elapsed() > QUIET_MAX);
         let has_news = copies.iter().any(|copy| copy.has_news());
         if !copies.is_empty() && (self.is_wanted || is_quiet || has_news) {
@@ -175,8 +154,8 @@ impl Exchange {
 
     /// Takes the members of the cube from the catalogue.
     fn follow_members(&mut self) {
-        let meta = self.local.meta().replica();
-        let (epoch, nodes) = meta.read_meta(|state| (state.epoch(), state.live_nodes()));
+        let member = &self.copies.member;
+        let (epoch, nodes) = member.read_meta(|state| (state.epoch(), state.live_nodes()));
         if epoch == self.sweeper.members().epoch() {
             return;
         }
@@ -201,7 +180,7 @@ impl Exchange {
             }
             stays
         });
-        let addresses = self.local.meta().replica().read_meta(|state| {
+        let addresses = self.copies.member.read_meta(|state| {
             let addresses =
                 state.live_nodes().into_iter().filter_map(|node| state.node_address(node));
             addresses.map(ToOwned::to_owned).collect()
@@ -211,11 +190,11 @@ impl Exchange {
 
     fn set_partners(&self) {
         let members = self.sweeper.members();
-        let Some(rank) = members.rank_of(self.local.node()) else { return };
+        let Some(rank) = members.rank_of(self.copies.member.node()) else { return };
         let ranks = members.cube().partners(rank);
         let partners: Vec<NodeId> =
             ranks.into_iter().filter_map(|rank| members.node_of(rank)).collect();
-        for copy in self.local.copies().all() {
+        for copy in self.copies.all() {
             copy.set_partners(&partners);
         }
     }
@@ -258,7 +237,7 @@ impl Exchange {
     }
 
     fn refuse(&self, asked: &Asked, why: String) {
-        self.local.copies().refused(asked.from, &why);
+        self.copies.refused(asked.from, &why);
         // The asking partner may have gone.
         let _ = asked.parts.try_send(Err(Status::failed_precondition(why)));
     }
@@ -293,7 +272,7 @@ impl Exchange {
     fn step(&mut self, input: SweepInput) {
         let mut outbox = Outbox::new();
         if let Err(error) = self.sweeper.step(input, &mut outbox) {
-            self.local.copies().refused(self.local.node(), &error);
+            self.copies.refused(self.copies.member.node(), &error);
         }
         self.carry_out(outbox);
     }
@@ -303,7 +282,7 @@ impl Exchange {
             match output {
                 SweepOutput::Begun { sweep } => self.begun(sweep),
                 SweepOutput::Ask { to, sweep, step } => {
-                    self.local.copies().note_step(Some(step));
+                    self.copies.note_step(Some(step));
                     self.ask(to, sweep, step);
                 }
                 SweepOutput::Answer { to, step, ours, .. } => self.answer(to, step, ours),
@@ -315,10 +294,10 @@ impl Exchange {
     fn begun(&mut self, sweep: u64) {
         self.begun_at = Instant::now();
         self.is_wanted = false;
-        for copy in self.local.copies().all() {
+        for copy in self.copies.all() {
             copy.begin_sweep();
         }
-        self.local.copies().count_sweeps(|sweeps| {
+        self.copies.count_sweeps(|sweeps| {
             (sweeps.sweep, sweeps.is_running) = (sweep, true);
         });
     }
@@ -326,11 +305,11 @@ impl Exchange {
     fn done(&mut self, is_whole: bool) {
         let time = self.begun_at.elapsed();
         self.ended_at = Some(Instant::now());
-        self.local.copies().note_step(None);
-        for copy in self.local.copies().all() {
+        self.copies.note_step(None);
+        for copy in self.copies.all() {
             copy.end_sweep(is_whole);
         }
-        self.local.copies().count_sweeps(|sweeps| {
+        self.copies.count_sweeps(|sweeps| {
             sweeps.is_running = false;
             sweeps.sweep_count += 1;
             sweeps.broken_sweep_count += u64::from(!is_whole);
@@ -339,14 +318,14 @@ impl Exchange {
         metrics::sweep_done(is_whole, time);
         self.check_sync();
         if self.is_wanted {
-            self.local.copies().begin_sweep();
+            self.copies.begin_sweep();
         }
     }
 
     fn check_sync(&mut self) {
         let is_running = self.sync_check.as_ref().is_some_and(|task| !task.is_finished());
-        if !is_running && self.local.copies().all().iter().any(|copy| !copy.is_in_sync()) {
-            self.sync_check = Some(self.tasks.spawn(check_copies(Arc::clone(&self.local))));
+        if !is_running && self.copies.all().iter().any(|copy| !copy.is_in_sync()) {
+            self.sync_check = Some(self.tasks.spawn(check_copies(Arc::clone(&self.copies))));
         }
     }
 
@@ -370,11 +349,11 @@ impl Exchange {
             self.in_flight.remove(&to);
             return finish(Err(asking::AskError::PassedOver));
         };
-        let (local, is_answered) = (Arc::clone(&self.local), Arc::new(AtomicBool::new(false)));
+        let (copies, is_answered) = (Arc::clone(&self.copies), Arc::new(AtomicBool::new(false)));
         let answering = Arc::clone(&is_answered);
         let task = self.tasks.spawn(async move {
             let outcome = match client {
-                Ok(client) => asking::ask(&local, client, to, asked, &answering).await,
+                Ok(client) => asking::ask(&copies, client, to, asked, &answering).await,
                 Err(error) => Err(error),
             };
             finish(outcome);
@@ -393,16 +372,16 @@ impl Exchange {
             return None;
         }
         let members = self.sweeper.members();
-        let rank = members.rank_of(self.local.node())?;
-        let address = self.local.address_of(to)?;
+        let rank = members.rank_of(self.copies.member.node())?;
+        let address = self.copies.member.address_of(to)?;
         let (epoch, step) = (members.epoch().0, wire::step_number(members.cube(), step));
         let asked = v1::ExchangeStep { epoch, rank: rank.0, sweep, step };
-        Some((self.clients.get(&self.local, (to, &address)), asked))
+        Some((self.clients.get(&self.copies.member, (to, &address)), asked))
     }
 
     fn answer(&mut self, to: NodeId, step: Step, ours: u64) {
         if let Some(asked) = self.waiting.remove(&(step, to)) {
-            self.tasks.spawn(answering::answer(Arc::clone(&self.local), asked, ours));
+            self.tasks.spawn(answering::answer(Arc::clone(&self.copies), asked, ours));
         }
     }
 }
@@ -412,7 +391,7 @@ mod tests {
     use super::*;
     use umbel_engine::meta::Distribution;
 
-    use crate::testing::{create_filter, start_alone};
+    use crate::testing::{create_filter, deadline, start_alone};
 
     /// An exchange beside the node's own.
     #[tokio::test]
@@ -420,9 +399,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let node = start_alone(folder.path()).await;
         let id = create_filter(&node, Distribution::Replicated, (10_000, 1e-6)).await;
-        let local = Arc::clone(node.local());
-        let copy = local.copies().get(id).unwrap();
-        let mut exchange = Exchange::new(Arc::clone(&local), mpsc::unbounded_channel().0);
+        let copies = Arc::clone(node.local().copies());
+        let copy = copies.get(id).unwrap();
+        let mut exchange = Exchange::new(Arc::clone(&copies), mpsc::unbounded_channel().0);
         copy.write().is_in_sync = false;
         for _ in 0..5 {
             exchange.check_sync();
@@ -437,11 +416,16 @@ mod tests {
         copy.write().is_in_sync = false;
         exchange.check_sync();
         assert_eq!(exchange.tasks.len(), 1);
-        let held = Arc::strong_count(&local);
+        let held = Arc::strong_count(&copies);
         drop(exchange);
-        tokio::task::yield_now().await;
-        assert!(Arc::strong_count(&local) < held);
-        drop((copy, local));
+        // Meanwhile the node's own tasks may take references, too.
+        let is_dropped = async {
+            while Arc::strong_count(&copies) >= held {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout_at(deadline(), is_dropped).await.unwrap();
+        drop((copy, copies));
         node.shutdown().await;
     }
 
@@ -449,9 +433,9 @@ mod tests {
     async fn nodes_that_left_are_forgotten() {
         let folder = tempfile::tempdir().unwrap();
         let node = start_alone(folder.path()).await;
-        let local = Arc::clone(node.local());
-        let mut exchange = Exchange::new(Arc::clone(&local), mpsc::unbounded_channel().0);
-        let (own, left) = (local.node(), NodeId(99));
+        let copies = Arc::clone(node.local().copies());
+        let mut exchange = Exchange::new(Arc::clone(&copies), mpsc::unbounded_channel().0);
+        let (own, left) = (copies.member.node(), NodeId(99));
         let step =
             wire::step_at(umbel_replicated_engine::hypercube::Cube::new(2).unwrap(), 0).unwrap();
         let task = exchange.tasks.spawn(std::future::pending());
@@ -461,8 +445,10 @@ mod tests {
             exchange.absent.insert(node, Instant::now());
             exchange.queued.insert(node, (1, step));
         }
-        for (node, address) in [(own, &*local.address_of(own).unwrap()), (left, "127.0.0.1:1")] {
-            exchange.clients.get(&local, (node, address)).unwrap();
+        for (node, address) in
+            [(own, &*copies.member.address_of(own).unwrap()), (left, "127.0.0.1:1")]
+        {
+            exchange.clients.get(&copies.member, (node, address)).unwrap();
         }
         exchange.follow_members();
         assert_eq!(exchange.absent.keys().collect::<Vec<_>>(), [&own]);
@@ -470,7 +456,7 @@ mod tests {
         assert!(exchange.in_flight.is_empty());
         assert_eq!(exchange.clients.len(), 1);
         assert!(exchange.tasks.join_next().await.unwrap().unwrap_err().is_cancelled());
-        drop((exchange, local));
+        drop((exchange, copies));
         node.shutdown().await;
     }
 }

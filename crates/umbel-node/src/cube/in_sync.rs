@@ -9,9 +9,9 @@ use futures_util::{StreamExt, stream};
 use umbel_engine::NodeId;
 use umbel_engine::meta::MetaState;
 
+use super::copies::Copies;
 use super::copy::Copy;
 use crate::calls::{CopyAnswer, CopyRequest};
-use crate::local::Local;
 
 /// How long another node may take to report its copy's version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(1);
@@ -21,31 +21,31 @@ const VERSION_TIMEOUT: Duration = Duration::from_secs(1);
 const COPIES_AT_ONCE_MAX: usize = 16;
 
 /// Checks whether copies that were made late have everything that a majority of the older copies have.
-pub(super) async fn check_copies(local: Arc<Local>) {
-    let mut others = local.meta().replica().read_meta(MetaState::live_nodes);
-    others.remove(&local.node());
+pub(super) async fn check_copies(copies: Arc<Copies>) {
+    let mut others = copies.member.read_meta(MetaState::live_nodes);
+    others.remove(&copies.member.node());
     // Reachability is checked once per node, so an absent node delays this once and not for every copy.
     let looks = others.iter().map(|&node| {
-        let local = &local;
-        async move { local.is_reachable(node).await.then_some(node) }
+        let member = &copies.member;
+        async move { member.is_reachable(node).await.then_some(node) }
     });
     let present: BTreeSet<NodeId> = join_all(looks).await.into_iter().flatten().collect();
     let other_count = others.len();
-    let late = local.copies().all().into_iter().filter(|copy| !copy.is_in_sync());
+    let late = copies.all().into_iter().filter(|copy| !copy.is_in_sync());
     stream::iter(late)
         .for_each_concurrent(COPIES_AT_ONCE_MAX, |copy| {
-            let (local, present) = (&local, &present);
-            async move { check_copy(local, &copy, present, other_count).await }
+            let (copies, present) = (&copies, &present);
+            async move { check_copy(copies, &copy, present, other_count).await }
         })
         .await;
 }
 
-async fn check_copy(local: &Local, copy: &Copy, present: &BTreeSet<NodeId>, other_count: usize) {
+async fn check_copy(copies: &Copies, copy: &Copy, present: &BTreeSet<NodeId>, other_count: usize) {
     let generation = copy.generation();
     let request = CopyRequest::Version { generation };
     let asked = present.iter().map(|&node| {
         let request = &request;
-        async move { local.copy_call(node, copy.group, request, VERSION_TIMEOUT).await }
+        async move { copies.call(node, copy.group, request, VERSION_TIMEOUT).await }
     });
     let (mut counts, mut late_count) = (Vec::new(), 0);
     for answer in join_all(asked).await {

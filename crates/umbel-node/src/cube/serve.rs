@@ -11,32 +11,32 @@ use umbel_filter::ItemHash;
 use umbel_ports::encoding::{decode, encode};
 use umbel_raft::peer::{CallError, CallKind, RefusalReason};
 
+use super::copies::Copies;
 use super::copy::Copy;
 use super::failure::CopyFailure;
 use super::scrub::compare;
 use crate::calls::{CopyAnswer, CopyReport, CopyRequest};
-use crate::local::Local;
 
 /// How long a request waits for its condition before the response is "not yet".
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
-impl Local {
+impl Copies {
     /// Sends a request to a node's copy of a filter, which may be this node's own.
     ///
     /// # Errors
     /// If the node did not answer: the error says whether the request may have reached it.
-    pub async fn copy_call(
+    pub async fn call(
         &self,
         node: NodeId,
         group: GroupId,
         request: &CopyRequest,
         timeout: Duration,
     ) -> Result<CopyAnswer, CallError> {
-        if node == self.node() {
-            return Ok(self.serve_copy(group, request.clone()).await);
+        if node == self.member.node() {
+            return Ok(self.serve(group, request.clone()).await);
         }
         let body: Bytes = encode(request);
-        let answer = self.call(node, CallKind::Copy, group, body, timeout).await?;
+        let answer = self.member.call(node, CallKind::Copy, group, body, timeout).await?;
         decode(&answer).map_err(|error| CallError::Refused {
             node,
             reason: RefusalReason::Unspecified,
@@ -45,22 +45,22 @@ impl Local {
     }
 
     /// Responds to a coordinator.
-    pub(crate) async fn serve_copy(&self, group: GroupId, request: CopyRequest) -> CopyAnswer {
-        let served = self.try_serve_copy(group, request).await;
+    pub(crate) async fn serve(&self, group: GroupId, request: CopyRequest) -> CopyAnswer {
+        let served = self.try_serve(group, request).await;
         served.unwrap_or_else(CopyAnswer::Failed)
     }
 
-    async fn try_serve_copy(
+    async fn try_serve(
         &self,
         group: GroupId,
         request: CopyRequest,
     ) -> Result<CopyAnswer, CopyFailure> {
         if let CopyRequest::Follow { index } = request {
-            let followed = self.copies().followed();
+            let followed = self.followed();
             return Ok(CopyAnswer::Done(comes_true(followed, |&followed| followed >= index).await));
         }
         let filter = group.copy().unwrap_or(FilterId(0));
-        let copy = self.copies().get(filter).ok_or(CopyFailure::UnknownCopy { filter })?;
+        let copy = self.get(filter).ok_or(CopyFailure::UnknownCopy { filter })?;
         Ok(match request {
             CopyRequest::Hold { generation, epoch, hashes } => {
                 self.check_epoch(epoch)?;
@@ -75,7 +75,7 @@ impl Local {
             }
             CopyRequest::Inserted { generation } => {
                 let count = copy.inserted(generation)?;
-                self.copies().begin_sweep();
+                self.begin_sweep();
                 CopyAnswer::Count(count)
             }
             CopyRequest::Dominates { generation, counts } => {
@@ -89,7 +89,7 @@ impl Local {
                     let changed = tokio::time::timeout_at(deadline, revision.changed()).await;
                     if !matches!(changed, Ok(Ok(()))) {
                         // An interrupted sweep is not repeated by itself if no copy has news.
-                        self.copies().begin_sweep();
+                        self.begin_sweep();
                         return Ok(CopyAnswer::Done(false));
                     }
                 }
@@ -100,7 +100,7 @@ impl Local {
             }
             CopyRequest::Describe => {
                 let load = copy.load(None).await;
-                let sweeps = self.copies().sweeps();
+                let sweeps = self.sweeps();
                 CopyAnswer::Load(Box::new(CopyReport { load, sweeps }))
             }
             CopyRequest::Scrub { generation, partner } => {
@@ -112,7 +112,7 @@ impl Local {
     }
 
     fn check_epoch(&self, theirs: Epoch) -> Result<(), CopyFailure> {
-        let ours = self.meta().replica().read_meta(umbel_engine::meta::MetaState::epoch);
+        let ours = self.member.read_meta(umbel_engine::meta::MetaState::epoch);
         if theirs == ours { Ok(()) } else { Err(CopyFailure::StaleEpoch { theirs, ours }) }
     }
 }

@@ -57,7 +57,7 @@ impl Local {
     /// Whether all these nodes run their replica of a group.
     async fn all_run(&self, group: GroupId, nodes: &[NodeId]) -> bool {
         for &node in nodes {
-            if !self.runs(node, group).await {
+            if !self.member.runs(node, group).await {
                 return false;
             }
         }

@@ -22,7 +22,7 @@ impl Local {
         if node == self.node() {
             return Some(self.jobs().standing(job).unwrap_or_else(starting));
         }
-        let address = self.address_of(node)?;
+        let address = self.member.address_of(node)?;
         let called =
             self.links().call(node, &address, CallKind::Job, GroupId::META, encode(&job), timeout);
         let standing: Option<JobStanding> = decode(&called.await.ok()?).ok()?;

@@ -34,7 +34,7 @@ impl Local {
         }));
         // Looks also where nothing expires: a jump is what the clock has gained since the last look.
         self.clock.believed_ms();
-        metrics::wall_clock(self.seed.wall_ms());
+        metrics::wall_clock(self.seed().wall_ms());
         metrics::wal_size(self.storage.wal_bytes());
         self.copies.measure();
     }

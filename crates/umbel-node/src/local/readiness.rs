@@ -133,7 +133,8 @@ impl Local {
 
     async fn committed_by(&self, leader: NodeId) -> Result<Vec<(GroupId, u64)>, String> {
         let body = request_committed();
-        let called = self.call(leader, CallKind::Recall, GroupId::META, body, LEADER_TIMEOUT).await;
+        let called =
+            self.member.call(leader, CallKind::Recall, GroupId::META, body, LEADER_TIMEOUT).await;
         committed_in(&called.map_err(|error| error.to_string())?)
     }
 }

@@ -69,7 +69,7 @@ impl Local {
             return Some(self.report(request).await);
         }
         let body = encode(&request);
-        let called = self.call(node, CallKind::Report, GroupId::META, body, timeout).await;
+        let called = self.member.call(node, CallKind::Report, GroupId::META, body, timeout).await;
         decode(&called.ok()?).ok()
     }
 

@@ -126,7 +126,7 @@ impl Local {
             }
             CallKind::Meta => Ok(encode(&self.serve_meta(argument(&body)?).await)),
             CallKind::Group => Ok(encode(&self.serve_group(group, argument(&body)?).await?)),
-            CallKind::Copy => Ok(encode(&self.serve_copy(group, argument(&body)?).await)),
+            CallKind::Copy => Ok(encode(&self.copies.serve(group, argument(&body)?).await)),
             CallKind::Job => Ok(encode(&self.jobs().standing(argument(&body)?))),
             CallKind::Report => Ok(encode(&self.report(argument(&body)?).await)),
             _ => self.host.serve(&*self, from, kind, group, body).await,

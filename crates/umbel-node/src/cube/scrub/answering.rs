@@ -16,8 +16,8 @@ use super::image::Image;
 use super::line::{Line, Outlet, PARTS_WAITING_MAX, claim_part};
 use super::talk::{Side, talk};
 use super::{SESSION_TIME_MAX, ScrubError, TURN_PATIENCE};
+use crate::cube::copies::Copies;
 use crate::cube::failure::CopyFailure;
-use crate::local::Local;
 
 type Answer = Result<v1::ScrubPart, Status>;
 
@@ -46,19 +46,19 @@ impl tokio_stream::Stream for ScrubAnswer {
 /// # Errors
 /// If too many partners wait already.
 pub(crate) fn answer_scrub(
-    local: Arc<Local>,
+    copies: Arc<Copies>,
     from: NodeId,
     parts: Streaming<v1::ScrubPart>,
 ) -> Result<ScrubAnswer, Status> {
-    let waiting = Arc::clone(&local.copies().scrubs().waiting);
+    let waiting = Arc::clone(&copies.scrubs().waiting);
     let place = waiting.try_acquire_owned().map_err(|_| busy())?;
     let (out, receiver) = mpsc::channel(PARTS_WAITING_MAX);
     let task = tokio::spawn(async move {
         let _place = place;
         let outlet = Outlet { out: out.clone(), message: Ok };
         let mut line = Line { parts, outlet };
-        let mut stopping = local.copies().scrubs().is_stopping.subscribe();
-        let answering = timeout(SESSION_TIME_MAX + TURN_PATIENCE, answer(&local, from, &mut line));
+        let mut stopping = copies.scrubs().is_stopping.subscribe();
+        let answering = timeout(SESSION_TIME_MAX + TURN_PATIENCE, answer(&copies, from, &mut line));
         let answered = tokio::select! {
             biased;
             _ = stopping.wait_for(|&is_stopping| is_stopping) => {
@@ -89,24 +89,24 @@ fn status_of(error: &ScrubError) -> Status {
     }
 }
 
-async fn answer(local: &Local, from: NodeId, line: &mut Line<Answer>) -> Result<(), ScrubError> {
+async fn answer(copies: &Copies, from: NodeId, line: &mut Line<Answer>) -> Result<(), ScrubError> {
     let Some(Part::Open(open)) = line.next().await? else {
         return Err(ScrubError::Nonsense("an opening is expected first".to_owned()));
     };
     let v1::ScrubOpen { filter, generation } = open;
     let (filter, generation) = (FilterId(filter), Generation(generation));
-    let copy = local.copies().get(filter).ok_or(CopyFailure::UnknownCopy { filter })?;
+    let copy = copies.get(filter).ok_or(CopyFailure::UnknownCopy { filter })?;
     copy.check_generation(generation)?;
-    let answering = Arc::clone(&local.copies().scrubs().answering);
+    let answering = Arc::clone(&copies.scrubs().answering);
     let turn = timeout(TURN_PATIENCE, answering.acquire_owned()).await;
     let _turn = turn.map_err(|_| ScrubError::Busy)?.expect("it is never closed");
-    let mut image = Image::of(local, &copy, generation)?;
+    let mut image = Image::of(copies, &copy, generation)?;
     line.send(claim_part(&image.claim)).await?;
     let theirs = line.claim().await?;
     copy.check_coverage(from, &theirs)?;
-    talk(local, Side::Answering, &mut image, line).await?;
+    talk(copies, Side::Answering, &mut image, line).await?;
     let mut end = v1::ScrubEnd::default();
-    match image.set_missing(local, from, &theirs) {
+    match image.set_missing(copies, from, &theirs) {
         Ok(set) => (end.lost_bits, end.news_bits) = (set.lost_count, set.news_count),
         Err(error) => end.failure = error.to_string(),
     }

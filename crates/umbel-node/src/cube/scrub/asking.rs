@@ -16,24 +16,24 @@ use super::line::{Line, Outlet, PART_PATIENCE, PARTS_WAITING_MAX, claim_part, of
 use super::talk::{Side, talk};
 use super::{CopyComparison, SESSION_TIME_MAX, ScrubError, SetBits};
 use crate::comparisons::Comparison;
-use crate::cube::Copy;
-use crate::local::Local;
+use crate::cube::copies::Copies;
+use crate::cube::copy::Copy;
 use crate::metrics;
 
 /// Compares this node's copy of a generation with a partner's, and counts the outcome.
 pub(crate) async fn compare(
-    local: &Local,
+    copies: &Copies,
     copy: &Arc<Copy>,
     generation: Generation,
     partner: NodeId,
 ) -> Result<CopyComparison, ScrubError> {
-    let asking = Arc::clone(&local.copies().scrubs().asking);
+    let asking = Arc::clone(&copies.scrubs().asking);
     let _turn = timeout(SESSION_TIME_MAX, asking.acquire_owned()).await;
     let _turn = _turn.map_err(|_| ScrubError::Busy)?.expect("it is never closed");
-    let compared = timeout(SESSION_TIME_MAX, compare_now(local, copy, generation, partner)).await;
+    let compared = timeout(SESSION_TIME_MAX, compare_now(copies, copy, generation, partner)).await;
     let compared = compared.unwrap_or(Err(ScrubError::Timeout(SESSION_TIME_MAX)));
-    let comparison = Comparison::of_copies(local.seed().wall_ms(), &compared);
-    local.copies().scrubs().last.note((copy.filter, partner), comparison);
+    let comparison = Comparison::of_copies(copies.member.seed().wall_ms(), &compared);
+    copies.scrubs().last.note((copy.filter, partner), comparison);
     match &compared {
         Ok(compared) => {
             let lost_count = compared.ours.lost_count + compared.theirs.lost_count;
@@ -49,21 +49,22 @@ pub(crate) async fn compare(
 }
 
 async fn compare_now(
-    local: &Local,
+    copies: &Copies,
     copy: &Arc<Copy>,
     generation: Generation,
     partner: NodeId,
 ) -> Result<CopyComparison, ScrubError> {
     let broken = |what: String| ScrubError::Broken(what);
-    let address = local.address_of(partner).ok_or(ScrubError::NoAddress(partner))?;
-    let client = member_client(local.net(), &address, local.identity().member(partner));
+    let member = &copies.member;
+    let address = member.address_of(partner).ok_or(ScrubError::NoAddress(partner))?;
+    let client = member_client(member.net(), &address, member.identity().member(partner));
     let mut client = client.map_err(|error| broken(error.to_string()))?;
     let (out, messages) = mpsc::channel(PARTS_WAITING_MAX);
     let open = v1::ScrubOpen { filter: copy.filter.0, generation: generation.0 };
     let first = v1::ScrubPart { part: Some(Part::Open(open)) };
     out.try_send(first).map_err(|_| broken("nothing can be sent".to_owned()))?;
     let mut request = Request::new(ReceiverStream::new(messages));
-    add_hello(&mut request, local.identity(), partner);
+    add_hello(&mut request, member.identity(), partner);
     let response = timeout(PART_PATIENCE, client.scrub(request)).await;
     let response = response.map_err(|_| ScrubError::Timeout(PART_PATIENCE))?;
     let parts = response.map_err(|status| of_status(&status))?.into_inner();
@@ -71,10 +72,10 @@ async fn compare_now(
 
     let theirs = line.claim().await?;
     copy.check_coverage(partner, &theirs)?;
-    let mut image = Image::of(local, copy, generation)?;
+    let mut image = Image::of(copies, copy, generation)?;
     line.send(claim_part(&image.claim)).await?;
-    let outcome = talk(local, Side::Asking, &mut image, &mut line).await?;
-    let ours = image.set_missing(local, partner, &theirs)?;
+    let outcome = talk(copies, Side::Asking, &mut image, &mut line).await?;
+    let ours = image.set_missing(copies, partner, &theirs)?;
     let theirs = match line.next().await? {
         Some(Part::End(end)) if end.failure.is_empty() => {
             SetBits { lost_count: end.lost_bits, news_count: end.news_bits }

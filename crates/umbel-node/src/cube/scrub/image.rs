@@ -8,9 +8,9 @@ use umbel_replicated_engine::hypercube::Coverage;
 use umbel_replicated_engine::repair::{BlockDifference, FilterBits, ResidueTable};
 
 use super::{ScrubError, SetBits};
-use crate::cube::Copy;
+use crate::cube::copies::Copies;
+use crate::cube::copy::Copy;
 use crate::cube::failure::CopyFailure;
-use crate::local::Local;
 use crate::metrics;
 
 /// Most bits that a copy of a single-shot filter may lack, per item of the filter's capacity: a filter
@@ -34,12 +34,12 @@ pub(super) struct Image {
 impl Image {
     /// Takes the bits of a copy of this generation.
     pub(super) fn of(
-        local: &Local,
+        copies: &Copies,
         copy: &Arc<Copy>,
         generation: Generation,
     ) -> Result<Self, ScrubError> {
         // Missing bits that are found must fit on the disk later.
-        if let Some(free_bytes) = local.copies().shortage() {
+        if let Some(free_bytes) = copies.shortage() {
             return Err(CopyFailure::DiskFull { free_bytes }.into());
         }
         let (claim, newest_slice, filter) = copy.compared(generation)?;
@@ -74,7 +74,7 @@ impl Image {
     /// Sets the missing bits in the copy, against a partner's copy with the coverage `theirs`.
     pub(super) fn set_missing(
         self,
-        local: &Local,
+        copies: &Copies,
         partner: NodeId,
         theirs: &Coverage,
     ) -> Result<SetBits, ScrubError> {
@@ -84,7 +84,7 @@ impl Image {
             let bits = (&self.bits.into_filter(), self.newest_slice);
             set = self.copy.take_compared(self.generation, bits, theirs)?;
         }
-        let scrubs = local.copies().scrubs();
+        let scrubs = copies.scrubs();
         scrubs.verified(filter);
         metrics::scrub_set(set.lost_count, set.news_count);
         if set.lost_count > 0 {

@@ -15,7 +15,7 @@ use super::ScrubError;
 use super::image::Image;
 use super::line::{Line, Outlet};
 use crate::cube::copies::Copies;
-use crate::local::Local;
+use crate::member::Member;
 use crate::metrics;
 
 /// The side that this node is on.
@@ -28,13 +28,13 @@ pub(super) enum Side {
 /// Runs a session to its end and returns its outcome. The image then records the missing bits; the copy
 /// does not have them yet.
 pub(super) async fn talk<T: Send + 'static>(
-    local: &Local,
+    copies: &Copies,
     side: Side,
     image: &mut Image,
     line: &mut Line<T>,
 ) -> Result<Box<RepairOutcome>, ScrubError> {
     let table = beside_others(|| image.table())?;
-    let options = options(local, image, &table);
+    let options = options(&copies.member, image, &table);
     let (mut session, mut input) = match side {
         Side::Asking => {
             let session = RepairSession::initiator(options, Policy::Union, table);
@@ -47,8 +47,7 @@ pub(super) async fn talk<T: Send + 'static>(
     };
     let mut outbox = Outbox::new();
     let outlet = line.outlet.clone();
-    let mut queue =
-        Queue { outlet, pacer: &local.copies().pacer, waiting: VecDeque::new(), sending: None };
+    let mut queue = Queue { outlet, pacer: &copies.pacer, waiting: VecDeque::new(), sending: None };
     loop {
         beside_others(|| session.step(input, &image.bits, &mut outbox));
         for output in outbox.take() {
@@ -118,11 +117,11 @@ async fn next_input<T>(line: &mut Line<T>) -> Result<RepairInput, ScrubError> {
     })
 }
 
-fn options(local: &Local, image: &Image, table: &ResidueTable) -> RepairOptions {
+fn options(member: &Member, image: &Image, table: &ResidueTable) -> RepairOptions {
     RepairOptions {
         shape_id: image.shape_id(table),
-        secret: local.cluster().to_le_bytes(),
-        nonce: local.seed().number(Purpose::Scrub),
+        secret: member.identity().cluster.to_le_bytes(),
+        nonce: member.seed().number(Purpose::Scrub),
         limits: RepairLimits::of(table),
     }
 }

@@ -10,8 +10,8 @@ use umbel_ports::{Purpose, Seed};
 
 use super::asking::compare;
 use super::{Due, Scrubs};
-use crate::cube::Copy;
-use crate::local::Local;
+use crate::cube::copies::Copies;
+use crate::cube::copy::Copy;
 
 /// Shortest pause between two comparisons that this node initiates by itself: with many filters and a
 /// short interval, other work still gets time.
@@ -57,14 +57,14 @@ impl Scrubs {
 
 /// Compares copies for ever: each of them once per interval or, without an interval, only those that
 /// are due.
-pub(crate) async fn take_turns(local: Arc<Local>, interval: Option<Duration>) {
-    let mut turn = local.seed().number(Purpose::Scrub);
-    let mut next_at = interval.map(|interval| Instant::now() + pause(&local, interval));
+pub(crate) async fn take_turns(copies: Arc<Copies>, interval: Option<Duration>) {
+    let mut turn = copies.member.seed().number(Purpose::Scrub);
+    let mut next_at = interval.map(|interval| Instant::now() + pause(&copies, interval));
     loop {
-        let scrubs = local.copies().scrubs();
+        let scrubs = copies.scrubs();
         let due_at = match scrubs.take_due() {
             Ok((filter, partner, due)) => {
-                compare_due(&local, filter, partner, due).await;
+                compare_due(&copies, filter, partner, due).await;
                 tokio::time::sleep(PAUSE_MIN).await;
                 continue;
             }
@@ -85,39 +85,39 @@ pub(crate) async fn take_turns(local: Arc<Local>, interval: Option<Duration>) {
         if let (Some(at), Some(interval)) = (next_at, interval)
             && at <= Instant::now()
         {
-            if let Some((copy, partner)) = chosen(&local, turn) {
+            if let Some((copy, partner)) = chosen(&copies, turn) {
                 // The outcome is counted and logged; the next turn is another copy's.
-                let _ = compare(&local, &copy, copy.generation(), partner).await;
+                let _ = compare(&copies, &copy, copy.generation(), partner).await;
             }
             turn = turn.wrapping_add(1);
-            next_at = Some(Instant::now() + pause(&local, interval));
+            next_at = Some(Instant::now() + pause(&copies, interval));
         }
     }
 }
 
-async fn compare_due(local: &Arc<Local>, filter: FilterId, partner: NodeId, due: Due) {
-    let Some(copy) = local.copies().get(filter) else { return };
+async fn compare_due(copies: &Copies, filter: FilterId, partner: NodeId, due: Due) {
+    let Some(copy) = copies.get(filter) else { return };
     if !copy.partners().contains(&partner) {
         return;
     }
-    if compare(local, &copy, copy.generation(), partner).await.is_err() {
-        local.copies().scrubs().try_again(filter, partner, due);
+    if compare(copies, &copy, copy.generation(), partner).await.is_err() {
+        copies.scrubs().try_again(filter, partner, due);
     }
 }
 
 /// The copy and partner for a turn: copies in sequence, and in the next round the next partner.
-fn chosen(local: &Local, turn: u64) -> Option<(Arc<Copy>, NodeId)> {
-    let copies = local.copies().all();
-    let (round, copy) = (turn / copies.len().max(1) as u64, turn % copies.len().max(1) as u64);
-    let copy = copies.get(usize::try_from(copy).ok()?)?;
+fn chosen(copies: &Copies, turn: u64) -> Option<(Arc<Copy>, NodeId)> {
+    let all = copies.all();
+    let (round, copy) = (turn / all.len().max(1) as u64, turn % all.len().max(1) as u64);
+    let copy = all.get(usize::try_from(copy).ok()?)?;
     let partners = copy.partners();
     let partner = usize::try_from(round % partners.len().max(1) as u64).ok()?;
     Some((Arc::clone(copy), *partners.get(partner)?))
 }
 
 /// How long until the next turn.
-fn pause(local: &Local, interval: Duration) -> Duration {
-    turn_pause(local.seed(), interval, local.copies().all().len())
+fn pause(copies: &Copies, interval: Duration) -> Duration {
+    turn_pause(copies.member.seed(), interval, copies.all().len())
 }
 
 /// How long until the next of `count` turns in an interval: the turn's share of the interval times a
