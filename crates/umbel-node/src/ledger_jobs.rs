@@ -1,5 +1,5 @@
-//! The cluster's jobs on this node: what its workers run with, and their progress. `follow` starts and ends
-//! them.
+//! The cluster's jobs on this node: what its workers run with, and their progress. `node/ledger.rs` starts and
+//! ends them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use umbel_dedup_engine::WorkerId;
 use umbel_dedup_engine::job::JobEvent;
 use umbel_engine::{JobId, NodeId};
-use umbel_jobs::{JobHost, JobObserver, JobProgress, MemberPorts, Workshops};
+use umbel_jobs::{
+    JobHost, JobObserver, JobProgress, Member, MemberConfig, MemberError, MemberPorts, Workshop,
+    Workshops,
+};
 
 use crate::calls::JobStanding;
 use crate::ports::Ports;
-
-mod follow;
-
-pub(crate) use follow::follow_ledger;
 
 /// A node's state about jobs.
 pub struct LedgerJobs {
@@ -42,6 +41,26 @@ impl LedgerJobs {
     pub(crate) fn standing(&self, job: JobId) -> Option<JobStanding> {
         let board = self.boards().get(&job).cloned()?;
         Some(board.standing())
+    }
+
+    /// Starts this node's worker of a job, and keeps its reports for requests.
+    ///
+    /// # Errors
+    /// As of [`Member::start`].
+    pub(crate) fn start(
+        &self,
+        job: JobId,
+        config: MemberConfig,
+        data: Arc<dyn Workshop>,
+    ) -> Result<Member, MemberError> {
+        let board = Arc::new(Board::new(config.nodes.clone()));
+        self.boards().insert(job, Arc::clone(&board));
+        Member::start(config, &self.ports, data, board, &self.host)
+    }
+
+    /// Forgets the reports of jobs that do not run here any more.
+    pub(crate) fn retain(&self, is_running: impl Fn(JobId) -> bool) {
+        self.boards().retain(|&job, _| is_running(job));
     }
 
     fn boards(&self) -> MutexGuard<'_, BTreeMap<JobId, Arc<Board>>> {

@@ -24,7 +24,6 @@ use crate::controller;
 use crate::cube;
 use crate::formation;
 use crate::leader_calls::LeaderCalls;
-use crate::ledger_jobs::follow_ledger;
 use crate::local::Local;
 use crate::local_copy::LocalCopy;
 use crate::metrics;
@@ -33,8 +32,9 @@ use crate::ports::Ports;
 use crate::ports::observer::{Event, GroupReport};
 use crate::renewal::keep_certificate;
 use crate::self_report::{self, SelfReport};
-use crate::shard_leader;
 
+mod ledger;
+mod scrub_turns;
 mod upkeep;
 
 /// How long a shutdown may take before connections are cut.

@@ -27,12 +27,10 @@ mod load;
 mod merge;
 mod queue;
 mod scrub;
-mod scrub_turns;
 mod sum;
 mod windowed;
 
 use queue::InsertQueue;
-pub(crate) use scrub_turns::take_turns;
 use windowed::Timing;
 
 /// The result for one part of an entry.

@@ -67,7 +67,7 @@ impl ShardLeader {
     ///
     /// # Errors
     /// If this node does not lead, or the slice is dropped. What was repaired stays repaired.
-    pub(super) async fn scrub(
+    pub(crate) async fn scrub(
         &self,
         filter: FilterId,
         generation: Generation,

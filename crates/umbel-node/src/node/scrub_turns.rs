@@ -7,16 +7,16 @@ use std::time::Duration;
 use umbel_engine::{FilterId, Generation};
 use umbel_ports::Purpose;
 
-use super::ShardLeader;
 use crate::cube::turn_pause;
 use crate::local::Local;
+use crate::shard_leader::ShardLeader;
 
 /// Pause before each piece of 16 MiB in a scheduled comparison: a piece blocks the shard for some
 /// milliseconds, half a per cent of this.
 const PIECE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Compares for ever; never, if there is no interval.
-pub(crate) async fn take_turns(local: Arc<Local>, interval: Option<Duration>) {
+pub(super) async fn take_turns(local: Arc<Local>, interval: Option<Duration>) {
     let Some(interval) = interval else { return std::future::pending().await };
     let mut turn = local.seed().number(Purpose::Scrub);
     loop {

@@ -21,7 +21,6 @@ use umbel_jobs::{
     JobSite, Member, MemberConfig, MemberError, OpenJob, WORKER_TIMEOUT, Workshop, Workshops,
 };
 
-use super::Board;
 use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 
@@ -48,7 +47,7 @@ impl Drop for Running {
 }
 
 /// Starts and ends the workers of this node as the ledger says; never ends.
-pub(crate) async fn follow_ledger(local: Arc<Local>, calls: Arc<LeaderCalls>) {
+pub(super) async fn follow_ledger(local: Arc<Local>, calls: Arc<LeaderCalls>) {
     let Some(workshops) = local.jobs().workshops().cloned() else { return };
     let mut applied = local.meta().replica().applied_index();
     let mut running: BTreeMap<JobId, Running> = BTreeMap::new();
@@ -97,7 +96,7 @@ fn follow(
         jobs.get(job).is_some_and(|record| record.run == run && record.state.is_active())
     };
     running.retain(|job, worker| is_wanted(job, worker.run));
-    local.jobs().boards().retain(|job, _| running.contains_key(job));
+    local.jobs().retain(|job| running.contains_key(&job));
     tidy(workshops, Some(jobs));
     for (&job, record) in jobs.iter().filter(|(_, record)| record.state.is_active()) {
         let worker = running.entry(job).or_insert_with(|| {
@@ -217,10 +216,11 @@ async fn work(
     let place = order.workers.iter().position(|&worker| worker == node);
     let worker = place.and_then(|place| u16::try_from(place).ok());
     let worker = worker.ok_or_else(|| refused(format!("{job} has no worker here")))?;
+    let address = local.member().address_of(node);
     let site = JobSite {
         job,
         node,
-        address: local.address_of(node).ok_or_else(|| refused(format!("{node} has left")))?,
+        address: address.ok_or_else(|| refused(format!("{node} has left")))?,
         worker: WorkerId(worker),
         workers: order.workers.clone(),
         seed: order.seed,
@@ -229,7 +229,7 @@ async fn work(
     let OpenJob { workshop, rules, route } = workshops.open(site).await?;
     let mut peers = Vec::new();
     for &node in &order.workers {
-        let address = local.address_of(node);
+        let address = local.member().address_of(node);
         peers.push(address.ok_or_else(|| refused(format!("{node} has left the cluster")))?);
     }
     let (cell_tasks, runtime) = workshops.cell_tasks();
@@ -249,10 +249,7 @@ async fn work(
         cell_tasks,
         runtime,
     };
-    let board = Arc::new(Board::new(order.workers.clone()));
-    jobs.boards().insert(job, Arc::clone(&board));
-    let data: Arc<dyn Workshop> = Arc::clone(&workshop);
-    let member = Member::start(config, &jobs.ports, data, board, &jobs.host)?;
+    let member = jobs.start(job, config, Arc::clone(&workshop))?;
     let canceller = member.canceller();
     let cancelling = async move {
         // Only the coordinator cancels a job; the other workers learn it from the coordinator.
