@@ -1,15 +1,17 @@
-//! Callers: takes their calls from their rates, and finds out whether an unknown caller is new.
+//! Callers: takes their calls from their rates, and finds out whether an unknown caller is new, and whether
+//! this node has reached the majority since it started: until then its catalogue may be arbitrarily old.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
 use umbel_engine::meta::PrincipalName;
 use umbel_step::planted::{self, Planted};
 
-use super::Coordinator;
-use crate::rates::Amounts;
+use crate::rates::{Amounts, Limiter, TakenByPrincipals};
 use umbel_node::failure::CallFailure;
+use umbel_node::leader_calls::LeaderCalls;
 
 /// How often a second the node asks the meta group because of callers that it does not know: often enough
 /// for new principals, and rarely enough that clients with made-up tokens cost nothing.
@@ -17,6 +19,10 @@ const CONFIRMATIONS_PER_SECOND: f64 = 20.0;
 
 /// How long such a caller waits at most: for one round trip, and for entries in flight.
 const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a call waits at most until this node has caught up. Every call before then asks again, so this
+/// is less than what clients allow for an attempt.
+const CATCH_UP_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// The outcome of catching up with the meta group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,13 +35,55 @@ pub enum CaughtUp {
     NoMajority,
 }
 
-impl Coordinator {
+/// What this node knows of those who call it.
+pub struct Callers {
+    calls: Arc<LeaderCalls>,
+    /// Set once this node has reached the majority after its start.
+    caught_up: OnceCell<()>,
+    /// What principals have used of their rates.
+    taken: TakenByPrincipals,
+    /// Limits the requests to the majority about callers that this node does not know.
+    confirmations: Mutex<Limiter>,
+}
+
+impl Callers {
+    pub(crate) fn new(calls: Arc<LeaderCalls>) -> Self {
+        Self {
+            calls,
+            caught_up: OnceCell::new(),
+            taken: TakenByPrincipals::default(),
+            confirmations: Mutex::default(),
+        }
+    }
+
+    /// Whether this node's catalogue has all that the majority had when the node started; waits a moment
+    /// for it.
+    ///
+    /// A node that starts reads its log from the last snapshot on, and one that joins receives it from
+    /// the first entry on: a client that calls meanwhile would meet a cluster without principals, or one
+    /// in which principals still have revoked rights.
+    pub async fn has_caught_up(&self) -> bool {
+        if self.caught_up.initialized() || planted::on(Planted::StartUnheard) {
+            return true;
+        }
+        let catch_up = || self.calls.meta_refresh(Instant::now() + CATCH_UP_TIME_MAX);
+        // One call asks, the others wait for its answer.
+        let caught_up = timeout(CATCH_UP_TIME_MAX, self.caught_up.get_or_try_init(catch_up)).await;
+        matches!(caught_up, Ok(Ok(())))
+    }
+
+    /// Treats this node's catalogue as current, although no majority was asked.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn skip_catch_up(&self) {
+        let _ = self.caught_up.set(());
+    }
+
     /// Takes what a principal's call uses from its rates.
     ///
     /// # Errors
     /// [`CallFailure::RateExceeded`], and nothing was taken.
     pub fn take(&self, principal: &PrincipalName, amounts: Amounts) -> Result<(), CallFailure> {
-        let found = self.read_meta(|state| {
+        let found = self.calls.read_meta(|state| {
             let rates = state.quota(principal.as_str()).rates;
             (rates, state.nodes().filter(|(_, node)| node.is_live()).count())
         });
@@ -53,7 +101,7 @@ impl Coordinator {
         if !is_due || planted::on(Planted::NewTokenUnasked) {
             return CaughtUp::NotAsked;
         }
-        match self.meta_refresh(now + CONFIRMATION_TIMEOUT).await {
+        match self.calls.meta_refresh(now + CONFIRMATION_TIMEOUT).await {
             Ok(()) => CaughtUp::Done,
             Err(_) => CaughtUp::NoMajority,
         }

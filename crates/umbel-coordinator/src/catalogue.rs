@@ -304,7 +304,7 @@ impl Coordinator {
             if !is_merging || Instant::now() >= deadline {
                 return Err(error);
             }
-            self.wait_unsplit(deadline).await?;
+            self.shards().wait_unsplit(deadline).await?;
         }
         let is_gone = |state: &MetaState| state.filter(id).is_none().then_some(());
         match self.wait_meta(Self::patience_until(deadline), is_gone).await {
@@ -425,7 +425,7 @@ impl Coordinator {
         loop {
             let filter = self.live_filter(name.as_str(), deadline).await?;
             if filter.record.is_replicated() {
-                return self.replicated_info(filter, deadline).await;
+                return self.copies().info(filter, deadline).await;
             }
             let LiveFilter { id, record, ranges } = filter;
             let generation = record.generation;
@@ -458,7 +458,7 @@ impl Coordinator {
                 )) if Instant::now() < deadline => self.meta_refresh(deadline).await?,
                 // The shard is merged into another one, which takes a moment.
                 Err(CallFailure::Part(PartError::Fenced { .. })) if Instant::now() < deadline => {
-                    self.wait_unsplit(deadline).await?;
+                    self.shards().wait_unsplit(deadline).await?;
                 }
                 Err(error) => return Err(error),
             }

@@ -6,7 +6,7 @@
 //! allowed. If the growth is refused, the request proceeds as far as there is room: of a batch, the items
 //! before the next level are inserted; of a batch for a quotient filter, all or none. Imports ask as
 //! well, at each level of a slice, or at the first frame of a slice that has grown
-//! ([`Coordinator::grow_for_frame`]), and so do sums of filters that count.
+//! ([`Growth::grow_for_frame`]), and so do sums of filters that count.
 
 use tokio::time::Instant;
 use umbel_codec::FrameView;
@@ -16,11 +16,10 @@ use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{HashRange, Kind};
 use umbel_step::planted::{self, Planted};
 
-use super::{Coordinator, LiveFilter};
+use super::LiveFilter;
 use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
-use umbel_node::leader_calls::absorbed_by;
-use umbel_node::leader_calls::unexpected;
+use umbel_node::leader_calls::{LeaderCalls, absorbed_by, unexpected};
 
 /// How often a part is allowed more: others may use up what it was allowed, and then the slice has doubled.
 const TIMES_ALLOWED_MAX: u32 = 4;
@@ -31,11 +30,17 @@ fn grows(record: &FilterRecord) -> bool {
     kind.is_some_and(Kind::grows) && !planted::on(Planted::GrowthUncounted)
 }
 
-impl Coordinator {
+/// The growth of slices, as far as quotas have room.
+#[derive(Clone, Copy)]
+pub(crate) struct Growth<'a> {
+    pub(super) calls: &'a LeaderCalls,
+}
+
+impl Growth<'_> {
     /// Asks a shard for its part, by a request that states the allowed growth, and has its slice grow for
     /// it as far as quotas have room.
     pub(super) async fn part_call(
-        &self,
+        self,
         filter: &LiveFilter,
         shard: ShardId,
         request: impl Fn(Option<AllowedGrowth>) -> ShardRequest + Send + Sync,
@@ -45,7 +50,7 @@ impl Coordinator {
         let mut growth = grows(&filter.record).then_some(AllowedGrowth { bytes, is_final: false });
         let mut refusal = None;
         for time in 0..=TIMES_ALLOWED_MAX {
-            match (self.shard_call(shard, request(growth), deadline).await, &mut growth) {
+            match (self.calls.shard_call(shard, request(growth), deadline).await, &mut growth) {
                 (Ok(ShardAnswer::Growing { growth_bytes }), Some(allowed)) => {
                     match self.allow_growth(filter, shard, growth_bytes, deadline).await {
                         Ok(()) => allowed.bytes = allowed.bytes.max(growth_bytes),
@@ -71,13 +76,13 @@ impl Coordinator {
     /// Allows a slice of an imported filter to grow as far as the exported slice had grown, according to
     /// its frame. An invalid frame is left to the shard, which refuses it.
     pub(super) async fn grow_for_frame(
-        &self,
+        self,
         (filter, generation): (FilterId, Generation),
         (shard, range): (ShardId, HashRange),
         frame: &[u8],
         deadline: Instant,
     ) -> Result<(), CallFailure> {
-        let planned = self.read_meta(|state| {
+        let planned = self.calls.read_meta(|state| {
             let record = state.filter(filter)?;
             Some((record.settings.shape, record.growth_bytes(shard)))
         })?;
@@ -91,7 +96,7 @@ impl Coordinator {
 
     /// Has the meta group allow a slice to grow by this many bytes beyond its plan.
     async fn allow_growth(
-        &self,
+        self,
         filter: &LiveFilter,
         shard: ShardId,
         growth_bytes: u64,
@@ -105,7 +110,7 @@ impl Coordinator {
             CallFailure::Meta(MetaError::UnknownFilter { .. } | MetaError::Busy { .. }) => {
                 PartError::UnknownSlice { filter: id, shard }.into()
             }
-            error => match self.read_meta(|state| absorbed_by(state.shard_map(), shard))? {
+            error => match self.calls.read_meta(|state| absorbed_by(state.shard_map(), shard))? {
                 Some(into) => PartError::Fenced { shard, into }.into(),
                 None => error,
             },
@@ -113,7 +118,7 @@ impl Coordinator {
     }
 
     async fn propose_growth(
-        &self,
+        self,
         (filter, generation): (FilterId, Generation),
         shard: ShardId,
         growth_bytes: u64,
@@ -121,13 +126,13 @@ impl Coordinator {
     ) -> Result<(), CallFailure> {
         let check =
             |state: &MetaState| state.check_growth((filter, generation), shard, growth_bytes);
-        if self.read_meta(check)?.is_err() {
+        if self.calls.read_meta(check)?.is_err() {
             // There may be room by now.
-            self.meta_refresh(deadline).await?;
-            self.read_meta(check)??;
+            self.calls.meta_refresh(deadline).await?;
+            self.calls.read_meta(check)??;
         }
         let command = MetaCommand::GrowFilter { filter, generation, shard, growth_bytes };
-        match self.meta_propose(command, deadline).await? {
+        match self.calls.meta_propose(command, deadline).await? {
             MetaReply::Done => Ok(()),
             other => Err(unexpected(&other)),
         }

@@ -115,7 +115,7 @@ impl Coordinator {
                 return Err(PartError::WrongKind { what }.into());
             }
             let level = level.unwrap_or(AckLevel::Local);
-            return Ok((self.insert_replicated(live, items, level, deadline).await?, level));
+            return Ok((self.copies().insert(live, items, level, deadline).await?, level));
         }
         if !matches!(level, None | Some(AckLevel::Majority)) {
             let what = format!(
@@ -155,7 +155,7 @@ impl Coordinator {
         let live = self.live_filter(filter, deadline).await?;
         let level = read_level(&live.record, level)?;
         if live.record.is_replicated() {
-            return Ok((self.contains_replicated(live, items, level, deadline).await?, level));
+            return Ok((self.copies().contains(live, items, level, deadline).await?, level));
         }
         let present =
             if level == ReadLevel::AnyReplica && is_final_anywhere(live.record.settings.kind) {
@@ -302,7 +302,7 @@ impl Coordinator {
                     (filter, is_replaced) = (newer, true);
                     break;
                 }
-                self.wait_for_shards(deadline).await?;
+                self.shards().wait_for_shards(deadline).await?;
             }
             if !std::mem::take(&mut is_replaced) {
                 continue;
@@ -341,7 +341,7 @@ impl Coordinator {
         let ask = |(shard, hashes): (ShardId, HashList)| async move {
             let cut = filter.cut_of(shard);
             let request = |growth| operation.request(filter, (hashes.clone(), cut), growth);
-            let first = self.part_call(filter, shard, request, deadline).await;
+            let first = self.growth().part_call(filter, shard, request, deadline).await;
             let Err(CallFailure::Part(PartError::CutBefore { start, last, .. })) = first else {
                 return (shard, hashes, first, false);
             };

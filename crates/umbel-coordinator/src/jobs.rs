@@ -5,10 +5,11 @@ use umbel_engine::meta::{JobOrder, JobRecord, JobSecret, MetaCommand, MetaError,
 use umbel_engine::{JobId, NodeId};
 use umbel_ports::Purpose;
 
-use super::Coordinator;
 use umbel_node::calls::JobStanding;
 use umbel_node::failure::CallFailure;
-use umbel_node::leader_calls::unexpected;
+use umbel_node::leader_calls::{LeaderCalls, unexpected};
+
+use super::releases::Releases;
 
 /// A job that a client submits.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,10 +24,16 @@ pub struct NewJob {
     pub seed: Option<u64>,
 }
 
-impl Coordinator {
+/// What clients ask about the jobs of the ledger.
+#[derive(Clone, Copy)]
+pub struct Jobs<'a> {
+    pub(super) calls: &'a LeaderCalls,
+}
+
+impl Jobs<'_> {
     /// Enters a job into the ledger.
-    pub async fn submit_job(&self, new: NewJob, deadline: Instant) -> Result<JobId, CallFailure> {
-        let local = self.local()?;
+    pub async fn submit(self, new: NewJob, deadline: Instant) -> Result<JobId, CallFailure> {
+        let local = self.calls.local()?;
         let workshops = local.jobs().workshops().ok_or_else(|| CallFailure::Invalid {
             what:
                 "this node takes no part in jobs: start it with --job-roots, the folders that jobs \
@@ -37,7 +44,7 @@ impl Coordinator {
         self.meta_refresh(deadline).await?;
         let NewJob { nonce, spec, mut workers, seed } = new;
         if workers.is_empty() {
-            workers = self.read_meta(|state| {
+            workers = self.calls.read_meta(|state| {
                 let live = state.nodes().filter(|(_, record)| record.is_live());
                 live.map(|(node, _)| node).collect()
             })?;
@@ -50,52 +57,53 @@ impl Coordinator {
         local.seed().fill(Purpose::JobSecret, &mut secret);
         let secret = JobSecret::new(secret);
         let order = JobOrder { nonce, seed, secret, workers, spec, submitted_ms };
-        match self.meta_propose(MetaCommand::SubmitJob(order), deadline).await? {
+        match self.calls.meta_propose(MetaCommand::SubmitJob(order), deadline).await? {
             MetaReply::Job(job) => Ok(job),
             other => Err(unexpected(&other)),
         }
     }
 
     /// The jobs of the ledger, in ascending order of their numbers.
-    pub async fn jobs(&self, deadline: Instant) -> Result<Vec<(JobId, JobRecord)>, CallFailure> {
-        self.meta_refresh(deadline).await?;
-        self.read_meta(|state| state.jobs().map(|(job, record)| (job, record.clone())).collect())
+    pub async fn list(self, deadline: Instant) -> Result<Vec<(JobId, JobRecord)>, CallFailure> {
+        self.calls.meta_refresh(deadline).await?;
+        self.calls
+            .read_meta(|state| state.jobs().map(|(job, record)| (job, record.clone())).collect())
     }
 
     /// A job, and its progress if its coordinator answers.
-    pub async fn describe_job(
-        &self,
+    pub async fn describe(
+        self,
         job: JobId,
         deadline: Instant,
     ) -> Result<(JobRecord, Option<JobStanding>), CallFailure> {
-        self.meta_refresh(deadline).await?;
-        let record = self.read_meta(|state| state.job(job).cloned())?;
+        self.calls.meta_refresh(deadline).await?;
+        let record = self.calls.read_meta(|state| state.job(job).cloned())?;
         let record = record.ok_or(MetaError::UnknownJob { job })?;
         let progress = match record.coordinator() {
-            Some(node) if record.state.is_active() => self.job_progress(job, node, deadline).await,
+            Some(node) if record.state.is_active() => self.progress(job, node, deadline).await,
             _ => None,
         };
         Ok((record, progress))
     }
 
     /// The progress of an active job, as one of its nodes reports it; None if that does not answer.
-    pub async fn job_progress(
-        &self,
+    pub async fn progress(
+        self,
         job: JobId,
         node: NodeId,
         deadline: Instant,
     ) -> Option<JobStanding> {
         let timeout = deadline.saturating_duration_since(Instant::now());
-        self.local().ok()?.job_standing(job, node, timeout).await
+        self.calls.local().ok()?.job_standing(job, node, timeout).await
     }
 
     /// Requests that a job ends.
-    pub async fn cancel_job(&self, job: JobId, deadline: Instant) -> Result<(), CallFailure> {
-        self.meta_propose(MetaCommand::CancelJob { job }, deadline).await.map(drop)
+    pub async fn cancel(self, job: JobId, deadline: Instant) -> Result<(), CallFailure> {
+        self.calls.meta_propose(MetaCommand::CancelJob { job }, deadline).await.map(drop)
     }
 
     /// Resumes a failed job.
-    pub async fn resume_job(&self, job: JobId, deadline: Instant) -> Result<(), CallFailure> {
-        self.meta_propose(MetaCommand::ResumeJob { job }, deadline).await.map(drop)
+    pub async fn resume(self, job: JobId, deadline: Instant) -> Result<(), CallFailure> {
+        self.calls.meta_propose(MetaCommand::ResumeJob { job }, deadline).await.map(drop)
     }
 }

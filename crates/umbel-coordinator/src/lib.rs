@@ -11,28 +11,31 @@
     reason = "each variant of `CallFailure` says whether anything was changed, and what the caller does"
 )]
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::{FilterId, OwnerId, RequestId, ShardId};
 use umbel_filter::HashRange;
 
-pub use self::callers::CaughtUp;
+pub use self::callers::{Callers, CaughtUp};
 pub use self::items::{beside_done, graver, partly};
-pub use self::jobs::NewJob;
+pub use self::jobs::{Jobs, NewJob};
 pub use self::levels::{AckLevel, ReadLevel};
 pub use self::own_node::OwnShards;
-use crate::rates::{Limiter, TakenByPrincipals};
+pub use self::releases::Releases;
+pub use self::replicated::CopyCalls;
+pub use self::report::Reports;
+pub use self::sessions::Sessions;
+pub use self::splits::Shards;
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::LeaderCalls;
 
 pub mod any_of;
 mod callers;
 pub mod catalogue;
-mod catching_up;
+mod copy_failure;
 mod growth;
 pub mod held;
 mod items;
@@ -61,7 +64,7 @@ pub struct ClientRequest {
     pub id: RequestId,
     /// All requests of the session with lower sequence numbers were answered or given up.
     pub acknowledged_below: u64,
-    /// The owner of the session; unknown until [`Coordinator::check_session`].
+    /// The owner of the session; unknown until [`Sessions::check`].
     pub owner: OwnerId,
 }
 
@@ -75,6 +78,33 @@ pub(crate) struct LiveFilter {
 }
 
 impl LiveFilter {
+    /// The live filter of this name.
+    pub(crate) async fn find(
+        calls: &LeaderCalls,
+        name: &str,
+        deadline: Instant,
+    ) -> Result<Self, CallFailure> {
+        let look = |state: &MetaState| {
+            let ranges = state.shard_map().ranges()?;
+            let (id, record) = state.filter_by_name(name)?;
+            Some(Self { id, record: record.clone(), ranges })
+        };
+        let is_live = |filter: &Self| filter.record.state == FilterState::Live;
+        // The filter may be newer than this node's copy of the catalogue, or have become live since.
+        let mut found = calls.guess_meta(look)?;
+        if !found.as_ref().is_some_and(is_live) {
+            calls.meta_refresh(deadline).await?;
+            found = calls.read_meta(look)?;
+        }
+        let filter = found.ok_or_else(|| CallFailure::UnknownFilter { name: name.to_owned() })?;
+        if is_live(&filter) {
+            Ok(filter)
+        } else {
+            let state = filter.record.state.to_string();
+            Err(CallFailure::FilterBusy { name: name.to_owned(), state })
+        }
+    }
+
     /// First and last hash of a shard's range, for which the parts of a batch are cut.
     fn cut_of(&self, shard: ShardId) -> (u64, u64) {
         let range = self.ranges.range(shard);
@@ -86,50 +116,62 @@ impl LiveFilter {
 pub struct Coordinator {
     /// The node's own calls go the same way.
     calls: Arc<LeaderCalls>,
-    /// Set once this node has reached the majority after its start.
-    caught_up: OnceCell<()>,
-    /// What principals have used of their rates.
-    taken: TakenByPrincipals,
-    /// Limits the requests to the majority about callers that this node does not know.
-    confirmations: Mutex<Limiter>,
+    callers: Callers,
 }
 
 impl Coordinator {
     /// Of the node that makes these calls.
     #[must_use]
     pub fn new(calls: Arc<LeaderCalls>) -> Self {
-        Self {
-            calls,
-            caught_up: OnceCell::new(),
-            taken: TakenByPrincipals::default(),
-            confirmations: Mutex::default(),
-        }
+        Self { callers: Callers::new(Arc::clone(&calls)), calls }
+    }
+
+    /// What this node knows of those who call it.
+    pub const fn callers(&self) -> &Callers {
+        &self.callers
+    }
+
+    /// What clients ask about the jobs of the ledger.
+    pub fn jobs(&self) -> Jobs<'_> {
+        Jobs { calls: &self.calls }
+    }
+
+    /// The releases of the nodes, and the cluster's version.
+    pub fn releases(&self) -> Releases<'_> {
+        Releases { calls: &self.calls }
+    }
+
+    /// Reports of nodes and of leaders.
+    pub fn reports(&self) -> Reports<'_> {
+        Reports { calls: &self.calls }
+    }
+
+    /// The sessions of clients.
+    pub fn sessions(&self) -> Sessions<'_> {
+        Sessions { calls: &self.calls }
+    }
+
+    /// The shards as a whole.
+    pub fn shards(&self) -> Shards<'_> {
+        Shards { calls: &self.calls }
+    }
+
+    /// The copies of replicated filters.
+    pub fn copies(&self) -> CopyCalls<'_> {
+        CopyCalls { calls: &self.calls }
+    }
+
+    /// The growth of slices, as far as quotas have room.
+    pub(crate) fn growth(&self) -> growth::Growth<'_> {
+        growth::Growth { calls: &self.calls }
     }
 
     /// A live filter by its name.
-    pub(crate) async fn live_filter(
+    pub(crate) fn live_filter(
         &self,
         name: &str,
         deadline: Instant,
-    ) -> Result<LiveFilter, CallFailure> {
-        let look = |state: &MetaState| {
-            let ranges = state.shard_map().ranges()?;
-            let (id, record) = state.filter_by_name(name)?;
-            Some(LiveFilter { id, record: record.clone(), ranges })
-        };
-        let is_live = |filter: &LiveFilter| filter.record.state == FilterState::Live;
-        // The filter may be newer than this node's copy of the catalogue, or have become live since.
-        let mut found = self.calls.guess_meta(look)?;
-        if !found.as_ref().is_some_and(is_live) {
-            self.meta_refresh(deadline).await?;
-            found = self.read_meta(look)?;
-        }
-        let filter = found.ok_or_else(|| CallFailure::UnknownFilter { name: name.to_owned() })?;
-        if is_live(&filter) {
-            Ok(filter)
-        } else {
-            let state = filter.record.state.to_string();
-            Err(CallFailure::FilterBusy { name: name.to_owned(), state })
-        }
+    ) -> impl Future<Output = Result<LiveFilter, CallFailure>> {
+        LiveFilter::find(&self.calls, name, deadline)
     }
 }

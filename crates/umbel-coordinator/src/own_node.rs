@@ -36,10 +36,16 @@ impl Coordinator {
         self.calls.seed()
     }
 
-    /// The time from which filters and imports are kept for so long, in milliseconds since 1970. It is the one
-    /// by which this node lets them expire, see [`umbel_node::Local::believed_ms`].
+    /// The time by which this node lets filters and imports expire, in milliseconds since 1970, see
+    /// [`umbel_node::Local::believed_ms`].
     pub fn believed_ms(&self) -> u64 {
         self.local().map_or_else(|_| self.seed().wall_ms(), |local| local.believed_ms())
+    }
+
+    /// The time from which filters and imports are kept for so long, in milliseconds since 1970, see
+    /// [`umbel_node::Local::term_start_ms`].
+    pub fn term_start_ms(&self) -> u64 {
+        self.local().map_or_else(|_| self.seed().wall_ms(), |local| local.term_start_ms())
     }
 
     /// The node's network.

@@ -6,8 +6,8 @@ use umbel_engine::NodeId;
 use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaState, VersionRange};
 use umbel_step::planted::{self, Planted};
 
-use super::Coordinator;
 use umbel_node::failure::CallFailure;
+use umbel_node::leader_calls::LeaderCalls;
 
 /// The release of a node, as the node reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,14 +30,20 @@ pub fn newest_common(releases: &[NodeRelease]) -> Option<ClusterVersion> {
     releases.iter().map(newest).min().flatten()
 }
 
-impl Coordinator {
+/// The releases of the nodes, and the cluster's version.
+#[derive(Clone, Copy)]
+pub struct Releases<'a> {
+    pub(super) calls: &'a LeaderCalls,
+}
+
+impl Releases<'_> {
     /// The releases of all nodes, in ascending order of nodes.
     ///
     /// # Errors
     /// If the list of nodes cannot be obtained.
-    pub async fn releases(&self, deadline: Instant) -> Result<Vec<NodeRelease>, CallFailure> {
-        self.meta_refresh(deadline).await?;
-        let local = self.local()?;
+    pub async fn list(self, deadline: Instant) -> Result<Vec<NodeRelease>, CallFailure> {
+        self.calls.meta_refresh(deadline).await?;
+        let local = self.calls.local()?;
         let calls = local.addresses().into_iter().map(|(node, address)| async move {
             let answer = local.release_of(node, &address).await;
             NodeRelease { node, address, answer }
@@ -51,20 +57,20 @@ impl Coordinator {
     /// # Errors
     /// If the list of nodes cannot be obtained, or a node joined the cluster meanwhile. Steps that were
     /// raised before stay.
-    pub async fn upgrade(&self, deadline: Instant) -> Result<Vec<NodeRelease>, CallFailure> {
-        let releases = self.releases(deadline).await?;
+    pub async fn upgrade(self, deadline: Instant) -> Result<Vec<NodeRelease>, CallFailure> {
+        let releases = self.list(deadline).await?;
         let mut newest = newest_common(&releases);
         if planted::on(Planted::RaiseUnasked) {
-            newest = Some(self.local()?.versions().newest);
+            newest = Some(self.calls.local()?.versions().newest);
         }
         let asked: Vec<NodeId> = releases.iter().map(|release| release.node).collect();
         while let Some(newest) = newest {
-            let version = self.read_meta(MetaState::version)?;
+            let version = self.calls.read_meta(MetaState::version)?;
             if version >= newest {
                 break;
             }
             let command = MetaCommand::RaiseVersion { to: version.next(), asked: asked.clone() };
-            self.meta_propose(command, deadline).await?;
+            self.calls.meta_propose(command, deadline).await?;
             tracing::info!(target: "umbel::audit", version = version.next().0, "the cluster's version was raised");
         }
         Ok(releases)
@@ -76,15 +82,15 @@ impl Coordinator {
     /// # Errors
     /// If the cluster has a lower version.
     pub(super) async fn check_version(
-        &self,
+        self,
         needed: ClusterVersion,
         deadline: Instant,
     ) -> Result<(), CallFailure> {
-        if self.read_meta(|state| state.check_version(needed))?.is_err() {
+        if self.calls.read_meta(|state| state.check_version(needed))?.is_err() {
             // This node may not know yet that the version was raised.
-            self.meta_refresh(deadline).await?;
+            self.calls.meta_refresh(deadline).await?;
         }
-        Ok(self.read_meta(|state| state.check_version(needed))??)
+        Ok(self.calls.read_meta(|state| state.check_version(needed))??)
     }
 
     /// Refuses a node whose release cannot run this cluster.
@@ -92,12 +98,12 @@ impl Coordinator {
     /// # Errors
     /// If it cannot, or the cluster's version cannot be obtained.
     pub async fn check_release(
-        &self,
+        self,
         versions: VersionRange,
         deadline: Instant,
     ) -> Result<(), CallFailure> {
-        self.meta_refresh(deadline).await?;
-        let version = self.read_meta(MetaState::version)?;
+        self.calls.meta_refresh(deadline).await?;
+        let version = self.calls.read_meta(MetaState::version)?;
         if versions.contains(version) {
             return Ok(());
         }

@@ -9,12 +9,13 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::Instant;
 use umbel_engine::meta::MetaState;
-use umbel_engine::shard::{Bitmap, HashList, PartError};
+use umbel_engine::shard::{Bitmap, HashList};
 use umbel_engine::{Epoch, Generation, GroupId, NodeId};
 use umbel_filter::ItemHash;
 use umbel_ports::Purpose;
 
 use super::catalogue::{CopiesInfo, FilterInfo};
+use super::copy_failure::of_copy;
 use super::items::hashed;
 use super::{AckLevel, LiveFilter, ReadLevel};
 use umbel_node::Local;
@@ -22,6 +23,7 @@ use umbel_node::calls::{CopyAnswer, CopyReport, CopyRequest, SweepCounts};
 use umbel_node::cube::{Copy, CopyFailure};
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
+use umbel_node::leader_calls::LeaderCalls;
 use umbel_node::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
 
 mod flush;
@@ -106,16 +108,22 @@ struct OwnAnswer {
     bits: Vec<bool>,
 }
 
-impl Coordinator {
+/// The copies of replicated filters, this node's first.
+#[derive(Clone, Copy)]
+pub struct CopyCalls<'a> {
+    pub(super) calls: &'a LeaderCalls,
+}
+
+impl CopyCalls<'_> {
     /// Inserts into a replicated filter; a one means that the item was new on every node that answered.
-    pub(super) async fn insert_replicated(
-        &self,
+    pub(super) async fn insert(
+        self,
         filter: LiveFilter,
         items: &ItemBatch,
         level: AckLevel,
         deadline: Instant,
     ) -> Result<Bitmap, CallFailure> {
-        let local = self.local()?;
+        let local = self.calls.local()?;
         if level == AckLevel::OnePartner && nodes_of(local).all.len() < 2 {
             let what = "level: one-partner wants the items on two nodes, and this cluster has one: insert at level \
                         local, or add a node"
@@ -123,7 +131,7 @@ impl Coordinator {
             return Err(CallFailure::Invalid { what });
         }
         let act = Act::Insert(items);
-        let own = self.on_own_copy(filter, deadline, act).await?;
+        let own = self.on_own(filter, deadline, act).await?;
         let OwnAnswer { filter, copy, hashes, bits } = own;
         if level == AckLevel::Local {
             return Ok(Bitmap::from_bools(bits));
@@ -151,15 +159,15 @@ impl Coordinator {
     }
 
     /// Looks up items in a replicated filter.
-    pub(super) async fn contains_replicated(
-        &self,
+    pub(super) async fn contains(
+        self,
         filter: LiveFilter,
         items: &ItemBatch,
         level: ReadLevel,
         deadline: Instant,
     ) -> Result<Bitmap, CallFailure> {
-        let local = self.local()?;
-        let own = self.on_own_copy(filter, deadline, Act::Contains(items)).await?;
+        let local = self.calls.local()?;
+        let own = self.on_own(filter, deadline, Act::Contains(items)).await?;
         let OwnAnswer { filter, copy, hashes, mut bits } = own;
         let absent: Vec<usize> = (0..hashes.len()).filter(|&at| !bits[at]).collect();
         umbel_node::metrics::contains_answered(
@@ -192,23 +200,23 @@ impl Coordinator {
     }
 
     /// This node's copy, once it is the one that the catalogue names.
-    pub(super) async fn own_copy(
-        &self,
+    pub(super) async fn own(
+        self,
         filter: LiveFilter,
         deadline: Instant,
     ) -> Result<(LiveFilter, Arc<Copy>), CallFailure> {
-        let OwnAnswer { filter, copy, .. } = self.on_own_copy(filter, deadline, Act::Look).await?;
+        let OwnAnswer { filter, copy, .. } = self.on_own(filter, deadline, Act::Look).await?;
         Ok((filter, copy))
     }
 
     /// Applies `act` to this node's copy, once it is the one that the catalogue names.
-    async fn on_own_copy(
-        &self,
+    async fn on_own(
+        self,
         mut filter: LiveFilter,
         deadline: Instant,
         act: Act<'_>,
     ) -> Result<OwnAnswer, CallFailure> {
-        let local = self.local()?;
+        let local = self.calls.local()?;
         let mut wait = RETRY_WAIT_MIN;
         loop {
             let hashes = act.hashes(&filter)?;
@@ -226,7 +234,7 @@ impl Coordinator {
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(RETRY_WAIT_MAX);
                     let name = filter.record.name.as_str().to_owned();
-                    filter = self.live_filter(&name, deadline).await?;
+                    filter = LiveFilter::find(self.calls, &name, deadline).await?;
                 }
                 Err(failure) => return Err(of_copy(failure)),
             }
@@ -234,14 +242,14 @@ impl Coordinator {
     }
 
     /// Describes a replicated filter.
-    pub(super) async fn replicated_info(
-        &self,
+    pub(super) async fn info(
+        self,
         filter: LiveFilter,
         deadline: Instant,
     ) -> Result<FilterInfo, CallFailure> {
-        let (filter, copy) = self.own_copy(filter, deadline).await?;
+        let (filter, copy) = self.own(filter, deadline).await?;
         let all = self.describe_copies(&filter).await?;
-        let probe_seed = Some(self.seed().number(Purpose::RateProbes));
+        let probe_seed = Some(self.calls.seed().number(Purpose::RateProbes));
         let copies =
             CopiesInfo { own: copy.load(probe_seed).await, all, distinct: copy.estimates() };
         let LiveFilter { id, record, ranges } = filter;
@@ -250,14 +258,14 @@ impl Coordinator {
 
     /// The report of each node about its copy; None for nodes that do not answer.
     async fn describe_copies(
-        &self,
+        self,
         filter: &LiveFilter,
     ) -> Result<Vec<(NodeId, Option<CopyReport>)>, CallFailure> {
-        let local = self.local()?;
+        let local = self.calls.local()?;
         let group = group_of(filter)?;
         let calls = nodes_of(local).all.into_iter().map(|node| async move {
             let answer =
-                local.copy_call(node, group, &CopyRequest::Describe, DESCRIBE_TIMEOUT).await;
+                local.copies().call(node, group, &CopyRequest::Describe, DESCRIBE_TIMEOUT).await;
             match answer {
                 Ok(CopyAnswer::Load(report)) => (node, Some(*report)),
                 _ => (node, None),
@@ -267,8 +275,8 @@ impl Coordinator {
     }
 
     /// The state of the exchange of this node's copies.
-    pub fn exchange_status(&self) -> Result<CopyExchangeReport, CallFailure> {
-        let copies = self.local()?.copies();
+    pub fn exchange(self) -> Result<CopyExchangeReport, CallFailure> {
+        let copies = self.calls.local()?.copies();
         let (sent_bytes, received_bytes) = copies.traffic_bytes();
         Ok(CopyExchangeReport {
             copy_count: copies.all().len(),
@@ -307,14 +315,12 @@ async fn gather(
             return false;
         }
         let timeout = TRY_TIMEOUT.min(deadline - Instant::now());
-        let request = &request(nodes.epoch);
+        let (copies, request) = (local.copies(), &request(nodes.epoch));
         let mut calls: FuturesUnordered<_> = nodes
             .all
             .iter()
             .filter(|&&node| !gathered.has(node))
-            .map(
-                |&node| async move { (node, local.copy_call(node, group, request, timeout).await) },
-            )
+            .map(|&node| async move { (node, copies.call(node, group, request, timeout).await) })
             .collect();
         while let Some((node, answer)) = calls.next().await {
             match answer {
@@ -347,26 +353,4 @@ const fn is_passing(failure: &CopyFailure) -> bool {
             | CopyFailure::StaleGeneration { .. }
             | CopyFailure::StaleEpoch { .. }
     )
-}
-
-/// The client's error for a failure of this node's own copy.
-pub(super) fn of_copy(failure: CopyFailure) -> CallFailure {
-    match failure {
-        CopyFailure::DiskFull { free_bytes } => {
-            CallFailure::DiskFull { free_bytes, is_partial: false }
-        }
-        CopyFailure::Overloaded => CallFailure::Overloaded { what: failure.to_string() },
-        CopyFailure::BadHashes(what) => CallFailure::Invalid { what },
-        CopyFailure::Stopped(why) | CopyFailure::NotSaved(why) => {
-            CallFailure::OutcomeUnknown { what: why }
-        }
-        CopyFailure::Full { filter, what } => PartError::Full { filter, what }.into(),
-        CopyFailure::Unmergeable(what) => PartError::ShapeMismatch { what }.into(),
-        CopyFailure::UnknownCopy { .. }
-        | CopyFailure::StaleGeneration { .. }
-        | CopyFailure::StaleEpoch { .. } => {
-            let (name, state) = (failure.to_string(), "not here yet".to_owned());
-            CallFailure::FilterBusy { name, state }
-        }
-    }
 }

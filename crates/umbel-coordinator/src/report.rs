@@ -5,15 +5,21 @@ use std::time::Duration;
 use tokio::time::Instant;
 use umbel_engine::{NodeId, ShardId};
 
-use super::Coordinator;
 use umbel_node::calls::{
     ComparisonsReport, NodeStanding, ReplicaStatus, ReportAnswer, ReportRequest, ShardAnswer,
     ShardRequest,
 };
+use umbel_node::leader_calls::LeaderCalls;
 
-impl Coordinator {
+/// Reports of nodes and of leaders.
+#[derive(Clone, Copy)]
+pub struct Reports<'a> {
+    pub(super) calls: &'a LeaderCalls,
+}
+
+impl Reports<'_> {
     /// The standing of a node; None if it does not answer in time, or its release does not report it.
-    pub async fn standing_of(&self, node: NodeId, timeout: Duration) -> Option<NodeStanding> {
+    pub async fn standing_of(self, node: NodeId, timeout: Duration) -> Option<NodeStanding> {
         match self.report_of(node, ReportRequest::Standing, timeout).await? {
             ReportAnswer::Standing(standing) => Some(standing),
             ReportAnswer::Comparisons(_) => None,
@@ -23,7 +29,7 @@ impl Coordinator {
     /// The results of a node's comparisons, of the filters that a principal may read, or of all; None as
     /// above.
     pub async fn comparisons_of(
-        &self,
+        self,
         node: NodeId,
         reader: Option<String>,
         timeout: Duration,
@@ -35,8 +41,8 @@ impl Coordinator {
     }
 
     /// The status of a shard's leader; None if it does not answer in time.
-    pub async fn leader_status(&self, shard: ShardId, deadline: Instant) -> Option<ReplicaStatus> {
-        match self.shard_call(shard, ShardRequest::Status, deadline).await {
+    pub async fn leader_status(self, shard: ShardId, deadline: Instant) -> Option<ReplicaStatus> {
+        match self.calls.shard_call(shard, ShardRequest::Status, deadline).await {
             Ok(ShardAnswer::Status(status)) => Some(status),
             Ok(_) => None,
             Err(error) => {
@@ -47,11 +53,11 @@ impl Coordinator {
     }
 
     async fn report_of(
-        &self,
+        self,
         node: NodeId,
         request: ReportRequest,
         timeout: Duration,
     ) -> Option<ReportAnswer> {
-        self.local().ok()?.report_of(node, request, timeout).await
+        self.calls.local().ok()?.report_of(node, request, timeout).await
     }
 }

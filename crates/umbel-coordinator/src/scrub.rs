@@ -9,11 +9,12 @@ use umbel_engine::shard::SliceScrubbed;
 use umbel_engine::{FilterId, Generation, ShardId};
 
 use super::catalogue::ranges_of;
-use super::replicated::scrub::ScrubbedPair;
+use super::replicated::scrub::{ScrubbedPair, scrub_pairs};
 use crate::Coordinator;
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::cube::SESSION_TIME_MAX;
 use umbel_node::failure::CallFailure;
+use umbel_node::leader_calls::{LeaderCalls, unexpected};
 
 /// Shards of a filter whose replicas are compared at once: each comparison makes a shard wait some
 /// milliseconds for every 16 MiB, and the other shards serve meanwhile.
@@ -55,7 +56,7 @@ impl Coordinator {
     /// # Errors
     /// If there is no such filter. Nothing was compared.
     pub async fn scrub(
-        self: &Arc<Self>,
+        &self,
         name: Option<&str>,
         deadline: Instant,
     ) -> Result<impl Stream<Item = Scrubbed> + use<>, CallFailure> {
@@ -74,37 +75,37 @@ impl Coordinator {
                 self.read_meta(all_live)?
             }
         };
-        let pairs = self.scrub_pairs(replicated)?.map(Scrubbed::Pair);
-        let slices = self.scrub_slices(partitioned)?.map(Scrubbed::Slice);
+        let pairs = scrub_pairs(&self.calls, replicated)?.map(Scrubbed::Pair);
+        let slices = scrub_slices(&self.calls, partitioned)?.map(Scrubbed::Slice);
         Ok(pairs.chain(slices))
     }
+}
 
-    fn scrub_slices(
-        self: &Arc<Self>,
-        filters: Vec<Wanted>,
-    ) -> Result<impl Stream<Item = ScrubbedSlice> + use<>, CallFailure> {
-        let ranges = self.read_meta(ranges_of)??;
-        let of_filter =
-            move |filter: Wanted| ranges.shards().map(move |shard| (filter.clone(), shard));
-        let coordinator = Arc::clone(self);
-        let compared = stream::iter(filters.into_iter().flat_map(of_filter)).map(move |slice| {
-            let coordinator = Arc::clone(&coordinator);
-            async move { coordinator.scrub_slice(slice).await }
-        });
-        Ok(compared.buffer_unordered(SHARDS_AT_ONCE_MAX))
-    }
+/// Compares the replicas of each slice of partitioned filters. Results arrive as comparisons end.
+fn scrub_slices(
+    calls: &Arc<LeaderCalls>,
+    filters: Vec<Wanted>,
+) -> Result<impl Stream<Item = ScrubbedSlice> + use<>, CallFailure> {
+    let ranges = calls.read_meta(ranges_of)??;
+    let of_filter = move |filter: Wanted| ranges.shards().map(move |shard| (filter.clone(), shard));
+    let calls = Arc::clone(calls);
+    let compared = stream::iter(filters.into_iter().flat_map(of_filter)).map(move |slice| {
+        let calls = Arc::clone(&calls);
+        async move { scrub_slice(&calls, slice).await }
+    });
+    Ok(compared.buffer_unordered(SHARDS_AT_ONCE_MAX))
+}
 
-    async fn scrub_slice(&self, (wanted, shard): (Wanted, ShardId)) -> ScrubbedSlice {
-        let Wanted { name, filter, generation } = wanted;
-        let request = ShardRequest::Scrub { filter, generation };
-        let answer = self.shard_call(shard, request, Instant::now() + SESSION_TIME_MAX).await;
-        let compared = match answer {
-            Ok(ShardAnswer::Scrubbed(report)) => Ok(report),
-            Ok(other) => Err(umbel_node::leader_calls::unexpected(&other).to_string()),
-            Err(failure) => Err(failure.to_string()),
-        };
-        ScrubbedSlice { filter: name, shard, compared }
-    }
+async fn scrub_slice(calls: &LeaderCalls, (wanted, shard): (Wanted, ShardId)) -> ScrubbedSlice {
+    let Wanted { name, filter, generation } = wanted;
+    let request = ShardRequest::Scrub { filter, generation };
+    let answer = calls.shard_call(shard, request, Instant::now() + SESSION_TIME_MAX).await;
+    let compared = match answer {
+        Ok(ShardAnswer::Scrubbed(report)) => Ok(report),
+        Ok(other) => Err(unexpected(&other).to_string()),
+        Err(failure) => Err(failure.to_string()),
+    };
+    ScrubbedSlice { filter: name, shard, compared }
 }
 
 /// The live filters, replicated and partitioned ones apart, in ascending order of their ids.

@@ -7,21 +7,23 @@ use umbel_engine::shard::PartError;
 use umbel_ports::Purpose;
 use umbel_step::planted::{self, Planted};
 
-use super::{ClientRequest, Coordinator};
+use super::ClientRequest;
 use umbel_node::failure::CallFailure;
-use umbel_node::leader_calls::unexpected;
+use umbel_node::leader_calls::{LeaderCalls, unexpected};
 
-impl Coordinator {
+/// The sessions of clients.
+#[derive(Clone, Copy)]
+pub struct Sessions<'a> {
+    pub(super) calls: &'a LeaderCalls,
+}
+
+impl Sessions<'_> {
     /// Opens a session for a client.
-    pub async fn open_session(
-        &self,
-        owner: String,
-        deadline: Instant,
-    ) -> Result<SessionId, CallFailure> {
+    pub async fn open(self, owner: String, deadline: Instant) -> Result<SessionId, CallFailure> {
         let mut key = [0; 16];
-        self.seed().fill(Purpose::SessionKey, &mut key);
+        self.calls.seed().fill(Purpose::SessionKey, &mut key);
         let command = MetaCommand::OpenSession { key: SessionKey::new(key), owner };
-        match self.meta_propose(command, deadline).await? {
+        match self.calls.meta_propose(command, deadline).await? {
             MetaReply::Session(session) => Ok(session),
             other => Err(unexpected(&other)),
         }
@@ -30,8 +32,8 @@ impl Coordinator {
     /// The request with its owner as shards know it. Refuses a request in a session that the owner has
     /// not opened: a shard would take its number for one of the cluster's sessions, and forget other
     /// sessions for it.
-    pub async fn check_session(
-        &self,
+    pub async fn check(
+        self,
         request: Option<ClientRequest>,
         owner: &str,
         deadline: Instant,
@@ -39,11 +41,11 @@ impl Coordinator {
         let Some(request) = request else { return Ok(None) };
         let id = request.id;
         let standing = |state: &MetaState| state.session_standing(id.session, owner);
-        let mut found = self.read_meta(standing)?;
+        let mut found = self.calls.read_meta(standing)?;
         if !self.is_answer(found)? {
             // Another node may just have opened it.
-            self.meta_refresh(deadline).await?;
-            found = self.read_meta(standing)?;
+            self.calls.meta_refresh(deadline).await?;
+            found = self.calls.read_meta(standing)?;
         }
         match found {
             SessionStanding::Given { owner, .. } if self.is_answer(found)? => {
@@ -58,10 +60,10 @@ impl Coordinator {
 
     /// Whether this node knows enough to decide: a client that found out the tag of a future entry could
     /// otherwise push out all other sessions.
-    fn is_answer(&self, found: SessionStanding) -> Result<bool, CallFailure> {
+    fn is_answer(self, found: SessionStanding) -> Result<bool, CallFailure> {
         Ok(match found {
             SessionStanding::Given { log_index, .. } => {
-                log_index < self.local()?.meta().replica().first_unapplied()
+                log_index < self.calls.local()?.meta().replica().first_unapplied()
             }
             SessionStanding::Foreign => true,
             SessionStanding::Unknown => false,

@@ -13,29 +13,34 @@ use umbel_engine::{GroupId, ShardId};
 
 use umbel_step::planted::{self, Planted};
 
-use super::Coordinator;
 use umbel_node::failure::CallFailure;
-use umbel_node::leader_calls::absorbed_by;
+use umbel_node::leader_calls::{LeaderCalls, absorbed_by};
 use umbel_node::limits::RETRY_WAIT_MAX;
 
-impl Coordinator {
+/// The shards as a whole: how they are cut, and who waits for that.
+#[derive(Clone, Copy)]
+pub struct Shards<'a> {
+    pub(super) calls: &'a LeaderCalls,
+}
+
+impl Shards<'_> {
     /// Splits the next shard in two, so that there are `shard_count` shards; returns that shard and the
     /// new one, once the new one has a leader.
     ///
     /// # Errors
     /// If the catalogue refuses the split; or if it takes until the deadline, and then continues by itself.
-    pub async fn split_shard(
-        &self,
+    pub async fn split(
+        self,
         shard_count: u32,
         deadline: Instant,
     ) -> Result<(ShardId, ShardId), CallFailure> {
-        self.meta_propose(MetaCommand::SplitShard { shard_count }, deadline).await?;
+        self.calls.meta_propose(MetaCommand::SplitShard { shard_count }, deadline).await?;
         let into = ShardId(shard_count.saturating_sub(1));
         let began = Instant::now();
         let is_over =
             |state: &MetaState| (state.shard_map().splitting() != Some(into)).then_some(());
-        let waited = self.wait_meta(deadline, is_over).await;
-        let parent = self.read_meta(|state| state.shard_map().ranges()?.parent(into))?;
+        let waited = self.calls.wait_meta(deadline, is_over).await;
+        let parent = self.calls.read_meta(|state| state.shard_map().ranges()?.parent(into))?;
         let Some(parent) = parent else {
             let what = format!("there were {shard_count} shards from the beginning");
             return Err(MetaError::BadSplit { what }.into());
@@ -59,36 +64,38 @@ impl Coordinator {
     /// # Errors
     /// If the catalogue refuses the merge; or if it takes until the deadline: what has begun then continues
     /// by itself.
-    pub async fn merge_shard(
-        &self,
+    pub async fn merge(
+        self,
         shard_count: u32,
         deadline: Instant,
     ) -> Result<(ShardId, ShardId), CallFailure> {
         let merged = ShardId(shard_count);
         let began = Instant::now();
-        self.meta_refresh(deadline).await?;
-        let epoch = self.read_meta(MetaState::epoch)?;
+        self.calls.meta_refresh(deadline).await?;
+        let epoch = self.calls.read_meta(MetaState::epoch)?;
         loop {
-            self.meta_refresh(deadline).await?;
-            let given_up = self.read_meta(|state| state.shard_map().given_up.clone())?;
+            self.calls.meta_refresh(deadline).await?;
+            let given_up = self.calls.read_meta(|state| state.shard_map().given_up.clone())?;
             if let Some(merge) = given_up.filter(|merge| merge.since > epoch) {
                 return Err(MetaError::BadMerge { what: merge.what }.into());
             }
-            let step = self.read_meta(|state| state.merge_step(shard_count))?;
+            let step = self.calls.read_meta(|state| state.merge_step(shard_count))?;
             match step? {
                 MergeStep::Done => break,
-                MergeStep::Propose(command) => match self.meta_propose(command, deadline).await {
-                    // Something else began meanwhile, which is waited for.
-                    Ok(_) | Err(CallFailure::Meta(MetaError::ShardBusy { .. })) => {}
-                    Err(error) => return Err(error),
-                },
+                MergeStep::Propose(command) => {
+                    match self.calls.meta_propose(command, deadline).await {
+                        // Something else began meanwhile, which is waited for.
+                        Ok(_) | Err(CallFailure::Meta(MetaError::ShardBusy { .. })) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
                 MergeStep::Wait { .. } => {}
             }
             let is_next = |state: &MetaState| match state.merge_step(shard_count) {
                 Ok(MergeStep::Wait { .. }) => None,
                 _ => Some(()),
             };
-            match self.wait_meta(deadline, is_next).await {
+            match self.calls.wait_meta(deadline, is_next).await {
                 Ok(()) => {}
                 Err(CallFailure::NoQuorum { .. }) => {
                     let within = began.elapsed().as_millis();
@@ -100,7 +107,7 @@ impl Coordinator {
                 Err(error) => return Err(error),
             }
         }
-        let parent = self.read_meta(|state| absorbed_by(state.shard_map(), merged))?;
+        let parent = self.calls.read_meta(|state| absorbed_by(state.shard_map(), merged))?;
         match parent.and_then(GroupId::shard) {
             Some(parent) => Ok((parent, merged)),
             None => {
@@ -114,9 +121,9 @@ impl Coordinator {
     ///
     /// # Errors
     /// If that takes until the deadline.
-    pub(super) async fn wait_unsplit(&self, deadline: Instant) -> Result<(), CallFailure> {
+    pub(super) async fn wait_unsplit(self, deadline: Instant) -> Result<(), CallFailure> {
         let is_over = |state: &MetaState| is_still(state).then_some(());
-        self.wait_meta(deadline, is_over).await
+        self.calls.wait_meta(deadline, is_over).await
     }
 
     /// Waits before a part is sent again that a shard refused because it does not know yet what the meta group
@@ -125,8 +132,8 @@ impl Coordinator {
     ///
     /// # Errors
     /// If the merge takes until the deadline.
-    pub(super) async fn wait_for_shards(&self, deadline: Instant) -> Result<(), CallFailure> {
-        if self.read_meta(|state| state.shard_map().merging().is_some())? {
+    pub(super) async fn wait_for_shards(self, deadline: Instant) -> Result<(), CallFailure> {
+        if self.calls.read_meta(|state| state.shard_map().merging().is_some())? {
             return self.wait_unsplit(deadline).await;
         }
         tokio::time::sleep(RETRY_WAIT_MAX / 4).await;
@@ -138,15 +145,15 @@ impl Coordinator {
     /// # Errors
     /// If the catalogue cannot be refreshed.
     pub(super) async fn are_still_cut(
-        &self,
+        self,
         ranges: ShardRanges,
         deadline: Instant,
     ) -> Result<bool, CallFailure> {
         if planted::on(Planted::SplitUnnoticed) {
             return Ok(true);
         }
-        self.meta_refresh(deadline).await?;
-        self.read_meta(|state| state.shard_map().ranges() == Some(ranges) && is_still(state))
+        self.calls.meta_refresh(deadline).await?;
+        self.calls.read_meta(|state| state.shard_map().ranges() == Some(ranges) && is_still(state))
     }
 }
 

@@ -23,10 +23,6 @@ impl Coordinator {
         Self::new(Arc::new(LeaderCalls::without_cluster()))
     }
 
-    /// Treats this node's catalogue as current, although no majority was coordinator.
-    pub fn skip_catch_up(&self) {
-        let _ = self.caught_up.set(());
-    }
 }
 
 /// A window of an hour, by minutes.

@@ -118,7 +118,7 @@ impl Admin for AdminService {
                 );
                 return Err(CallFailure::Invalid { what });
             }
-            self.coordinator.check_release(versions, deadline).await?;
+            self.coordinator.releases().check_release(versions, deadline).await?;
             let command = MetaCommand::AddNode { address, nonce };
             match self.coordinator.meta_propose(command, deadline).await? {
                 MetaReply::Node(node) => {
@@ -206,8 +206,8 @@ impl Admin for AdminService {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("upgrade", async {
             let releases = match request.into_inner().check {
-                true => self.coordinator.releases(deadline).await?,
-                false => self.coordinator.upgrade(deadline).await?,
+                true => self.coordinator.releases().list(deadline).await?,
+                false => self.coordinator.releases().upgrade(deadline).await?,
             };
             let version = self.coordinator.read_meta(MetaState::version)?;
             Ok(v1::UpgradeResponse {
@@ -239,7 +239,7 @@ impl Admin for AdminService {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         measured("split_shard", async {
             let shard_count = request.into_inner().shard_count;
-            let (shard, into) = self.coordinator.split_shard(shard_count, deadline).await?;
+            let (shard, into) = self.coordinator.shards().split(shard_count, deadline).await?;
             Ok(v1::SplitShardResponse { shard: shard.0, into: into.0 })
         })
         .await
@@ -252,7 +252,7 @@ impl Admin for AdminService {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         measured("merge_shard", async {
             let shard_count = request.into_inner().shard_count;
-            let (shard, gone) = self.coordinator.merge_shard(shard_count, deadline).await?;
+            let (shard, gone) = self.coordinator.shards().merge(shard_count, deadline).await?;
             Ok(v1::MergeShardResponse { shard: shard.0, gone: gone.0 })
         })
         .await

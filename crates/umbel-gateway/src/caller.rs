@@ -248,7 +248,7 @@ impl Caller {
     /// If the rates are used up.
     pub(super) fn take(&self, amounts: Amounts) -> Result<(), CallFailure> {
         match &self.standing {
-            Standing::Principal(proved) => self.coordinator.take(&proved.name, amounts),
+            Standing::Principal(proved) => self.coordinator.callers().take(&proved.name, amounts),
             _ => Ok(()),
         }
     }

@@ -55,7 +55,7 @@ impl EnrolmentService {
             return Ok(());
         }
         // The token may be newer than this node's catalogue.
-        match self.coordinator.catch_up_for_stranger().await {
+        match self.coordinator.callers().catch_up_for_stranger().await {
             CaughtUp::Done => {}
             // The majority, and therefore another node, may know the token.
             CaughtUp::NoMajority => return Err(CallFailure::NotFormed),
@@ -88,7 +88,7 @@ impl EnrolmentService {
         let checked = self.check_token(&digest).await;
         checked.inspect_err(|failure| note_denial(caller, &request.address, failure))?;
         let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
-        self.coordinator.check_release(versions, deadline).await?;
+        self.coordinator.releases().check_release(versions, deadline).await?;
         let Some(signer) = self.coordinator.net()?.node_signer() else {
             return match request.is_passed_on {
                 true => Ok(v1::EnrolResponse::default()),

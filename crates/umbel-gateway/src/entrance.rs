@@ -44,7 +44,7 @@ impl Entrance {
         // `/metrics` does not wait for a majority: metrics matter most when the majority is unreachable.
         let needs_grants = self.path != "/metrics" && need.asks_for_grants(connection);
         let without_grants = || Caller::without_grants(connection, coordinator);
-        if needs_grants && !coordinator.has_caught_up().await {
+        if needs_grants && !coordinator.callers().has_caught_up().await {
             return without_grants();
         }
         let identify = || {
@@ -55,7 +55,7 @@ impl Entrance {
         if !known.may_be_new() {
             return known;
         }
-        match coordinator.catch_up_for_stranger().await {
+        match coordinator.callers().catch_up_for_stranger().await {
             CaughtUp::Done => identify(),
             // The majority, and therefore another node, may know this caller.
             CaughtUp::NoMajority if needs_grants => without_grants(),

@@ -63,7 +63,7 @@ impl FiltersService {
         is_replicated: bool,
         deadline: Instant,
     ) -> Result<Vec<u64>, CallFailure> {
-        let nodes = self.coordinator.unconfirmed_soon(is_replicated, deadline).await?;
+        let nodes = self.coordinator.copies().unconfirmed_soon(is_replicated, deadline).await?;
         Ok(describe::numbers(&nodes))
     }
 
@@ -107,7 +107,7 @@ impl FiltersService {
         let target = caller.filter(FilterVerb::Insert, "target", target)?;
         let sources = caller.filters(FilterVerb::Export, "sources", sources)?;
         let request = convert::client_request(request)?;
-        let request = self.coordinator.check_session(request, &caller.owner(), deadline).await?;
+        let request = self.coordinator.sessions().check(request, &caller.owner(), deadline).await?;
         let merged = self.coordinator.merge(&target, &sources, (operation, request), deadline);
         Ok(v1::MergeResponse { new_position_count: merged.await? })
     }
@@ -367,7 +367,7 @@ impl Filters for FiltersService {
         measured("flush", async {
             let caller = Caller::of(&request)?;
             let name = caller.filter(FilterVerb::Insert, "name", request.into_inner().name)?;
-            Ok(describe::flushed(&self.coordinator.flush(&name, deadline).await?))
+            Ok(describe::flushed(&self.coordinator.copies().flush(&name, deadline).await?))
         })
         .await
     }
@@ -422,7 +422,7 @@ impl Filters for FiltersService {
             // A session needs a majority, without which replicated filters are served, too.
             let session = match page.as_ref().is_some_and(has_replicated) {
                 true => 0,
-                false => self.coordinator.open_session(caller.owner(), deadline).await?.0,
+                false => self.coordinator.sessions().open(caller.owner(), deadline).await?.0,
             };
             let listed = page.map(|page| self.listed(&page, with_shard_map)).transpose()?;
             Ok(v1::OpenSessionResponse { session, listed })

@@ -23,7 +23,7 @@ pub(super) async fn insert(
     let filter = caller.filter(FilterVerb::Insert, "filter", filter)?;
     let items = caller.items(items)?;
     let request = convert::client_request(request)?;
-    let request = coordinator.check_session(request, &caller.owner(), deadline).await?;
+    let request = coordinator.sessions().check(request, &caller.owner(), deadline).await?;
     let terms = (convert::ack_level(level)?, at_ms);
     let (new, level) =
         coordinator.insert_of(filter.as_str(), &items, request, terms, deadline).await?;

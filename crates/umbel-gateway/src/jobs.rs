@@ -65,7 +65,7 @@ impl Jobs for JobsService {
             let v1::SubmitJobRequest { nonce, spec, workers, seed } = request.into_inner();
             let workers = workers.into_iter().map(NodeId).collect();
             let new = NewJob { nonce, spec: spec.into(), workers, seed };
-            let job = self.coordinator.submit_job(new, deadline).await?;
+            let job = self.coordinator.jobs().submit(new, deadline).await?;
             Ok(v1::SubmitJobResponse { job: job.0 })
         })
         .await
@@ -77,7 +77,7 @@ impl Jobs for JobsService {
     ) -> Result<Response<v1::ListJobsResponse>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("list_jobs", async {
-            let jobs = self.coordinator.jobs(deadline).await?;
+            let jobs = self.coordinator.jobs().list(deadline).await?;
             let jobs = jobs.iter().map(|(job, record)| job_row(*job, record)).collect();
             Ok(v1::ListJobsResponse { jobs })
         })
@@ -91,7 +91,7 @@ impl Jobs for JobsService {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("describe_job", async {
             let job = JobId(request.into_inner().job);
-            let (record, progress) = self.coordinator.describe_job(job, deadline).await?;
+            let (record, progress) = self.coordinator.jobs().describe(job, deadline).await?;
             let row = job_row(job, &record);
             let summary = match record.state {
                 JobState::Done { summary } => summary,
@@ -113,7 +113,7 @@ impl Jobs for JobsService {
     ) -> Result<Response<v1::CancelJobResponse>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("cancel_job", async {
-            self.coordinator.cancel_job(JobId(request.into_inner().job), deadline).await?;
+            self.coordinator.jobs().cancel(JobId(request.into_inner().job), deadline).await?;
             Ok(v1::CancelJobResponse {})
         })
         .await
@@ -125,7 +125,7 @@ impl Jobs for JobsService {
     ) -> Result<Response<v1::ResumeJobResponse>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("resume_job", async {
-            self.coordinator.resume_job(JobId(request.into_inner().job), deadline).await?;
+            self.coordinator.jobs().resume(JobId(request.into_inner().job), deadline).await?;
             Ok(v1::ResumeJobResponse {})
         })
         .await

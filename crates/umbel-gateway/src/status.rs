@@ -28,13 +28,13 @@ pub(super) async fn status_now(
     response.node = coordinator.node().0;
     response.meta_leader = coordinator.meta_leader().map_or(0, |node| node.0);
     umbel_node::VERSION.clone_into(&mut response.version);
-    response.exchange = coordinator.exchange_status().ok().map(describe::exchange);
+    response.exchange = coordinator.copies().exchange().ok().map(describe::exchange);
 
     let shards = response.shards.iter().map(|shard| shard.shard);
     let shards = stream::iter(shards.collect::<Vec<_>>())
         .map(async |shard| {
             let deadline = Instant::now() + STATUS_TIMEOUT;
-            coordinator.leader_status(ShardId(shard), deadline).await
+            coordinator.reports().leader_status(ShardId(shard), deadline).await
         })
         .buffered(STATUS_CALLS_MAX)
         .collect::<Vec<_>>();

@@ -7,8 +7,8 @@ use umbel_engine::shard::{PartError, SetOperation, ShardCommand};
 use umbel_filter::Kind;
 
 use super::ranges_of;
+use crate::copy_failure::of_copy;
 use crate::items::{beside_done, graver};
-use crate::replicated::of_copy;
 use crate::{ClientRequest, Coordinator, LiveFilter};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
@@ -31,7 +31,7 @@ impl Coordinator {
     ) -> Result<u64, CallFailure> {
         check_sources(target, sources, operation)?;
         self.meta_refresh(deadline).await?;
-        self.wait_unsplit(deadline).await?;
+        self.shards().wait_unsplit(deadline).await?;
         let into = self.live_filter(target.as_str(), deadline).await?;
         if operation == SetOperation::Intersection {
             check_bits(&into.record)?;
@@ -67,11 +67,11 @@ impl Coordinator {
             let answers = answers.into_iter().map(|(_, answer)| answer);
             let newly_set = new_count_of(answers.collect(), "merging again does no harm")?;
             new_count = new_count.saturating_add(newly_set);
-            if self.are_still_cut(ranges, deadline).await? {
+            if self.shards().are_still_cut(ranges, deadline).await? {
                 return Ok(new_count);
             }
             // A shard that was split off before its parent was asked has not merged.
-            self.wait_unsplit(deadline).await?;
+            self.shards().wait_unsplit(deadline).await?;
             ranges = self.read_meta(ranges_of)??;
         }
     }
@@ -115,7 +115,7 @@ impl Coordinator {
         };
         let mut union = empty()?;
         for (at, source) in from.into_iter().enumerate() {
-            let (source, copy) = self.own_copy(source, deadline).await?;
+            let (source, copy) = self.copies().own(source, deadline).await?;
             let generation = source.record.generation;
             if operation == SetOperation::Union || at == 0 {
                 copy.add_to(generation, &mut union).map_err(of_copy)?;
@@ -127,7 +127,7 @@ impl Coordinator {
                 union = shared;
             }
         }
-        let (into, _) = self.own_copy(into, deadline).await?;
+        let (into, _) = self.copies().own(into, deadline).await?;
         let absorbed = self.absorb(into.id, into.record.generation, (union, None, room));
         timeout_at(deadline, absorbed).await.unwrap_or_else(|_| {
             let what = "the merged copy is not on this node's disk yet, and merging again does no \

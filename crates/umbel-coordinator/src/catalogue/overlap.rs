@@ -6,7 +6,7 @@ use umbel_engine::shard::{OverlapCount, PartError, SliceShape};
 use umbel_filter::sizing::{self, Estimate, SizingError};
 
 use super::merge::{check_mergeable, check_ored};
-use crate::replicated::of_copy;
+use crate::copy_failure::of_copy;
 use crate::splits::split_meanwhile;
 use crate::{Coordinator, LiveFilter};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
@@ -58,7 +58,7 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<Overlap, CallFailure> {
         self.meta_refresh(deadline).await?;
-        self.wait_unsplit(deadline).await?;
+        self.shards().wait_unsplit(deadline).await?;
         let one = self.live_filter(ours.as_str(), deadline).await?;
         let other = self.live_filter(theirs.as_str(), deadline).await?;
         check_ored(&one.record)?;
@@ -78,7 +78,7 @@ impl Coordinator {
                 other => return Err(unexpected(&other)),
             }
         }
-        match self.are_still_cut(one.ranges, deadline).await? {
+        match self.shards().are_still_cut(one.ranges, deadline).await? {
             true => Ok(Overlap::of(&sum, probe_count)),
             false => Err(split_meanwhile()),
         }
@@ -97,7 +97,7 @@ impl Coordinator {
             let made = filter.record.settings.shape.create_copy();
             let mut whole =
                 made.map_err(|error| CallFailure::Storage { what: error.to_string() })?;
-            let (filter, copy) = self.own_copy(filter, deadline).await?;
+            let (filter, copy) = self.copies().own(filter, deadline).await?;
             copy.add_to(filter.record.generation, &mut whole).map_err(of_copy)?;
             copies.push(whole);
         }

@@ -66,7 +66,7 @@ impl Coordinator {
         }
         let again = "the same request, sent again, adds up in the others alone";
         let new_count = new_count_of(each_once(numbers), again)?;
-        if self.are_still_cut(into.ranges, deadline).await? {
+        if self.shards().are_still_cut(into.ranges, deadline).await? {
             return Ok(new_count);
         }
         let what = format!("shards were split or merged meanwhile, and {again}");
@@ -85,7 +85,7 @@ impl Coordinator {
         let mut is_begun = false;
         while let Some(piece) = pieces.next_piece() {
             let request = |growth| sum.request(piece, growth);
-            match self.part_call(sum.into, shard, request, deadline).await {
+            match self.growth().part_call(sum.into, shard, request, deadline).await {
                 Ok(ShardAnswer::Done(count)) => pieces.answered(count),
                 Ok(other) => return Err(unexpected(&other)),
                 Err(CallFailure::Part(PartError::CutBefore { start, last, .. })) => {

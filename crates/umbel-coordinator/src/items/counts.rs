@@ -24,7 +24,7 @@ impl Coordinator {
         item: &ItemBatch,
         deadline: Instant,
     ) -> Result<u64, CallFailure> {
-        self.check_version(SINCE, deadline).await?;
+        self.releases().check_version(SINCE, deadline).await?;
         loop {
             let filter = self.live_filter(name, deadline).await?;
             let (id, record) = (filter.id, &filter.record);
@@ -53,7 +53,7 @@ impl Coordinator {
                 Err(error) => return Err(error),
             }
             self.meta_refresh(deadline).await?;
-            self.wait_for_shards(deadline).await?;
+            self.shards().wait_for_shards(deadline).await?;
         }
     }
 }

@@ -91,7 +91,7 @@ async fn insert_into_all(coordinator: &Coordinator, numbers: Range<u32>) {
 
 /// Creates all filters, inserts the first half into each, and repeats some of it under a name.
 async fn write_first_half(coordinator: &Coordinator) -> SessionId {
-    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
+    let session = coordinator.sessions().open(String::new(), deadline()).await.unwrap();
     for (name, kind, distribution) in filters() {
         create(coordinator, &name, kind, distribution).await;
     }
@@ -125,7 +125,7 @@ async fn write_merged(node: &Node) -> SessionId {
     let coordinator = node.coordinator();
     split(&coordinator, 3).await;
     let session = write_first_half(&coordinator).await;
-    coordinator.merge_shard(2, deadline()).await.unwrap();
+    coordinator.shards().merge(2, deadline()).await.unwrap();
     let parent = node.local().shard(ShardId(0)).unwrap();
     parent.group().drop_decided(Duration::from_secs(60)).await.unwrap();
     for shard_count in [3, 4] {
@@ -135,7 +135,7 @@ async fn write_merged(node: &Node) -> SessionId {
         group.snapshot().await;
     }
     write_second_half(&coordinator, session).await;
-    coordinator.merge_shard(3, deadline()).await.unwrap();
+    coordinator.shards().merge(3, deadline()).await.unwrap();
     session
 }
 
@@ -237,7 +237,7 @@ async fn a_folder_with_merged_shards_is_read() {
 /// One filter that is renamed, copied and gets a time of expiry, and one that is cleared, and dropped.
 async fn write_orders(node: &Node) -> SessionId {
     let coordinator = node.coordinator();
-    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
+    let session = coordinator.sessions().open(String::new(), deadline()).await.unwrap();
     for filter in ["before", "cleared"] {
         create(&coordinator, filter, Kind::Blocked, Distribution::Partitioned).await;
         coordinator.insert(filter, &items(0..ITEM_COUNT), None, None, deadline()).await.unwrap();

@@ -44,7 +44,7 @@ async fn shards_are_merged_with_all_that_they_have_and_split_again() {
     fill(&coordinator, 4_000).await;
     split(&coordinator, 2).await;
     split(&coordinator, 3).await;
-    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
+    let session = coordinator.sessions().open(String::new(), deadline()).await.unwrap();
     let request = |sequence| ClientRequest {
         id: RequestId { session, sequence },
         acknowledged_below: 0,
@@ -62,7 +62,7 @@ async fn shards_are_merged_with_all_that_they_have_and_split_again() {
         counts.push((kind, new_count(&coordinator, kind).await));
     }
     for shard_count in [2, 1] {
-        let (stays, gone) = coordinator.merge_shard(shard_count, deadline()).await.unwrap();
+        let (stays, gone) = coordinator.shards().merge(shard_count, deadline()).await.unwrap();
         assert_eq!((stays, gone), (ShardId(0), ShardId(shard_count)));
     }
     assert_eq!(coordinator.read_meta(MetaState::shard_count).unwrap(), 1);
@@ -91,7 +91,7 @@ async fn shards_are_merged_with_all_that_they_have_and_split_again() {
         insert(&coordinator, kind, 2 * ITEM_COUNT..3 * ITEM_COUNT).await;
         assert_full(&coordinator, kind, 3 * ITEM_COUNT).await;
     }
-    coordinator.merge_shard(1, deadline()).await.unwrap();
+    coordinator.shards().merge(1, deadline()).await.unwrap();
     for kind in Kind::ALL {
         assert_full(&coordinator, kind, 3 * ITEM_COUNT).await;
     }
@@ -110,12 +110,12 @@ async fn a_merge_whose_end_was_not_reported_is_given_up_by_the_next_call() {
     let next = Epoch(coordinator.read_meta(MetaState::epoch).unwrap().0 + 1);
     let reopen = ShardRequest::Command(ShardCommand::Reopen { since: next });
     coordinator.shard_call(ShardId(1), reopen, deadline()).await.unwrap();
-    let refused = coordinator.merge_shard(1, deadline()).await.unwrap_err();
+    let refused = coordinator.shards().merge(1, deadline()).await.unwrap_err();
     let CallFailure::Meta(MetaError::BadMerge { what }) = &refused else { panic!("{refused}") };
     assert!(what.contains("given up"), "{what}");
     assert_eq!(coordinator.read_meta(MetaState::shard_count).unwrap(), 2);
     // Nothing stands in the way of the next one.
-    coordinator.merge_shard(1, deadline()).await.unwrap();
+    coordinator.shards().merge(1, deadline()).await.unwrap();
     assert_eq!(coordinator.read_meta(MetaState::shard_count).unwrap(), 1);
     drop(coordinator);
     node.shutdown().await;
@@ -133,14 +133,14 @@ async fn a_merge_that_a_filter_does_not_allow_is_given_up_and_nothing_changes() 
     // Its only page, which the border divides, is more than half full, and both shards have all of it.
     insert(&coordinator, kind, 0..1_700).await;
     split(&coordinator, 2).await;
-    let refused = coordinator.merge_shard(1, deadline()).await.unwrap_err();
+    let refused = coordinator.shards().merge(1, deadline()).await.unwrap_err();
     let CallFailure::Meta(MetaError::BadMerge { what }) = &refused else { panic!("{refused}") };
     assert!(what.contains("cannot be merged"), "{what}");
     assert_eq!(coordinator.read_meta(MetaState::shard_count).unwrap(), 2);
     assert_full(&coordinator, kind, 1_700).await;
     // Without the filter they are merged.
     coordinator.drop_filter(&name("cuckoo"), None, deadline()).await.unwrap();
-    coordinator.merge_shard(1, deadline()).await.unwrap();
+    coordinator.shards().merge(1, deadline()).await.unwrap();
     drop(coordinator);
     node.shutdown().await;
 }

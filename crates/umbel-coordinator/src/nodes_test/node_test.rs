@@ -120,7 +120,7 @@ async fn a_repeated_request_gets_its_first_answer() {
     let node = start_alone(folder.path()).await;
     let coordinator = node.coordinator();
     create(&coordinator, "seen", Kind::Blocked).await;
-    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
+    let session = coordinator.sessions().open(String::new(), deadline()).await.unwrap();
     let request = |sequence| {
         let id = umbel_engine::RequestId { session, sequence };
         Some(ClientRequest { id, acknowledged_below: 1, owner: umbel_engine::OwnerId::default() })

@@ -68,7 +68,7 @@ async fn import(coordinator: &Arc<Coordinator>, parts: &[ImportPart]) -> Result<
 /// Splits as soon as the existing shards have leaders.
 pub(super) async fn split(coordinator: &Coordinator, shard_count: u32) {
     loop {
-        match coordinator.split_shard(shard_count, deadline()).await {
+        match coordinator.shards().split(shard_count, deadline()).await {
             Err(CallFailure::Meta(MetaError::ShardBusy { .. })) => {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
@@ -200,7 +200,7 @@ async fn requests_of_before_splits_get_their_first_answers() {
     let node = start_alone(folder.path()).await;
     let coordinator = node.coordinator();
     fill(&coordinator, 2_000).await;
-    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
+    let session = coordinator.sessions().open(String::new(), deadline()).await.unwrap();
     let request = |sequence: u64| {
         let id = RequestId { session, sequence };
         Some(ClientRequest { id, acknowledged_below: 1, owner: OwnerId::default() })

@@ -55,14 +55,14 @@ async fn a_folder_of_the_first_version_is_upgraded() {
     let (needed, is) = (ClusterVersion(2), ClusterVersion::FIRST);
     assert_eq!(refused, Err(CallFailure::Meta(MetaError::VersionTooLow { needed, is })));
     // Reading the releases changes nothing.
-    let releases = coordinator.releases(deadline()).await.unwrap();
+    let releases = coordinator.releases().list(deadline()).await.unwrap();
     assert_eq!(releases.len(), 1);
     assert_eq!(version(&coordinator), ClusterVersion::FIRST);
-    assert_eq!(coordinator.upgrade(deadline()).await.unwrap(), releases);
+    assert_eq!(coordinator.releases().upgrade(deadline()).await.unwrap(), releases);
     assert_eq!(version(&coordinator), ClusterVersion::NEWEST);
     coordinator.meta_propose(split, deadline()).await.unwrap();
     // The second time there is nothing to do.
-    coordinator.upgrade(deadline()).await.unwrap();
+    coordinator.releases().upgrade(deadline()).await.unwrap();
     drop(coordinator);
     assert!(node.snapshot().await);
     node.shutdown().await;
@@ -96,7 +96,7 @@ async fn copies_are_not_asked_for_before_the_second_version() {
     let node = start_alone(folder.path(), VersionRange::OWN).await;
     let coordinator = node.coordinator();
     assert_eq!(coordinator.copies_of_item("seen", &items(7..8), deadline()).await, refused);
-    coordinator.upgrade(deadline()).await.unwrap();
+    coordinator.releases().upgrade(deadline()).await.unwrap();
     assert_eq!(coordinator.copies_of_item("seen", &items(7..8), deadline()).await, Ok(2));
     assert_eq!(coordinator.copies_of_item("seen", &items(8..9), deadline()).await, Ok(0));
     // Other uses of the call are refused instead of counted.
@@ -172,10 +172,10 @@ async fn whoever_joins_must_run_the_clusters_version() {
     let folder = tempfile::tempdir().unwrap();
     let node = start(Config { dev: true, shards: 2, ..config(folder.path()) }).await;
     let coordinator = node.coordinator();
-    coordinator.check_release(VersionRange::OWN, deadline()).await.unwrap();
+    coordinator.releases().check_release(VersionRange::OWN, deadline()).await.unwrap();
     for versions in [VersionRange::FIRST, LATER] {
         let Err(CallFailure::Invalid { what }) =
-            coordinator.check_release(versions, deadline()).await
+            coordinator.releases().check_release(versions, deadline()).await
         else {
             panic!("{versions} was taken")
         };

@@ -108,7 +108,7 @@ async fn a_node_that_is_behind_returns_the_first_answer_to_a_request() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
     let coordinator = node.coordinator();
-    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
+    let session = coordinator.sessions().open(String::new(), deadline()).await.unwrap();
     for (turn, is_renamed) in [(1, false), (2, true)] {
         create(&coordinator, "f", Kind::Blocked).await;
         let behind = Coordinator::new(Arc::new(node.leader_calls(Arc::new(Lagging))));

@@ -71,7 +71,7 @@ async fn an_export_comes_back_under_another_name_on_all_nodes() {
         insert(&one, &filter, 0..1000).await;
         let parts = exported(&one, &filter, &again).await;
         let id = import(&two, parts).await.unwrap();
-        assert!(one.unconfirmed(deadline()).await.unwrap().is_empty());
+        assert!(one.copies().unconfirmed(deadline()).await.unwrap().is_empty());
         assert_eq!(present_everywhere(&nodes, &again, 0..1000).await, [1000; 2]);
         let original = nodes[0].copy(first).unwrap().1;
         for node in &nodes {
@@ -152,7 +152,7 @@ async fn a_damaged_import_leaves_nothing() {
     ] {
         let error = import(&coordinator, parts).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{error:?} does not say {expected:?}");
-        assert!(coordinator.unconfirmed(deadline()).await.unwrap().is_empty());
+        assert!(coordinator.copies().unconfirmed(deadline()).await.unwrap().is_empty());
         assert_eq!(nodes[0].local().storage().groups(), groups, "{expected}");
         let again = coordinator.info(&name("again"), deadline()).await;
         assert!(matches!(again, Err(CallFailure::UnknownFilter { .. })));
@@ -269,7 +269,7 @@ async fn a_backup_holds_filters_of_both_distributions() {
     expected.push("cut".to_owned());
     expected.sort_unstable();
     assert_eq!(restored.restored, expected);
-    assert!(coordinator.unconfirmed(deadline()).await.unwrap().is_empty());
+    assert!(coordinator.copies().unconfirmed(deadline()).await.unwrap().is_empty());
     for kind in KINDS {
         let filter = kind.to_string();
         assert_eq!(present_everywhere(&nodes, &filter, 0..1000).await, [1000; 2]);
@@ -292,7 +292,7 @@ async fn what_this_node_has_of_filters_is_merged_on_all() {
             let like = FilterRequest::Like(name(&a));
             one.create(&name(other), &like, None, deadline()).await.unwrap();
         }
-        assert!(one.unconfirmed(deadline()).await.unwrap().is_empty());
+        assert!(one.copies().unconfirmed(deadline()).await.unwrap().is_empty());
         insert(&one, &a, 0..100).await;
         insert(&one, &b, 100..200).await;
         insert(&two, &c, 200..300).await;

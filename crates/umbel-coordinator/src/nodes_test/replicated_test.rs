@@ -51,7 +51,7 @@ pub(crate) async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) 
         hashing: Hashing::Keyed,
     };
     let (id, _) = coordinator.create(&name(filter), &new, None, deadline()).await.unwrap();
-    assert!(coordinator.unconfirmed(deadline()).await.unwrap().is_empty());
+    assert!(coordinator.copies().unconfirmed(deadline()).await.unwrap().is_empty());
     id
 }
 
@@ -81,7 +81,7 @@ pub(super) async fn present(
 /// Flushes until no node is missing: the link to a node that has just restarted may be broken.
 pub(super) async fn flush_all(coordinator: &Coordinator, filter: &str) {
     let end = deadline();
-    while !coordinator.flush(&name(filter), end).await.unwrap().missing.is_empty() {
+    while !coordinator.copies().flush(&name(filter), end).await.unwrap().missing.is_empty() {
         assert!(Instant::now() < end, "a node stays away");
     }
 }
@@ -100,7 +100,7 @@ async fn copies_info(coordinator: &Coordinator, filter: &str) -> CopiesInfo {
         }
         assert!(Instant::now() < end, "{:?}", copies.all);
         // Begins another sweep.
-        coordinator.flush(&name(filter), deadline()).await.unwrap();
+        coordinator.copies().flush(&name(filter), deadline()).await.unwrap();
     }
 }
 
@@ -121,7 +121,7 @@ async fn what_is_inserted_anywhere_is_everywhere_after_a_flush() {
             assert_eq!(insert(coordinator, &filter, first..first + 1000).await, 1000);
             assert_eq!(insert(coordinator, &filter, first..first + 1000).await, 0);
         }
-        let flushed = coordinators[1].flush(&name(&filter), deadline()).await.unwrap();
+        let flushed = coordinators[1].copies().flush(&name(&filter), deadline()).await.unwrap();
         assert_eq!((flushed.nodes.len(), flushed.missing.len()), (3, 0));
         for (node, coordinator) in nodes.iter().zip(&coordinators) {
             assert_eq!(present(coordinator, &filter, 0..2000, ReadLevel::Local).await, 2000);
@@ -207,7 +207,7 @@ async fn a_restarted_node_has_its_own_inserts_and_gets_the_rest() {
         let id = create(&one, &filter, kind).await;
         insert(&one, &filter, 0..1000).await;
         insert(&two, &filter, 1000..1500).await;
-        one.flush(&name(&filter), deadline()).await.unwrap();
+        one.copies().flush(&name(&filter), deadline()).await.unwrap();
         insert(&one, &filter, 1500..2000).await;
         drop((one, two));
 
@@ -234,14 +234,14 @@ async fn cleared_bits_stay_cleared_and_dropped_copies_leave_no_files() {
     let id = create(&one, "seen", Kind::Blocked).await;
     insert(&one, "seen", 0..1000).await;
     insert(&two, "seen", 1000..2000).await;
-    one.flush(&name("seen"), deadline()).await.unwrap();
+    one.copies().flush(&name("seen"), deadline()).await.unwrap();
     insert(&two, "seen", 2000..3000).await;
 
     let (generation, is_replicated) = two.clear(&name("seen"), None, deadline()).await.unwrap();
     assert_eq!((generation, is_replicated), (Generation(2), true));
-    assert!(two.unconfirmed(deadline()).await.unwrap().is_empty());
+    assert!(two.copies().unconfirmed(deadline()).await.unwrap().is_empty());
     insert(&one, "seen", 5000..5010).await;
-    two.flush(&name("seen"), deadline()).await.unwrap();
+    two.copies().flush(&name("seen"), deadline()).await.unwrap();
     drop((one, two));
     let restarted = nodes.remove(1);
     restarted.shutdown().await;
@@ -257,7 +257,7 @@ async fn cleared_bits_stay_cleared_and_dropped_copies_leave_no_files() {
     }
     let coordinator = nodes[0].coordinator();
     assert!(coordinator.drop_filter(&name("seen"), None, deadline()).await.unwrap());
-    assert!(coordinator.unconfirmed(deadline()).await.unwrap().is_empty());
+    assert!(coordinator.copies().unconfirmed(deadline()).await.unwrap().is_empty());
     for node in &nodes {
         assert_eq!(node.copy(id), None);
         assert!(!node.local().storage().groups().iter().any(|group| group.copy().is_some()));
@@ -357,7 +357,7 @@ async fn what_no_partner_would_ask_is_refused_and_counted() {
     let coordinator = nodes[0].coordinator();
     let id = create(&coordinator, "seen", Kind::Blocked).await;
     insert(&coordinator, "seen", 0..100).await;
-    coordinator.flush(&name("seen"), deadline()).await.unwrap();
+    coordinator.copies().flush(&name("seen"), deadline()).await.unwrap();
     let before = (nodes[0].copy(id), nodes[0].local().copies().refused_count());
     // The test plays the role of node 2.
     let identity = nodes[1].local().identity();

@@ -34,7 +34,7 @@ async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) -> FilterId
         hashing: Hashing::Keyed,
     };
     let (id, _) = coordinator.create(&name(filter), &new, None, deadline()).await.unwrap();
-    assert!(coordinator.unconfirmed(deadline()).await.unwrap().is_empty());
+    assert!(coordinator.copies().unconfirmed(deadline()).await.unwrap().is_empty());
     id
 }
 

@@ -22,7 +22,7 @@ async fn what_filters_count_is_added_up_once_for_each_request() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
     let coordinator = node.coordinator();
-    let session = coordinator.open_session(String::new(), deadline()).await.unwrap();
+    let session = coordinator.sessions().open(String::new(), deadline()).await.unwrap();
     // Of 3,000 lookups, one is wrong in one of 3,000 runs, also after growth to twenty times the items.
     for (kind, capacity, rate) in [(Kind::Counting, 20_000, 1e-7), (Kind::Quotient, 200, 1e-9)] {
         let [target, one, other] = ["target", "one", "other"].map(|name| format!("{kind} {name}"));

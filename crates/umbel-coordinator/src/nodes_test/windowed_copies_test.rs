@@ -97,7 +97,7 @@ fn a_rate_has_a_floor_that_rises_with_the_slices() {
 async fn create(coordinator: &Coordinator, filter: &str, rules: WindowRules) -> FilterId {
     let new = window(rules, 10_000);
     let (id, _) = coordinator.create(&name(filter), &new, None, deadline()).await.unwrap();
-    assert!(coordinator.unconfirmed(deadline()).await.unwrap().is_empty());
+    assert!(coordinator.copies().unconfirmed(deadline()).await.unwrap().is_empty());
     id
 }
 

@@ -9,8 +9,8 @@ use umbel_engine::meta::FilterName;
 use umbel_engine::{Generation, GroupId, NodeId};
 use umbel_replicated_engine::hypercube::VersionVector;
 
-use super::{group_of, nodes_of};
-use crate::Coordinator;
+use super::{CopyCalls, group_of, nodes_of};
+use crate::LiveFilter;
 use umbel_node::Local;
 use umbel_node::calls::{CopyAnswer, CopyRequest};
 use umbel_node::failure::CallFailure;
@@ -32,20 +32,20 @@ pub struct FlushReport {
     pub missing: Vec<NodeId>,
 }
 
-impl Coordinator {
+impl CopyCalls<'_> {
     /// Has all copies exchange what they have, until each node that answers has everything that every
     /// node that answers had acknowledged before.
     pub async fn flush(
-        &self,
+        self,
         name: &FilterName,
         deadline: Instant,
     ) -> Result<FlushReport, CallFailure> {
-        let filter = self.live_filter(name.as_str(), deadline).await?;
+        let filter = LiveFilter::find(self.calls, name.as_str(), deadline).await?;
         if !filter.record.is_replicated() {
             let what = format!("{name} is partitioned: there is nothing to flush");
             return Err(CallFailure::Invalid { what });
         }
-        let local = self.local()?;
+        let local = self.calls.local()?;
         let generation = filter.record.generation;
         let group = group_of(&filter)?;
         let nodes = nodes_of(local).all;
@@ -75,7 +75,7 @@ impl Coordinator {
     /// The nodes that have not confirmed soon that their copies are as the catalogue requires; none if
     /// the changed filter has no copies.
     pub async fn unconfirmed_soon(
-        &self,
+        self,
         is_replicated: bool,
         deadline: Instant,
     ) -> Result<Vec<NodeId>, CallFailure> {
@@ -87,8 +87,8 @@ impl Coordinator {
 
     /// Waits until all nodes' copies are as this node's catalogue requires; returns the nodes that did
     /// not confirm it in time.
-    pub(crate) async fn unconfirmed(&self, deadline: Instant) -> Result<Vec<NodeId>, CallFailure> {
-        let local = self.local()?;
+    pub(crate) async fn unconfirmed(self, deadline: Instant) -> Result<Vec<NodeId>, CallFailure> {
+        let local = self.calls.local()?;
         let request = CopyRequest::Follow { index: local.meta().applied_index() };
         let request = &request;
         let calls = nodes_of(local).all.into_iter().map(|node| async move {
@@ -111,7 +111,7 @@ async fn comes_true(
     let mut failure_count = 0;
     while Instant::now() < deadline && failure_count < UNANSWERED_MAX {
         let timeout = TRY_TIMEOUT.min(deadline - Instant::now());
-        match local.copy_call(node, group, request, timeout).await {
+        match local.copies().call(node, group, request, timeout).await {
             Ok(CopyAnswer::Done(true)) => return true,
             Ok(CopyAnswer::Done(false)) => failure_count = 0,
             // The node does not know the filter or the generation yet, or is not reachable.
@@ -135,7 +135,7 @@ async fn inserted(
     for _ in 0..UNANSWERED_MAX {
         let request = CopyRequest::Inserted { generation };
         let timeout = TRY_TIMEOUT.min(deadline.saturating_duration_since(Instant::now()));
-        match local.copy_call(node, group, &request, timeout).await {
+        match local.copies().call(node, group, &request, timeout).await {
             Ok(CopyAnswer::Count(count)) => return Some(count),
             // The link may lead to the node's previous process, or its catalogue may be old.
             _ => tokio::time::sleep(RETRY_WAIT_MAX).await,

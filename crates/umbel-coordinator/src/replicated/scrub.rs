@@ -7,11 +7,11 @@ use umbel_engine::meta::MetaState;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_replicated_engine::hypercube::{Cube, CubeRank};
 
-use crate::Coordinator;
 use crate::scrub::Wanted;
 use umbel_node::calls::{CopyAnswer, CopyRequest};
 use umbel_node::cube::{CopyComparison, SESSION_TIME_MAX};
 use umbel_node::failure::CallFailure;
+use umbel_node::leader_calls::LeaderCalls;
 
 /// Pairs that are compared at once: each node requests one comparison at a time and answers one, so that
 /// more would only wait.
@@ -30,56 +30,53 @@ pub struct ScrubbedPair {
     pub compared: Result<CopyComparison, String>,
 }
 
-impl Coordinator {
-    /// Compares copies of replicated filters: each pair of partners in the cube once. Results arrive as
-    /// comparisons end.
-    ///
-    /// # Errors
-    /// If this node belongs to no cluster.
-    pub(crate) fn scrub_pairs(
-        self: &Arc<Self>,
-        filters: Vec<Wanted>,
-    ) -> Result<impl Stream<Item = ScrubbedPair> + use<>, CallFailure> {
-        let pairs = Arc::new(self.read_meta(partners)?);
-        let of_filter = move |filter: Wanted| {
-            let pairs = Arc::clone(&pairs);
-            (0..pairs.len()).map(move |at| (filter.clone(), pairs[at]))
-        };
-        let coordinator = Arc::clone(self);
-        let compared = stream::iter(filters.into_iter().flat_map(of_filter)).map(move |pair| {
-            let coordinator = Arc::clone(&coordinator);
-            async move { coordinator.scrub_pair(pair).await }
-        });
-        Ok(compared.buffer_unordered(PAIRS_AT_ONCE_MAX))
-    }
+/// Compares copies of replicated filters: each pair of partners in the cube once. Results arrive as
+/// comparisons end.
+///
+/// # Errors
+/// If this node belongs to no cluster.
+pub(crate) fn scrub_pairs(
+    calls: &Arc<LeaderCalls>,
+    filters: Vec<Wanted>,
+) -> Result<impl Stream<Item = ScrubbedPair> + use<>, CallFailure> {
+    let pairs = Arc::new(calls.read_meta(partners)?);
+    let of_filter = move |filter: Wanted| {
+        let pairs = Arc::clone(&pairs);
+        (0..pairs.len()).map(move |at| (filter.clone(), pairs[at]))
+    };
+    let calls = Arc::clone(calls);
+    let compared = stream::iter(filters.into_iter().flat_map(of_filter)).map(move |pair| {
+        let calls = Arc::clone(&calls);
+        async move { scrub_pair(&calls, pair).await }
+    });
+    Ok(compared.buffer_unordered(PAIRS_AT_ONCE_MAX))
+}
 
-    async fn scrub_pair(
-        &self,
-        (wanted, (node, partner)): (Wanted, (NodeId, NodeId)),
-    ) -> ScrubbedPair {
-        let Wanted { name, filter, generation } = wanted;
-        let compared = self.compare(filter, generation, node, partner).await;
-        ScrubbedPair { filter: name, node, partner, compared }
-    }
+async fn scrub_pair(
+    calls: &LeaderCalls,
+    (wanted, (node, partner)): (Wanted, (NodeId, NodeId)),
+) -> ScrubbedPair {
+    let Wanted { name, filter, generation } = wanted;
+    let compared = compare(calls, (filter, generation), node, partner).await;
+    ScrubbedPair { filter: name, node, partner, compared }
+}
 
-    async fn compare(
-        &self,
-        filter: FilterId,
-        generation: Generation,
-        node: NodeId,
-        partner: NodeId,
-    ) -> Result<CopyComparison, String> {
-        let local = self.local().map_err(|failure| failure.to_string())?;
-        let group = GroupId::of_copy(filter).ok_or_else(|| format!("{filter} has no copies"))?;
-        let request = CopyRequest::Scrub { generation, partner };
-        // One session for the wait until it is this comparison's turn there, and one for the comparison.
-        let timeout = 2 * SESSION_TIME_MAX;
-        match local.copy_call(node, group, &request, timeout).await {
-            Ok(CopyAnswer::Compared(compared)) => compared,
-            Ok(CopyAnswer::Failed(failure)) => Err(failure.to_string()),
-            Ok(other) => Err(format!("{node} gave {other:?}")),
-            Err(error) => Err(error.to_string()),
-        }
+async fn compare(
+    calls: &LeaderCalls,
+    (filter, generation): (FilterId, Generation),
+    node: NodeId,
+    partner: NodeId,
+) -> Result<CopyComparison, String> {
+    let local = calls.local().map_err(|failure| failure.to_string())?;
+    let group = GroupId::of_copy(filter).ok_or_else(|| format!("{filter} has no copies"))?;
+    let request = CopyRequest::Scrub { generation, partner };
+    // One session for the wait until it is this comparison's turn there, and one for the comparison.
+    let timeout = 2 * SESSION_TIME_MAX;
+    match local.copies().call(node, group, &request, timeout).await {
+        Ok(CopyAnswer::Compared(compared)) => compared,
+        Ok(CopyAnswer::Failed(failure)) => Err(failure.to_string()),
+        Ok(other) => Err(format!("{node} gave {other:?}")),
+        Err(error) => Err(error.to_string()),
     }
 }
 

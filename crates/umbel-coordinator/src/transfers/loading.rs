@@ -221,7 +221,10 @@ impl Loading {
         let (filter, generation) = (self.filter, self.generation);
         if let Some(range) = self.cuts.ours.range(shard) {
             let part = (shard, range);
-            coordinator.grow_for_frame((filter, generation), part, &frame, step_deadline()).await?;
+            coordinator
+                .growth()
+                .grow_for_frame((filter, generation), part, &frame, step_deadline())
+                .await?;
         }
         self.in_flight.spawn(load_frame(coordinator, shard, filter, generation, frame));
         Ok(())

@@ -43,7 +43,7 @@ impl Coordinator {
     ) -> Result<ExportParts, CallFailure> {
         // An old copy of the catalogue may name a generation that no longer exists.
         self.meta_refresh(deadline).await?;
-        self.wait_unsplit(deadline).await?;
+        self.shards().wait_unsplit(deadline).await?;
         let filter = self.live_filter(name.as_str(), deadline).await?;
         let (filter, frames) = FilterFrames::begin(self, filter, wish, deadline).await?;
         let LiveFilter { id, record, ranges } = filter;
@@ -64,7 +64,7 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<BackupParts, CallFailure> {
         self.meta_refresh(deadline).await?;
-        self.wait_unsplit(deadline).await?;
+        self.shards().wait_unsplit(deadline).await?;
         let (ranges, mut filters) = self.read_meta(|state| {
             let whole = state.filters().filter(|(_, record)| is_answering(record.state));
             let filters: Vec<_> = whole.map(|(id, record)| (record.name.clone(), id)).collect();
@@ -343,7 +343,7 @@ impl FilterFrames {
             let slices = (filter.id, filter.record.generation);
             let ranges = filter.ranges;
             let snapshot = coordinator.snapshot(slices, ranges, known.as_ref(), deadline).await?;
-            if !coordinator.are_still_cut(ranges, deadline).await? {
+            if !coordinator.shards().are_still_cut(ranges, deadline).await? {
                 return Err(split_meanwhile());
             }
             Some(snapshot)
@@ -403,7 +403,9 @@ impl FilterFrames {
     /// Refuses the copy if a shard was split meanwhile.
     async fn look(&mut self) -> Result<(), CallFailure> {
         match self.looked_at.take() {
-            Some(ranges) if !self.coordinator.are_still_cut(ranges, step_deadline()).await? => {
+            Some(ranges)
+                if !self.coordinator.shards().are_still_cut(ranges, step_deadline()).await? =>
+            {
                 Err(split_meanwhile())
             }
             _ => Ok(()),

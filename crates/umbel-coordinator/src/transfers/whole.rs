@@ -13,7 +13,7 @@ use umbel_engine::shard::{PartError, SliceShape};
 use umbel_engine::{FilterId, Generation};
 use umbel_filter::AnyFilter;
 
-use crate::replicated::of_copy;
+use crate::copy_failure::of_copy;
 use crate::{Coordinator, LiveFilter};
 use umbel_node::cube;
 use umbel_node::failure::CallFailure;
@@ -35,7 +35,7 @@ impl Coordinator {
         is_raw: bool,
         deadline: Instant,
     ) -> Result<(LiveFilter, CopyFrames), CallFailure> {
-        let (mut filter, copy) = self.own_copy(filter, deadline).await?;
+        let (mut filter, copy) = self.copies().own(filter, deadline).await?;
         filter.ranges = one_shard();
         match timeout_at(deadline, self.local()?.copies().frames(&copy, is_raw)).await {
             Ok((newest_slice, frames)) => {

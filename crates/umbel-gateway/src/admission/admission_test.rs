@@ -41,7 +41,7 @@ async fn serving(request_bytes_max: u64) -> (Arc<dyn Net>, JoinHandle<()>) {
     let net: Arc<dyn Net> = Arc::new(MemoryNet::default());
     let listener = net.listen("node:1").await.unwrap();
     let coordinator = Coordinator::without_cluster();
-    coordinator.skip_catch_up();
+    coordinator.callers().skip_catch_up();
     let gateway = Gateway {
         coordinator: Arc::new(coordinator),
         routes: Routes::new(PeerServer::new(Nobody)),

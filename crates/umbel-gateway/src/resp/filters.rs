@@ -445,7 +445,7 @@ pub(super) async fn bloom_info(
 /// `UMBEL.SESSION`.
 pub(super) async fn open_session(session: &Session) -> Result<Reply, Refusal> {
     let deadline = session.shared.deadlines.of_command();
-    let opened = session.shared.coordinator.open_session(session.caller.owner(), deadline).await;
+    let opened = session.shared.coordinator.sessions().open(session.caller.owner(), deadline).await;
     Ok(Reply::number(opened.map_err(|failure| refusal(&failure))?.0))
 }
 

@@ -27,7 +27,8 @@ pub(super) async fn rename(
         Ok((_, record)) => {
             // Nodes that do not confirm it cannot be named in the reply: they answer under the old name until they
             // learn of the new one.
-            let confirmed = coordinator.unconfirmed_soon(record.is_replicated(), deadline).await;
+            let confirmed =
+                coordinator.copies().unconfirmed_soon(record.is_replicated(), deadline).await;
             confirmed.map_err(|failure| refusal(&failure))?;
             Ok(if replaces { Reply::OK } else { Reply::Integer(i64::from(!is_same)) })
         }

@@ -254,7 +254,7 @@ impl Session {
         let shown = Some((user, password));
         let mut caller = look(&self.shared, &self.identity, shown.as_ref()).await;
         if caller.may_be_new() {
-            caller = match self.shared.coordinator.catch_up_for_stranger().await {
+            caller = match self.shared.coordinator.callers().catch_up_for_stranger().await {
                 CaughtUp::Done => look(&self.shared, &self.identity, shown.as_ref()).await,
                 // The majority, and therefore another node, may know this caller.
                 CaughtUp::NoMajority => {
@@ -373,7 +373,7 @@ async fn look(
     shown: Option<&(Option<String>, String)>,
 ) -> Caller {
     let coordinator = &shared.coordinator;
-    if Need::Somebody.asks_for_grants(identity) && !coordinator.has_caught_up().await {
+    if Need::Somebody.asks_for_grants(identity) && !coordinator.callers().has_caught_up().await {
         return Caller::without_grants(identity, coordinator);
     }
     let credential = match shown {

@@ -35,7 +35,7 @@ pub(super) async fn sample(coordinator: &Coordinator) -> Result<Value, CallFailu
 pub(super) async fn standings(coordinator: &Coordinator) -> Result<Standings, CallFailure> {
     let nodes = coordinator.read_meta(MetaState::live_nodes)?;
     let asked = stream::iter(nodes).map(async |node| {
-        let standing = coordinator.standing_of(node, STATUS_TIMEOUT).await;
+        let standing = coordinator.reports().standing_of(node, STATUS_TIMEOUT).await;
         standing.map(|standing| (node, standing))
     });
     Ok(asked.buffer_unordered(STATUS_CALLS_MAX).filter_map(std::future::ready).collect().await)

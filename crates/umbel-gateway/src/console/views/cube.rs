@@ -56,7 +56,7 @@ pub(super) async fn sample(
     let step_count = Cube::new(members.len()).map_or(0, |cube| cube.steps().count());
     Ok(json::object([
         ("filter_count", (count as u64).into()),
-        ("own_sweeps", sweeps(&coordinator.exchange_status()?.sweeps)),
+        ("own_sweeps", sweeps(&coordinator.copies().exchange()?.sweeps)),
         ("step_count", step_count.into()),
         ("nodes", nodes_shown(&members, &infos, &standings)),
         ("edges", edges(&members, &infos)),

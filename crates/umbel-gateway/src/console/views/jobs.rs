@@ -68,7 +68,7 @@ async fn standings(coordinator: &Coordinator, job: JobId, record: &JobRecord) ->
     };
     let asked = stream::iter(workers).map(async |node| {
         let deadline = Instant::now() + PROGRESS_TIMEOUT;
-        (node, coordinator.job_progress(job, node, deadline).await)
+        (node, coordinator.jobs().progress(job, node, deadline).await)
     });
     asked.buffered(WORKERS_AT_ONCE_MAX).collect().await
 }

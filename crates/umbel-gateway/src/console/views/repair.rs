@@ -34,7 +34,8 @@ pub(super) async fn sample(
     let reader = caller.principal_name().map(|name| name.as_str().to_owned());
     let reports = stream::iter(nodes)
         .map(async |node| {
-            let report = coordinator.comparisons_of(node, reader.clone(), STATUS_TIMEOUT).await;
+            let report =
+                coordinator.reports().comparisons_of(node, reader.clone(), STATUS_TIMEOUT).await;
             (node, report)
         })
         .buffered(STATUS_CALLS_MAX)
