@@ -26,8 +26,8 @@ impl Client {
                 request,
                 |node, request| async move { node.access().put(request).await },
             )
-            .await
-            .map(drop)
+            .await?;
+        Ok(())
     }
 
     /// Removes a principal: its later requests are refused.
@@ -45,8 +45,8 @@ impl Client {
                 message,
                 |node, request| async move { node.access().revoke(request).await },
             )
-            .await
-            .map(drop)
+            .await?;
+        Ok(())
     }
 
     /// Sets limits of a principal's quota or of the cluster's, as the request says, and returns the quota with
@@ -68,6 +68,7 @@ impl Client {
                 node.access().set_quota(request).await
             })
             .await
+            .map_err(ClientError::from)
     }
 
     /// All principals, sorted by name.
@@ -97,5 +98,6 @@ impl Client {
                 node.access().who_am_i(request).await
             })
             .await
+            .map_err(ClientError::from)
     }
 }

@@ -41,6 +41,7 @@ impl Client {
                 |node, request| async move { node.admin().status(request).await },
             )
             .await
+            .map_err(ClientError::from)
     }
 
     /// Stores a token with which one node may join: the BLAKE3 hash of its secret, and its expiry in
@@ -63,8 +64,8 @@ impl Client {
             .simple(&policy, message, |node, request| async move {
                 node.admin().put_join_token(request).await
             })
-            .await
-            .map(drop)
+            .await?;
+        Ok(())
     }
 
     /// Drains a node of its replicas, or with `undo` allows it replicas again. Returns the number of
@@ -134,6 +135,7 @@ impl Client {
                 node.admin().upgrade(request).await
             })
             .await
+            .map_err(ClientError::from)
     }
 
     /// Switches automatic splits of shards, as cores and filters grow, on or off.
@@ -167,6 +169,7 @@ impl Client {
                 node.admin().split_shard(request).await
             })
             .await
+            .map_err(ClientError::from)
     }
 
     /// Merges the last shard into the one that it was split off, so that there are `shard_count` shards,
@@ -183,5 +186,6 @@ impl Client {
                 node.admin().merge_shard(request).await
             })
             .await
+            .map_err(ClientError::from)
     }
 }

@@ -11,7 +11,7 @@ use umbel_proto::v1::{
 
 use crate::answers::{Answer, Bits, BitsJoin};
 use crate::caller::{CallPolicy, Caller, Failed, First, Progress, Repeat, is_session_lost};
-use crate::error::Failure;
+use crate::failure::Failure;
 use crate::limits::SESSIONS_PER_REQUEST_MAX;
 use crate::packed_batch::PackedPart;
 use crate::session::Ticket;

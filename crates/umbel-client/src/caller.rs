@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use umbel_proto::v1::{Applied, ErrorCode};
 
-use crate::error::{ClientError, Failure, Origin};
+use crate::failure::{Failure, Origin};
 use crate::limits::ANSWER_GRACE;
 use crate::nodes::{Called, Node, Nodes};
 use crate::options::ClientOptions;
@@ -69,19 +69,8 @@ pub(crate) struct Failed {
     pub(crate) failure: Failure,
     /// Whether a later retry may succeed.
     pub(crate) is_transient: bool,
-}
-
-impl Failed {
-    /// The error for a call with this rule of repetition.
-    pub(crate) fn into_error(self, repeat: Repeat) -> ClientError {
-        let failure = Box::new(self.failure);
-        let is_unknown = matches!(failure.applied, Applied::Unknown | Applied::Partly);
-        match (self.is_transient, repeat) {
-            (_, Repeat::IfUnchanged) if is_unknown => ClientError::ChangeUnknown(failure),
-            (true, _) => ClientError::Unavailable(failure),
-            (false, _) => ClientError::Refused(failure),
-        }
-    }
+    /// The call's rule of repetition, on which it depends whether an unknown outcome does harm.
+    pub(crate) repeat: Repeat,
 }
 
 impl Caller {
@@ -159,7 +148,7 @@ impl Caller {
                 && begun.elapsed() + pause >= self.options.first_contact_timeout;
             let is_over = attempts_left == 0 || is_late || is_nobody_there;
             if !is_transient || !stays_unchanged || is_over {
-                return Err(Failed { failure, is_transient });
+                return Err(Failed { failure, is_transient, repeat: policy.repeat });
             }
             tokio::time::sleep(pause).await;
         }
@@ -215,7 +204,7 @@ impl Caller {
         policy: &CallPolicy<'_>,
         message: Q,
         send: F,
-    ) -> Result<R, ClientError>
+    ) -> Result<R, Failed>
     where
         Q: Clone,
         F: FnMut(Node, Request<Q>) -> A,
@@ -231,7 +220,7 @@ impl Caller {
         policy: &CallPolicy<'_>,
         message: Q,
         mut send: F,
-    ) -> Result<R, ClientError>
+    ) -> Result<R, Failed>
     where
         Q: Clone,
         F: FnMut(Node, Request<Q>) -> A,
@@ -243,7 +232,7 @@ impl Caller {
             request.set_timeout(patience);
             send(node, request)
         });
-        sent.await.map_err(|failed| failed.into_error(ask.repeat))
+        sent.await
     }
 }
 

@@ -6,7 +6,8 @@ use umbel_proto::v1::Applied;
 
 use crate::answers::{Answer, Inserted, Removed};
 use crate::batch::{Batch, PartFailed, Verb};
-use crate::error::{ClientError, Failure};
+use crate::error::ClientError;
+use crate::failure::Failure;
 
 /// Requests of which some have no answer.
 #[derive(Debug)]

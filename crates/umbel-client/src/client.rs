@@ -12,10 +12,11 @@ use umbel_proto::v1::{
 use crate::caller::{CallPolicy, Caller, First, Repeat};
 use crate::catalogue::{Cleared, Created, Dropped, Flushed, Renamed};
 use crate::connector::Connector;
-use crate::error::{ClientError, Failure};
+use crate::error::ClientError;
+use crate::failure::Failure;
 use crate::filter::Filter;
 use crate::limits::LIST_PAGE_NAMES;
-use crate::nodes::{Addresses, Nodes, Timeouts};
+use crate::nodes::{Addresses, NoAddress, Nodes, Timeouts};
 use crate::options::ClientOptions;
 use crate::token::Bearer;
 
@@ -176,7 +177,8 @@ impl Client {
     ) -> Result<Self, ClientError> {
         let bearer = Bearer(options.token.clone());
         let timeouts = Timeouts { connect: options.connect_timeout, probe: options.probe_timeout };
-        let nodes = Nodes::new(addresses, timeouts, connector, bearer)?;
+        let nodes = Nodes::new(addresses, timeouts, connector, bearer)
+            .map_err(|NoAddress(address)| ClientError::Address { address })?;
         Ok(Self { caller: Arc::new(Caller::new(nodes, options)) })
     }
 
@@ -296,6 +298,7 @@ impl Client {
                 |node, request| async move { node.filters().info(request).await },
             )
             .await
+            .map_err(ClientError::from)
     }
 
     /// Clears a filter, in all shards at one moment; each copy of a replicated filter is cleared when its

@@ -53,6 +53,7 @@ impl Client {
                 node.jobs().describe_job(request).await
             })
             .await
+            .map_err(ClientError::from)
     }
 
     /// Requests a job to end. Returns when the request is recorded; a job that has decided to commit
@@ -67,8 +68,8 @@ impl Client {
             .simple(&policy, CancelJobRequest { job }, |node, request| async move {
                 node.jobs().cancel_job(request).await
             })
-            .await
-            .map(drop)
+            .await?;
+        Ok(())
     }
 
     /// Resumes a failed job, from what its workers have on their disks.
@@ -82,7 +83,7 @@ impl Client {
             .simple(&policy, ResumeJobRequest { job }, |node, request| async move {
                 node.jobs().resume_job(request).await
             })
-            .await
-            .map(drop)
+            .await?;
+        Ok(())
     }
 }

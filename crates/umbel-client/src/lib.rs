@@ -76,6 +76,7 @@ mod change;
 mod client;
 mod connector;
 mod error;
+mod failure;
 mod filter;
 mod jobs;
 mod kind;
@@ -99,7 +100,8 @@ pub use catalogue::{Cleared, Created, Dropped, Flushed, Renamed};
 pub use change::{Outcome, PendingInsert, PendingRemove, PendingRequest};
 pub use client::{Client, NewFilter};
 pub use connector::{Connecting, Connection, Connector};
-pub use error::{ClientError, Failure, ItemError};
+pub use error::ClientError;
+pub use failure::Failure;
 pub use filter::Filter;
 pub use kind::{kind_in_messages, kind_name};
 pub use limits::{
@@ -107,7 +109,7 @@ pub use limits::{
 };
 pub use nodes::Addresses;
 pub use options::ClientOptions;
-pub use packed_batch::PackedBatch;
+pub use packed_batch::{ItemError, PackedBatch};
 #[cfg(feature = "tls")]
 pub use tls::TlsConnector;
 pub use token::{Token, TokenError};

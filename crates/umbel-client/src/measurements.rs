@@ -23,7 +23,10 @@ impl Client {
     pub async fn measurements(&self) -> Result<String, ClientError> {
         let policy =
             CallPolicy { target: "measurements", repeat: Repeat::Freely, first: First::InTurn };
-        self.caller.simple(&policy, (), |node, _| async move { measurements(&node).await }).await
+        self.caller
+            .simple(&policy, (), |node, _| async move { measurements(&node).await })
+            .await
+            .map_err(ClientError::from)
     }
 }
 

@@ -22,8 +22,7 @@ impl Client {
     pub async fn merge(&self, target: &str, sources: &[&str]) -> Result<u64, ClientError> {
         let mut expired = None;
         loop {
-            let ticket = self.caller.ticket(expired.as_ref()).await;
-            let ticket = ticket.map_err(|failed| failed.into_error(Repeat::Freely))?;
+            let ticket = self.caller.ticket(expired.as_ref()).await?;
             let merge = |node: Node, request| async move { node.filters().merge(request).await };
             let request = Some(ticket.request_id());
             match self.put_together(target, sources, request, merge).await {
@@ -91,5 +90,6 @@ impl Client {
                 node.filters().overlap(request).await
             })
             .await
+            .map_err(ClientError::from)
     }
 }

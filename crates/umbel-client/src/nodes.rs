@@ -14,7 +14,7 @@ use umbel_proto::v1::filters_client::FiltersClient;
 use umbel_proto::v1::jobs_client::JobsClient;
 
 use crate::connector::{Connector, Lost, TcpConnector, channel};
-use crate::error::ClientError;
+use crate::failure::{Failure, Origin};
 use crate::limits::{
     AVOID_FIRST, AVOID_MAX, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL, MESSAGE_BYTES_MAX,
     PATIENT_KEEP_ALIVE_INTERVAL, PATIENT_KEEP_ALIVE_TIMEOUT, STREAM_WINDOW_BYTES,
@@ -49,6 +49,10 @@ impl<S: Into<String>> From<Vec<S>> for Addresses {
         Self(list.into_iter().map(Into::into).collect())
     }
 }
+
+/// What was given in the place of an address; empty if nothing was.
+#[derive(Debug)]
+pub(crate) struct NoAddress(pub(crate) String);
 
 /// A channel whose calls say who asks.
 type Authorized = InterceptedService<Channel, Bearer>;
@@ -157,15 +161,15 @@ impl Nodes {
         timeouts: Timeouts,
         connector: Option<Arc<dyn Connector>>,
         bearer: Bearer,
-    ) -> Result<Self, ClientError> {
+    ) -> Result<Self, NoAddress> {
         let mut nodes = BTreeMap::new();
         for address in &addresses.0 {
-            let known = Known::new(address, timeouts, true)
-                .ok_or_else(|| ClientError::Address { address: address.clone() })?;
+            let known =
+                Known::new(address, timeouts, true).ok_or_else(|| NoAddress(address.clone()))?;
             nodes.insert(Arc::from(address.as_str()), known);
         }
         let Some(first) = addresses.0.first() else {
-            return Err(ClientError::Address { address: String::new() });
+            return Err(NoAddress(String::new()));
         };
         let state = State { nodes, home: Arc::from(first.as_str()), turn: 0, has_answered: false };
         let connector = connector.unwrap_or_else(|| Arc::new(TcpConnector));
@@ -455,7 +459,7 @@ mod tests {
     fn what_is_no_address_is_refused() {
         for text in ["", "a", "a:1,,b:2", "a:1/x", "http://a:1", "a:99999", "a b:1"] {
             let made = Nodes::new(&text.into(), TIMEOUTS, None, Bearer::default());
-            assert!(matches!(made, Err(ClientError::Address { .. })), "{text:?}");
+            assert!(matches!(made, Err(NoAddress(_))), "{text:?}");
         }
         assert!(
             Nodes::new(&Vec::<String>::new().into(), TIMEOUTS, None, Bearer::default()).is_err()

@@ -3,9 +3,26 @@
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
+use thiserror::Error;
 
-use crate::error::ItemError;
 use crate::limits::{BATCH_ITEMS_MAX, ITEM_BYTES_MAX, REQUEST_DATA_BYTES_CUT, REQUEST_ITEMS_MAX};
+
+/// An item that cannot be sent. Nothing was sent.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum ItemError {
+    /// The item is too long: leave it out, or insert a digest of it.
+    #[error("item {index} has {item_bytes} bytes, at most {ITEM_BYTES_MAX} are allowed")]
+    TooLong {
+        /// Its number in the batch, from 0.
+        index: usize,
+        /// Its length.
+        item_bytes: usize,
+    },
+    /// The batch is full: send it and begin another one.
+    #[error("a batch holds at most {BATCH_ITEMS_MAX} items")]
+    TooMany,
+}
 
 /// A batch of items, packed: a single copy of each item's bytes and four bytes for its length, without an
 /// allocation per item.

@@ -7,7 +7,7 @@ use tonic::Request;
 use umbel_proto::v1::{Applied, ListResponse, OpenSessionRequest, RequestId};
 
 use crate::caller::{CallPolicy, Caller, Failed, First, Progress, Repeat};
-use crate::error::{Failure, OPEN_SESSION};
+use crate::failure::{Failure, OPEN_SESSION};
 use crate::limits::{ANSWER_GRACE, FIRST_SESSION_PATIENCE, SESSION_WINDOW_MAX};
 
 /// An open session.
@@ -83,7 +83,11 @@ impl Caller {
         // other. Whoever asks itself learns from the call why it failed, a little later.
         let patience = self.options.timeout + ANSWER_GRACE;
         let drawn = tokio::time::timeout(patience, self.ticket_in_turn(expired)).await;
-        let silence = |_| Failed { failure: Failure::no_session(patience), is_transient: true };
+        let silence = |_| Failed {
+            failure: Failure::no_session(patience),
+            is_transient: true,
+            repeat: Repeat::Freely,
+        };
         let mut drawn = drawn.map_err(silence).flatten();
         if let Err(failed) = &mut drawn {
             // A session changes no filter.
@@ -172,7 +176,7 @@ mod tests {
         }
         while let Some(ended) = waiting.join_next().await {
             let Err(failed) = ended.unwrap() else { panic!("there is no session") };
-            let error = failed.into_error(Repeat::Freely);
+            let error = ClientError::from(failed);
             assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
             assert_eq!(error.failure().map(|failure| failure.applied), Some(Applied::No));
             assert!(Instant::now() <= latest, "{error}");

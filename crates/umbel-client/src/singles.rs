@@ -16,7 +16,8 @@ use tokio::sync::oneshot;
 
 use crate::answers::Answer;
 use crate::batch::Verb;
-use crate::error::{ClientError, Failure};
+use crate::error::ClientError;
+use crate::failure::Failure;
 use crate::filter::Filter;
 use crate::limits::SINGLES_BATCHES_MAX;
 use crate::packed_batch::PackedBatch;

@@ -15,7 +15,8 @@ use umbel_proto::v1::{
 
 use crate::caller::{CallPolicy, Failed, First, Progress, Repeat};
 use crate::client::{Client, missing};
-use crate::error::{ClientError, Failure};
+use crate::error::ClientError;
+use crate::failure::Failure;
 use crate::nodes::Node;
 
 /// Deadline of a filter's export or import. Without one, nodes end such a stream after a quarter of an
@@ -109,7 +110,7 @@ impl<T: IsEnd> Chunks<T> {
             Err(_) => Failure::silence(&self.target, &self.node, self.patience),
         };
         let is_transient = failure.is_transient();
-        Err(Failed { failure, is_transient }.into_error(Repeat::Freely))
+        Err(Failed { failure, is_transient, repeat: Repeat::Freely }.into())
     }
 }
 
@@ -251,7 +252,7 @@ impl Client {
             node_address = node.address.to_string();
             begin(self.caller.nodes.patient(node))
         });
-        let stream = begun.await.map_err(|failed| failed.into_error(Repeat::Freely))?;
+        let stream = begun.await?;
         let patience = self.caller.options.timeout;
         Ok(Chunks { stream, target, node: node_address, patience, is_complete: false })
     }
@@ -276,6 +277,6 @@ impl Client {
             self.caller.nodes.failed(&address);
         }
         let is_transient = failure.is_transient();
-        Err(Failed { failure, is_transient }.into_error(Repeat::IfUnchanged))
+        Err(Failed { failure, is_transient, repeat: Repeat::IfUnchanged }.into())
     }
 }

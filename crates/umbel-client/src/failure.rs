@@ -1,0 +1,284 @@
+//! The last failed attempt of a call: what a node or the connection said.
+
+use std::fmt;
+use std::time::Duration;
+
+use prost::Message;
+use tonic::{Code, Status};
+use umbel_proto::v1::{Applied, ErrorCode, ErrorDetail};
+
+use crate::limits::SESSIONS_PER_REQUEST_MAX;
+
+/// The target of calls that open a session.
+pub(crate) const OPEN_SESSION: &str = "open session";
+
+/// The last failed attempt of a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// Code of the status; `DeadlineExceeded` if no answer came in time, `Unauthenticated` if one end of
+    /// the connection could not authenticate.
+    pub code: Code,
+    /// The cause; `Unspecified` if the node gave none.
+    pub cause: ErrorCode,
+    /// Whether anything was changed, over all attempts.
+    pub applied: Applied,
+    /// The message of the node, or of the connection.
+    pub message: String,
+    /// The target of the call: `filter "name"`, or the operation.
+    pub target: String,
+    /// Address of the node.
+    pub node: String,
+    /// Number of attempts made.
+    pub attempt_count: u32,
+    /// The shortest pause before a retry, if the node asked for one.
+    pub retry_after: Option<Duration>,
+    /// Where the failure arose.
+    pub(crate) origin: Origin,
+}
+
+/// Where a failure arose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// A node answered with an error.
+    Node,
+    /// There was no connection, so nothing was sent.
+    Connect,
+    /// The connection broke, or no answer came.
+    Silence,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target, node, message, attempt_count, .. } = self;
+        write!(f, "{target}: node {node}: {message} ({:?}", self.code)?;
+        if self.cause != ErrorCode::Unspecified {
+            write!(f, ", {}", self.cause.as_str_name().trim_start_matches("ERROR_CODE_"))?;
+        }
+        match attempt_count {
+            0 | 1 => write!(f, ")"),
+            _ => write!(f, ", {attempt_count} attempts)"),
+        }
+    }
+}
+
+impl Failure {
+    /// The failure that a status describes. A status that a node sent has no source; one that the
+    /// transport made has one.
+    pub(crate) fn from_status(status: &Status, target: &str, node: &str) -> Self {
+        let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+        let source = std::error::Error::source(status);
+        let origin = match source {
+            None => Origin::Node,
+            // A node that refuses the client's certificate takes no call.
+            Some(source) if is_connect_error(source) || is_own_refused(source) => Origin::Connect,
+            Some(_) => Origin::Silence,
+        };
+        let message = match source {
+            None => status.message().to_owned(),
+            Some(source) => innermost(source),
+        };
+        let applied = match (origin, detail.applied()) {
+            (Origin::Connect, _) => Applied::No,
+            (Origin::Silence, _) => Applied::Unknown,
+            (Origin::Node, Applied::Unspecified) => unsaid(status.code()),
+            (Origin::Node, applied) => applied,
+        };
+        let is_proof_wanted = |source| is_proof_missing(source) || is_own_refused(source);
+        let code =
+            if source.is_some_and(is_proof_wanted) { Code::Unauthenticated } else { status.code() };
+        Self {
+            code,
+            cause: detail.code(),
+            applied,
+            message,
+            target: target.to_owned(),
+            node: node.to_owned(),
+            attempt_count: 1,
+            retry_after: (detail.retry_after_ms > 0)
+                .then(|| Duration::from_millis(u64::from(detail.retry_after_ms))),
+            origin,
+        }
+    }
+
+    /// The failure of an attempt without an answer in time.
+    pub(crate) fn silence(target: &str, node: &str, waited: Duration) -> Self {
+        let message = format!("no answer within {} ms", waited.as_millis());
+        let origin = Origin::Silence;
+        Self { origin, ..Self::local(Code::DeadlineExceeded, message, target, node) }
+    }
+
+    /// The failure of a request that got no id, because other requests, or this one, could open no session in time.
+    pub(crate) fn no_session(waited: Duration) -> Self {
+        Self { applied: Applied::No, ..Self::silence(OPEN_SESSION, "(last called)", waited) }
+    }
+
+    /// The failure of an answer that does not match the request.
+    pub(crate) fn bad_answer(message: String, target: &str, node: &str) -> Self {
+        Self::local(Code::DataLoss, message, target, node)
+    }
+
+    /// The refusal of a request for which several sessions were opened, all of which the cluster did not
+    /// know. Nothing was applied, because no attempt was accepted.
+    pub(crate) fn of_new_sessions(self) -> Self {
+        let message = format!(
+            "{} ({SESSIONS_PER_REQUEST_MAX} sessions opened for this request were unknown, one \
+             after the other: look whether the addresses name nodes of one cluster, and whether \
+             it was restored from a backup)",
+            self.message
+        );
+        Self { message, applied: Applied::No, ..self }
+    }
+
+    fn local(code: Code, message: String, target: &str, node: &str) -> Self {
+        Self {
+            code,
+            cause: ErrorCode::Unspecified,
+            applied: Applied::Unknown,
+            message,
+            target: target.to_owned(),
+            node: node.to_owned(),
+            attempt_count: 1,
+            retry_after: None,
+            origin: Origin::Node,
+        }
+    }
+
+    /// Whether the failure is transient, so that the same request may be sent again.
+    pub(crate) fn is_transient(&self) -> bool {
+        match (self.origin, self.code) {
+            (Origin::Connect | Origin::Silence, _) => true,
+            // A server that enforces the timeout in a call's headers answers with Cancelled.
+            (Origin::Node, Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled) => true,
+            (Origin::Node, Code::Aborted) => self.cause == ErrorCode::OutcomeUnknown,
+            (Origin::Node, _) => false,
+        }
+    }
+
+    /// Whether the connection broke while the client waited for an answer.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.origin == Origin::Silence && self.code != Code::DeadlineExceeded
+    }
+
+    /// Whether the node does not serve anybody yet, because it is starting or belongs to no cluster.
+    pub(crate) fn is_not_ready(&self) -> bool {
+        self.cause == ErrorCode::NotFormed
+    }
+
+    /// Whether another node would probably not have failed.
+    pub(crate) fn blames_node(&self) -> bool {
+        let is_shared =
+            matches!(self.cause, ErrorCode::NoQuorum | ErrorCode::FilterBusy | ErrorCode::DiskFull);
+        self.is_transient() && !is_shared && self.cause != ErrorCode::OutcomeUnknown
+    }
+}
+
+/// Whether anything was changed, for a status that does not report it.
+fn unsaid(code: Code) -> Applied {
+    match code {
+        Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::Unauthenticated => Applied::No,
+        _ => Applied::Unknown,
+    }
+}
+
+fn is_connect_error(source: &(dyn std::error::Error + 'static)) -> bool {
+    let mut at = Some(source);
+    while let Some(error) = at {
+        if error.is::<tonic::ConnectError>() {
+            return true;
+        }
+        at = error.source();
+    }
+    false
+}
+
+/// Whether the connection failed because one end could not authenticate in the TLS handshake.
+#[cfg(feature = "tls")]
+fn is_proof_missing(source: &(dyn std::error::Error + 'static)) -> bool {
+    let mut at = Some(source);
+    while let Some(error) = at {
+        // An error that an `io::Error` wraps is not among the sources of that.
+        let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let proof = wrapped.and_then(|wrapped| wrapped.downcast_ref::<umbel_tls::HandshakeError>());
+        if proof.is_some() {
+            return true;
+        }
+        at = error.source();
+    }
+    false
+}
+
+#[cfg(not(feature = "tls"))]
+fn is_proof_missing(_: &(dyn std::error::Error + 'static)) -> bool {
+    false
+}
+
+/// Whether the node refused the client's certificate after the client's end of the handshake. HTTP/2 keeps
+/// only the text of an error of its connection.
+#[cfg(feature = "tls")]
+fn is_own_refused(source: &(dyn std::error::Error + 'static)) -> bool {
+    innermost(source).contains(umbel_tls::OWN_REFUSED)
+}
+
+#[cfg(not(feature = "tls"))]
+fn is_own_refused(_: &(dyn std::error::Error + 'static)) -> bool {
+    false
+}
+
+/// The message at the end of the chain, which names the cause.
+fn innermost(source: &(dyn std::error::Error + 'static)) -> String {
+    let mut at = source;
+    while let Some(next) = at.source() {
+        at = next;
+    }
+    at.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(code: Code, detail: &ErrorDetail) -> Failure {
+        let status = Status::with_details(code, "no", detail.encode_to_vec().into());
+        Failure::from_status(&status, "filter \"seen\"", "a:1")
+    }
+
+    #[test]
+    fn messages_name_filter_and_node() {
+        let detail =
+            ErrorDetail { code: ErrorCode::UnknownFilter.into(), ..ErrorDetail::default() };
+        let failure = failure(Code::NotFound, &detail);
+        assert_eq!(failure.to_string(), "filter \"seen\": node a:1: no (NotFound, UNKNOWN_FILTER)");
+        assert_eq!(failure.applied, Applied::No);
+        assert!(!failure.is_transient());
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn a_refused_certificate_is_no_unknown_outcome() {
+        let said = |what: &str| {
+            let text = format!("a:1 {what}: UnknownCA");
+            let status = Status::from_error(std::io::Error::other(text.clone()).into());
+            let failure = Failure::from_status(&status, "filter \"seen\"", "a:1");
+            assert_eq!(failure.message, text);
+            (failure.origin, failure.code, failure.applied)
+        };
+        let refused = (Origin::Connect, Code::Unauthenticated, Applied::No);
+        assert_eq!(said(umbel_tls::OWN_REFUSED), refused);
+        assert_eq!(said("hung up"), (Origin::Silence, Code::Unknown, Applied::Unknown));
+    }
+
+    #[test]
+    fn aborted_is_transient_only_with_its_cause() {
+        let detail = ErrorDetail { code: ErrorCode::OutcomeUnknown.into(), ..Default::default() };
+        assert!(failure(Code::Aborted, &detail).is_transient());
+        assert!(!failure(Code::Aborted, &ErrorDetail::default()).is_transient());
+    }
+}
