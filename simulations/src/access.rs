@@ -13,7 +13,6 @@
 //! | `ghosts` | nodes that were removed |
 //! | `impostors` | certificates that are none of the caller's, or of no worth |
 
-pub(crate) mod answer;
 mod callers;
 mod clerk;
 mod ghosts;
@@ -28,13 +27,10 @@ use std::rc::Rc;
 use umbel_client::Token;
 
 use crate::net::SimNet;
-use crate::plan::access::AccessPlan;
+use crate::plan::access::{AccessPlan, ROOT};
 use crate::plan::quota::HoldingPlan;
 
 pub(crate) use clerk::{Clerk, named};
-
-/// The administrator's token: that of all clients that are no principals of the plan.
-pub(crate) const ROOT: &str = "root.k0";
 
 /// The administrator's token, in a plan with principals.
 pub(crate) fn root_token(access: Option<&AccessPlan>) -> Option<Token> {

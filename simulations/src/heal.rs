@@ -18,7 +18,7 @@ use crate::workload::Clients;
 use crate::world::World;
 
 pub(crate) mod access;
-pub(crate) mod copies;
+mod copies;
 pub(crate) mod jobs;
 mod quotas;
 mod shards;

@@ -13,8 +13,9 @@ use umbel_node::ports::Ports;
 use umbel_node::{Config, Node, StartError};
 use umbel_ports::Rare;
 
+use crate::certificate::Certificate;
 use crate::disk::SimDisk;
-use crate::identity::{Certificate, Papers, keep_certificate};
+use crate::identity::{Papers, keep_certificate};
 use crate::jobs::{HostJobs, PlannedJobs, SimWorkshops};
 use crate::names::PORT;
 pub(crate) use crate::names::{address_of, host_name};

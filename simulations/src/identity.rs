@@ -1,115 +1,28 @@
-//! Certificates without cryptography. Both ends of a connection exchange them as plain text before the
-//! first byte of data, in place of what TLS proves. Each end validates the other one's certificate by its
-//! own wall clock, as `umbel-tls` does.
-//!
-//! A certificate names the authority that signed it. No signature is needed, because no party of a
-//! simulation forges certificates.
+//! The handshake by which both ends of a connection prove who they are. They exchange their certificates as
+//! plain text before the first byte of data, in place of what TLS proves. Each end validates the other one's
+//! certificate by its own wall clock, as `umbel-tls` does.
 
-use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use umbel_ports::{Net, NodeIdentity, PeerIdentity};
 
+use crate::certificate::Certificate;
 use crate::counters;
 use crate::invariants::identities_hold;
-use crate::net::SimNet;
 use crate::seed::true_wall_ms;
-
-/// The authority of the cluster.
-pub(crate) const OWN_AUTHORITY: u32 = 0;
-
-/// An authority that no node trusts.
-pub(crate) const FOREIGN_AUTHORITY: u32 = 1;
 
 /// The principal that is identified by a certificate.
 pub(crate) const CERTIFIED: &str = "certified";
-
-/// The URI of a generic node certificate, which names no particular node.
-const NODE_URI: &str = "umbel:node";
 
 /// Longest time from a connection to the identity of its peer, as on the real network.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest certificate in bytes: a URI and three numbers.
 const CERTIFICATE_BYTES_MAX: usize = 1024;
-
-/// How long before its issue a certificate becomes valid, in milliseconds: clocks of two machines differ.
-const BACKDATED_MS: u64 = 10_000;
-
-/// A certificate.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Certificate {
-    /// The authority that signed it.
-    pub(crate) authority: u32,
-    /// The URI of the node or client that it names.
-    pub(crate) uri: String,
-    /// The first millisecond at which it is valid, and the first one at which it is no longer.
-    pub(crate) valid_ms: (u64, u64),
-}
-
-/// Why a certificate is refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Refusal {
-    /// Another authority signed it.
-    Foreign,
-    /// It is not valid yet.
-    Early,
-    /// It has expired.
-    Expired,
-}
-
-impl Certificate {
-    /// A certificate that the cluster's authority issues now.
-    fn issued(uri: String, life_ms: u64) -> Self {
-        let now_ms = true_wall_ms();
-        let valid_ms = (now_ms - BACKDATED_MS, now_ms.saturating_add(life_ms));
-        Self { authority: OWN_AUTHORITY, uri, valid_ms }
-    }
-
-    /// A generic node certificate, which names no particular node; valid for ever.
-    pub(crate) fn generic() -> Self {
-        Self::issued(NODE_URI.to_owned(), u64::MAX)
-    }
-
-    /// The certificate of a particular node.
-    pub(crate) fn member(node: NodeIdentity, life_ms: u64) -> Self {
-        Self::issued(node.uri(), life_ms)
-    }
-
-    /// A client's certificate; valid for ever.
-    pub(crate) fn client(name: &str) -> Self {
-        Self::issued(format!("umbel:client:{name}"), u64::MAX)
-    }
-
-    /// Why it is refused at this time; None if it is valid.
-    pub(crate) const fn refusal(&self, now_ms: u64) -> Option<Refusal> {
-        let (from_ms, to_ms) = self.valid_ms;
-        if self.authority != OWN_AUTHORITY {
-            Some(Refusal::Foreign)
-        } else if now_ms < from_ms {
-            Some(Refusal::Early)
-        } else if now_ms >= to_ms {
-            Some(Refusal::Expired)
-        } else {
-            None
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Foreign => "its certificate comes from another authority",
-            Self::Early => "its certificate is not valid yet",
-            Self::Expired => "its certificate has expired",
-        })
-    }
-}
 
 /// The certificate that a machine presents, and the clock by which it validates others.
 pub(crate) struct Papers {
@@ -266,14 +179,14 @@ const RENEWAL_PAUSE: Duration = Duration::from_millis(200);
 
 /// Renews a node's certificate before it expires, once any other node accepts the current one; never
 /// returns. The real implementation is `umbel_node`'s `renewal`, whose requests are signed.
-pub(crate) async fn keep_certificate(net: SimNet, papers: Arc<Papers>, others: Vec<String>) {
+pub(crate) async fn keep_certificate(net: impl Net, papers: Arc<Papers>, others: Vec<String>) {
     loop {
         tokio::time::sleep(RENEWAL_PAUSE).await;
         if !papers.is_due() {
             continue;
         }
         for address in &others {
-            let asking = tokio::time::timeout(HANDSHAKE_TIMEOUT, Net::connect(&net, address));
+            let asking = tokio::time::timeout(HANDSHAKE_TIMEOUT, net.connect(address));
             if matches!(asking.await, Ok(Ok(_))) && !papers.is_lapsed() {
                 papers.renew();
                 counters::state("certificate_renewed");

@@ -1,6 +1,7 @@
 //! Handshakes between both ends of a connection in memory.
 
 use super::*;
+use crate::certificate::FOREIGN_AUTHORITY;
 
 const MEMBER: NodeIdentity = NodeIdentity { cluster: 7, node: 3 };
 

@@ -1,8 +1,16 @@
-//! What must hold in every run, one file a promise.
+//! What must hold in every run, one file a promise; and the check of a complete history against all of them.
+
+use crate::history::{Call, FilterFacts};
+use crate::oracle::generations::Generations;
+use crate::oracle::reference::Reference;
+use crate::oracle::view::View;
+use crate::violation::Violation;
 
 pub(crate) mod acked_is_contained;
 pub(crate) mod answers_linearize;
 pub(crate) mod attempted_bounds_bits;
+#[cfg(test)]
+mod check_test;
 pub(crate) mod checked;
 pub(crate) mod copies_converge;
 pub(crate) mod copies_forget;
@@ -28,6 +36,57 @@ pub(crate) mod retry_is_first_answer;
 pub(crate) mod rotations_forget;
 pub(crate) mod sessions_are_their_owners;
 pub(crate) mod snapshots_are_one_moment;
-pub(crate) mod violation;
 mod window_answers;
 pub(crate) mod windows_forget;
+
+/// Checks a complete history against all invariants. Returns for each invariant its name, how many
+/// checks it made, and the violations.
+///
+/// `facts` names every filter of the history; calls to other filters are left out.
+pub(crate) fn check_history(
+    calls: &[Call],
+    facts: &[FilterFacts],
+    reference: &Reference,
+) -> Vec<(&'static str, u64, Vec<Violation>)> {
+    let view = View::new(calls, facts, reference);
+    let checks = [
+        (acked_is_contained::NAME, acked_is_contained::check(&view)),
+        (attempted_bounds_bits::NAME, attempted_bounds_bits::check(&view)),
+        (one_new_per_item::NAME, one_new_per_item::check(&view)),
+        (answers_linearize::NAME, answers_linearize::check(&view)),
+        (retry_is_first_answer::NAME, retry_is_first_answer::check(&view)),
+        (every_call_returns::NAME, every_call_returns::check(&view)),
+        (errors_change_nothing::NAME, errors_change_nothing::check(&view)),
+        (windows_forget::NAME, windows_forget::check(&view)),
+        (merged_is_contained::NAME, merged_is_contained::check(&view)),
+        (rotations_forget::NAME, rotations_forget::check(&view)),
+        (last_items_stay::NAME, last_items_stay::check(&view)),
+        (reset_is_atomic::NAME, reset_is_atomic::check(&view)),
+        (snapshots_are_one_moment::NAME, snapshots_are_one_moment::check(&view)),
+    ];
+    checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
+}
+
+/// Checks a complete history of [`Profile::Failover`](crate::profile::Profile::Failover) against its
+/// invariant, in the same way.
+pub(crate) fn check_failover(
+    calls: &[Call],
+    facts: &[FilterFacts],
+) -> (&'static str, u64, Vec<Violation>) {
+    let checked = failover_is_short::check(calls, facts);
+    (failover_is_short::NAME, checked.count, checked.violations)
+}
+
+/// Checks a complete history against the invariants of replicated filters, in the same way.
+pub(crate) fn check_copies(
+    calls: &[Call],
+    generations: &Generations,
+) -> Vec<(&'static str, u64, Vec<Violation>)> {
+    let checks = [
+        (copies_hold_what_was_tried::NAME, copies_hold_what_was_tried::check(calls, generations)),
+        (majority_finds_majority::NAME, majority_finds_majority::check(calls, generations)),
+        (flushed_is_everywhere::NAME, flushed_is_everywhere::check(calls, generations)),
+        (copies_forget::NAME, copies_forget::check(calls, generations)),
+    ];
+    checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
+}

@@ -1,13 +1,11 @@
-//! Jobs of a run: what the founders hold, what became of it, and what the users asked for.
+//! Jobs of a run: what the founders hold, and what became of it. Their users are in `job_users`.
 
 mod attempt;
 mod data;
 mod planned;
-mod users;
 
 pub(crate) use data::{HostJobs, SimWorkshops};
 pub(crate) use planned::PlannedJobs;
-pub(crate) use users::Users;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -41,12 +39,13 @@ pub(crate) struct Output {
     /// tells sizes for each that a record of this machine was dropped for; of another machine's also
     /// which part it is.
     pub(crate) groups: BTreeMap<RecordId, GroupSize>,
-    /// What it was told of every worker's group count, where the job tells what was kept.
+    /// Every worker's group weights, as this machine received them, if the job reports what was
+    /// kept.
     pub(crate) weights: Vec<Vec<u8>>,
 }
 
-/// What a worker tells all others of its group count: how many of its records repeat others, and how many repeat one of its own,
-/// by the sizes of its groups.
+/// The group weights that a worker sends to all others: how many of its records repeat others, and how many repeat
+/// one of its own, by the sizes of its groups.
 pub(crate) fn weight_of(dropped: u64, sizes: impl Iterator<Item = u64>) -> Vec<u8> {
     let kept_for: u64 = sizes.map(|size| size - 1).sum();
     [dropped, kept_for].into_iter().flat_map(u64::to_le_bytes).collect()

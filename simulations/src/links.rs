@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use crate::counters;
-use crate::host::host_name;
+use crate::names::host_name;
 
 /// Number of the host of all clients; nodes are numbered from 1.
 pub(crate) const CLIENTS: u32 = 0;

@@ -1,7 +1,9 @@
 //! Runs whole Umbel clusters under simulated time, network and disk, determined by one seed.
 
 mod access;
+mod answer;
 mod bugs;
+mod certificate;
 mod channel;
 mod child;
 mod clock;
@@ -16,6 +18,7 @@ mod history;
 mod host;
 mod identity;
 mod invariants;
+mod job_users;
 mod jobs;
 mod limits;
 mod links;
@@ -37,6 +40,7 @@ mod shrink;
 mod sweep;
 mod table;
 mod trace;
+mod violation;
 mod watch;
 mod workload;
 mod world;

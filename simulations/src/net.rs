@@ -19,7 +19,8 @@ use tokio::task::JoinSet;
 use umbel_client::{Connecting, Connection, Connector};
 use umbel_ports::{Incoming, Listener, Net, NodeIdentity, PortFuture, Stream};
 
-use crate::identity::{Certificate, Papers};
+use crate::certificate::Certificate;
+use crate::identity::Papers;
 use crate::links::note_write;
 use crate::seed::stream;
 

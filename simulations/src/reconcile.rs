@@ -5,10 +5,12 @@
 //! verified. Then all heals, and a few sessions must make the sets equal.
 
 mod context;
+mod failure;
 mod host;
 mod items;
 mod lie;
 mod oracle;
+mod place;
 mod side;
 mod transport;
 

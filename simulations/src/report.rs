@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::counters::{self, Counters};
 use crate::history::{Call, Outcome};
-use crate::invariants::violation::Violation;
 use crate::plan::Plan;
 use crate::trace::{self, TraceDigest};
+use crate::violation::Violation;
 
 /// The report of one run.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]

@@ -15,7 +15,6 @@ use crate::counters;
 use crate::invariants::entries_are_known;
 use crate::invariants::quotas_hold::Acknowledged;
 use crate::invariants::raft::RaftInvariants;
-use crate::invariants::violation::Violation;
 use crate::now::now_us;
 use crate::oracle::generations::Generations;
 use crate::oracle::quotas::Quotas;
@@ -23,6 +22,7 @@ use crate::oracle::reference::Reference;
 use crate::oracle::rights::RightsOracle;
 use crate::oracle::seen::Seen;
 use crate::trace;
+use crate::violation::Violation;
 
 /// Most violations that are kept; further ones tell nothing new.
 const VIOLATIONS_MAX: usize = 16;

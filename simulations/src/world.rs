@@ -9,19 +9,14 @@ use std::time::{Duration, SystemTime};
 use umbel_ports::Rare;
 
 use crate::access::{self, Clerk};
-use crate::counters;
-use crate::faults::Nemesis;
-use crate::heal;
-use crate::history::facts;
-use crate::host::{Condition, Host, Order, address_of, host_name};
-use crate::invariants::epoch_rises;
-use crate::invariants::violation::Violation;
-use crate::jobs::{PlannedJobs, Users};
+use crate::host::{Condition, Host, Order};
+use crate::job_users::Users;
+use crate::jobs::PlannedJobs;
 use crate::links::{CLIENTS, CLIENTS_HOST, Links};
 use crate::net::{SimNet, address_of_number};
 use crate::now::{now_us, set_now_us};
 use crate::operator::{Operation, Operator};
-use crate::oracle::{check_copies, check_failover, check_history};
+use crate::invariants::{check_copies, check_failover, check_history};
 use crate::plan::{LossMode, Plan, Who};
 use crate::profile::Profile;
 use crate::report::{RunReport, report};
@@ -30,6 +25,7 @@ use crate::watch;
 use crate::workload::Clients;
 
 mod certificates;
+pub(crate) mod copies;
 mod cuts;
 mod supervision;
 

@@ -18,9 +18,9 @@ use umbel_client::proto::{
     ListRequest, MergeRequest, PutPrincipalRequest, RemoveRequest, StatusRequest,
 };
 
-use super::answer::{Answer, answer_of};
 use super::clerk::{CAPACITY, named, token_of};
 use super::{digest_of, thief};
+use crate::answer::{Answer, answer_of};
 use crate::channel::{NodeChannel, node_channel};
 use crate::invariants::nothing_ungranted_is_done::{ObservedCall, check};
 use crate::net::SimNet;
@@ -103,6 +103,17 @@ fn nameless<T>(answer: Result<T, Status>) -> Result<Vec<String>, Status> {
     answer.map(|_| Vec::new())
 }
 
+fn new_filter(name: String) -> CreateRequest {
+    CreateRequest {
+        name,
+        kind: umbel_client::Kind::Blocked.into(),
+        capacity: CAPACITY,
+        false_positive_rate: 1e-6,
+        hashing: umbel_client::Hashing::Public.into(),
+        ..Default::default()
+    }
+}
+
 async fn call(channel: NodeChannel, plan: &AccessCallPlan) -> Result<Vec<String>, Status> {
     let mut filters = FiltersClient::new(channel.clone());
     let name = access_filter;
@@ -127,17 +138,7 @@ async fn call(channel: NodeChannel, plan: &AccessCallPlan) -> Result<Vec<String>
         AccessCall::Flush { filter } => {
             nameless(filters.flush(FlushRequest { name: name(filter) }).await)
         }
-        AccessCall::Create { filter } => {
-            let request = CreateRequest {
-                name: name(filter),
-                kind: umbel_client::Kind::Blocked.into(),
-                capacity: CAPACITY,
-                false_positive_rate: 1e-6,
-                hashing: umbel_client::Hashing::Public.into(),
-                ..Default::default()
-            };
-            nameless(filters.create(request).await)
-        }
+        AccessCall::Create { filter } => nameless(filters.create(new_filter(name(filter))).await),
         AccessCall::Clear { filter } => {
             nameless(filters.clear(ClearRequest { name: name(filter) }).await)
         }

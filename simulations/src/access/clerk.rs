@@ -10,13 +10,13 @@ use umbel_client::proto::{
 };
 use umbel_client::{Client, ClientError, ErrorCode, NewFilter};
 
-use super::{ROOT, digest_of, holders, thief};
+use super::{digest_of, holders, thief};
 use crate::identity::CERTIFIED;
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::operator::admin_client;
 use crate::plan::access::{
-    ACCESS_FILTERS, Change, ChangePlan, ClusterRight, FilterRight, GrantPlan, access_filter,
+    ACCESS_FILTERS, Change, ChangePlan, ClusterRight, FilterRight, GrantPlan, ROOT, access_filter,
     principal_name,
 };
 use crate::plan::quota::{LimitPlan, Size, holder_name};

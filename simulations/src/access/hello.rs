@@ -14,8 +14,8 @@ use umbel_engine::NodeId;
 use umbel_engine::meta::NodeRecord;
 use umbel_ports::NodeIdentity;
 
+use crate::certificate::Certificate;
 use crate::channel::node_channel;
-use crate::identity::Certificate;
 use crate::names::address_of;
 use crate::net::SimNet;
 use crate::now::now_us;

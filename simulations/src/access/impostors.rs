@@ -12,10 +12,11 @@ use umbel_client::proto::filters_client::FiltersClient;
 use umbel_engine::NodeId;
 use umbel_ports::NodeIdentity;
 
-use super::answer::{Answer, answer_of};
 use super::hello::{as_node, asked, knock, member, node_of};
+use crate::answer::{Answer, answer_of};
+use crate::certificate::{Certificate, FOREIGN_AUTHORITY};
 use crate::channel::node_channel;
-use crate::identity::{CERTIFIED, Certificate, FOREIGN_AUTHORITY};
+use crate::identity::CERTIFIED;
 use crate::invariants::identities_hold::{check_certified, check_served};
 use crate::names::address_of;
 use crate::net::SimNet;

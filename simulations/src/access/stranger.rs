@@ -6,10 +6,10 @@ use std::time::Duration;
 use umbel_client::proto::ListPrincipalsRequest;
 use umbel_client::proto::access_client::AccessClient;
 
-use super::answer::answer_of;
+use crate::answer::answer_of;
 use crate::channel::node_channel;
-use crate::host::address_of;
 use crate::invariants::nothing_ungranted_is_done::{ObservedCall, check};
+use crate::names::address_of;
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::oracle::rights::Shown;

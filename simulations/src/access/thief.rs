@@ -6,7 +6,7 @@ use tonic::Status;
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::proto::{InsertRequest, Items, OpenSessionRequest, RequestId};
 
-use super::answer::{Answer, answer_of};
+use crate::answer::{Answer, answer_of};
 use crate::channel::{NodeChannel, node_channel};
 use crate::invariants::sessions_are_their_owners::{self, Resent};
 use crate::net::SimNet;

@@ -9,14 +9,14 @@ use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::proto::{ContainsRequest, FilterVerb, InfoRequest, Items};
 
 use super::run_until;
-use crate::access::answer::{Answer, answer_of};
-use crate::access::{Clerk, ROOT, named};
+use crate::access::{Clerk, named};
+use crate::answer::{Answer, answer_of};
 use crate::channel::{NodeChannel, node_channel};
 use crate::counters;
 use crate::invariants::nothing_ungranted_is_done;
 use crate::net::SimNet;
 use crate::now::now_us;
-use crate::plan::access::{ACCESS_FILTERS, access_filter};
+use crate::plan::access::{ACCESS_FILTERS, ROOT, access_filter};
 use crate::watch;
 use crate::workload::item_text;
 use crate::world::World;

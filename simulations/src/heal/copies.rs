@@ -1,20 +1,19 @@
-//! Copies of replicated filters: checked while the run goes on, and compared at its end.
+//! Copies of replicated filters, compared at the end of a run.
 
 use std::rc::Rc;
 
 use super::{FIRST_ITEM, run_until};
 use crate::counters;
 use crate::history::{Call, Outcome};
-use crate::host::Host;
 use crate::invariants::copies_converge::{self, Wanted};
 use crate::invariants::copies_forget::forgets;
-use crate::invariants::copies_hold_what_was_tried::{self, SeenCopy};
 use crate::now::now_us;
 use crate::oracle::generations::{Generations, Life};
 use crate::plan::{Ack, Op, OpPlan};
 use crate::watch;
 use crate::workload::Clients;
 use crate::world::World;
+use crate::world::copies::{copies_of, look};
 
 /// After the end of all faults, the copies of a filter serve calls within this time, and a flush succeeds
 /// within the same time.
@@ -28,47 +27,6 @@ const ROUNDS: u32 = 3;
 
 /// Items of each write or read.
 const ROUND_ITEMS: u32 = 8;
-
-/// Checks every existing copy against the inserts that were attempted so far.
-pub(crate) fn look(world: &World) {
-    let calls = world.clients.calls();
-    let found: Vec<_> = watch::with(|checks| {
-        let mut found = Vec::new();
-        for (name, lives) in checks.generations.all() {
-            for (place, life) in lives.iter().enumerate() {
-                let copies = copies_of(&world.hosts, life);
-                let of_life: Vec<SeenCopy<'_>> =
-                    copies.into_iter().filter(|copy| copy.generation == life.generation).collect();
-                if of_life.is_empty() || forgets(&life.settings) {
-                    continue;
-                }
-                counters::checked(copies_hold_what_was_tried::NAME, of_life.len() as u64);
-                let tried = copies_hold_what_was_tried::tried(
-                    &checks.generations,
-                    &calls,
-                    (name, place, life),
-                );
-                let others = copies_hold_what_was_tried::items(&calls, name);
-                let of = (name, life);
-                let looked =
-                    copies_hold_what_was_tried::look(now_us(), of, &tried, &of_life, &others);
-                found.extend(looked);
-            }
-        }
-        found
-    });
-    watch::with(|checks| checks.add(found));
-}
-
-/// The copies of a filter on all running nodes, of any generation.
-fn copies_of<'a>(hosts: &'a [Rc<Host>], life: &Life) -> Vec<SeenCopy<'a>> {
-    let filter = life.filter;
-    let copies = hosts.iter().filter(|host| !host.is_lost.get()).filter_map(|host| {
-        let (generation, bits) = host.node()?.copy(filter)?;
-        Some(SeenCopy { host: &host.name, filter, generation, bits })
-    });
-    copies.collect()
-}
 
 /// Lets replicated filters heal and checks that they do.
 ///
@@ -127,7 +85,7 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
     {
         watch::violated(copies_converge::NAME, format!("after a long time {what}"));
     }
-    look(world);
+    look(&world.hosts, &world.clients.calls());
     Ok(())
 }
 

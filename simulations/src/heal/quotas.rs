@@ -15,13 +15,14 @@ use umbel_client::proto::{
 use umbel_client::{Hashing, Kind};
 
 use super::run_until;
+use crate::access::Clerk;
 use crate::access::holders::{Held, RATE, called, token_of};
-use crate::access::{Clerk, ROOT};
 use crate::channel::node_channel;
 use crate::counters;
-use crate::invariants::quotas_hold::{NAME, SERVED};
 use crate::net::SimNet;
 use crate::now::now_us;
+use crate::oracle::quotas::{NAME, SERVED};
+use crate::plan::access::ROOT;
 use crate::plan::quota::{Hold, SLOTS, Size, held_filter, holder_name};
 use crate::watch;
 use crate::world::World;

@@ -1,6 +1,6 @@
 //! The result of a check over a whole history.
 
-use super::violation::Violation;
+use crate::violation::Violation;
 
 /// Most violations that one check lists: the first ones suffice to understand it.
 const VIOLATIONS_MAX: usize = 32;

@@ -12,10 +12,10 @@ use umbel_filter::{AnyFilter, Contains, Insert};
 
 use super::checked::Checked;
 use super::copies_forget;
-use super::violation::Violation;
 use crate::history::{Call, Outcome, Verb};
 use crate::oracle::bits::hash_of;
 use crate::oracle::generations::{Generations, Life};
+use crate::violation::Violation;
 
 /// Name of the invariant.
 pub(crate) const NAME: &str = "copies_hold_what_was_tried";

@@ -4,8 +4,8 @@
 
 use umbel_node::ports::observer::{EntryId, Event, Payload};
 
-use super::violation::Violation;
 use crate::counters;
+use crate::violation::Violation;
 
 /// Name of the invariant.
 pub(crate) const NAME: &str = "entries_are_known";

@@ -4,8 +4,8 @@
 
 use umbel_ports::PeerIdentity;
 
+use crate::certificate::{Certificate, OWN_AUTHORITY, Refusal};
 use crate::counters;
-use crate::identity::{Certificate, OWN_AUTHORITY, Refusal};
 use crate::seed::true_wall_ms;
 use crate::watch;
 

@@ -2,7 +2,7 @@
 //! (Saltzer and Schroeder, The protection of information in computer systems, Proc. IEEE 63(9), 1975,
 //! DOI 10.1109/PROC.1975.9939: fail-safe defaults, complete mediation); what is granted is not denied.
 
-use crate::access::answer::Answer;
+use crate::answer::Answer;
 use crate::counters;
 use crate::oracle::rights::{Shown, Verdict, may_list, verdicts};
 use crate::plan::access::{ACCESS_FILTERS, AccessCall, access_filter};

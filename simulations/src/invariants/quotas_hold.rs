@@ -4,13 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::counters;
+use crate::oracle::quotas::{NAME, SERVED};
 use crate::watch;
-
-/// Name of the invariant: no holder exceeds its quota.
-pub(crate) const NAME: &str = "quotas_hold";
-
-/// Name of the invariant: a request for which there is room is not refused, and a drop frees room.
-pub(crate) const SERVED: &str = "room_is_given";
 
 /// What holders certainly have: filters whose creation was acknowledged, and whose drop has not begun.
 #[derive(Default, Debug)]

@@ -11,7 +11,7 @@ use umbel_engine::shard::ShardReply;
 use umbel_engine::{GroupId, NodeId};
 use umbel_node::ports::observer::{Event, GroupReport, Payload};
 
-use super::violation::Violation;
+use crate::violation::Violation;
 
 mod committed_is_immutable;
 mod committed_on_quorum;

@@ -146,7 +146,7 @@ fn broken(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::check_history;
+    use crate::invariants::check_history;
     use crate::oracle::fixture::{Cluster, History};
     use crate::plan::FilterKind;
 

@@ -2,7 +2,7 @@
 //! (sessions: Ongaro, Consensus: bridging theory and practice, 2014, section 6.3; unguessable numbers:
 //! RFC 6896, section 8).
 
-use crate::access::answer::Answer;
+use crate::answer::Answer;
 use crate::counters;
 use crate::watch;
 

@@ -18,8 +18,8 @@ use umbel_node::ports::observer::{EntryId, Payload};
 use super::bits::hash_of;
 use super::reference::Reference;
 use crate::history::{Call, FilterFacts, Outcome, Verb};
-use crate::invariants::violation::Violation;
 use crate::plan::{FilterKind, MANUAL_WINDOW, WINDOW};
+use crate::violation::Violation;
 
 /// Settings of a filter for so many items, with false positives of one percent, or of 1e-12 for windows.
 pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> FilterSettings {

@@ -11,7 +11,12 @@ use umbel_engine::{FilterId, ShardId};
 
 use super::view::CLOCKS_APART_US;
 use crate::counters;
-use crate::invariants::quotas_hold::{NAME, SERVED};
+
+/// Name of the invariant: no holder exceeds its quota.
+pub(crate) const NAME: &str = "quotas_hold";
+
+/// Name of the invariant: a request for which there is room is not refused, and a drop frees room.
+pub(crate) const SERVED: &str = "room_is_given";
 
 /// What a holder has: the number of filters, and the bytes of one copy of each, by number of copies.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

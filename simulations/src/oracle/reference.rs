@@ -21,8 +21,7 @@ use super::last_items::{self, LastItems};
 use super::misses::{self, Misses};
 use super::slice_models::SliceModels;
 use super::windows::{self, WindowItems};
-use crate::invariants::epoch_rises::{self, Placement};
-use crate::invariants::violation::Violation;
+use crate::violation::Violation;
 
 mod recut;
 
@@ -165,12 +164,7 @@ impl Reference {
         let (reply, broken) = match (payload, seen.group.shard()) {
             (Payload::Blank | Payload::Members { .. }, _) => (Reply::None, Ok(())),
             (Payload::Meta(command, _), None) => {
-                let before = Placement::of(&self.meta);
-                let reply = Reply::Meta(self.apply_meta(seen, command));
-                self.compared.placements += 1;
-                let broken = before.broken_by(&Placement::of(&self.meta));
-                let broken = broken.map(|what| seen.violation(epoch_rises::NAME, &what));
-                (reply, broken.map_or(Ok(()), Err))
+                (Reply::Meta(self.apply_meta(seen, command)), Ok(()))
             }
             (Payload::Shard(command, _), Some(_)) => {
                 let (reply, broken) = self.apply_shard(seen, command)?;

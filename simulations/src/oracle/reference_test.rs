@@ -8,8 +8,8 @@ use umbel_node::ports::observer::{EntryId, Payload};
 use super::bits::hash_of;
 use super::fixture::Cluster;
 use super::reference::{NAME, Reference};
-use crate::invariants::violation::Violation;
 use crate::plan::FilterKind;
+use crate::violation::Violation;
 
 const GROUP: GroupId = GroupId::of_shard(ShardId(0));
 

@@ -9,6 +9,9 @@ use super::quota::HoldingPlan;
 /// so on.
 pub(crate) const ACCESS_FILTERS: u32 = 3;
 
+/// The administrator's token: that of all clients that are no principals of the plan.
+pub(crate) const ROOT: &str = "root.k0";
+
 /// Everything about principals. If a plan has it, the cluster is guarded from the start, and the plan's
 /// other clients call as an administrator.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use umbel_reconcile_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
 use umbel_reconcile_engine::{Item, ItemIndex, RemoteItem, SessionError, SessionOutcome};
 
-use super::context::Place;
-use super::side::Failure;
+use super::failure::Failure;
+use super::place::Place;
 use crate::counters;
 use crate::plan::scenario::{Scenario, Stranger, Trouble, Way};
 use crate::watch::violated;

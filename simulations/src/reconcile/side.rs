@@ -1,7 +1,6 @@
 //! One side of a session over a simulated connection.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,18 +9,17 @@ use rand::rngs::ChaCha8Rng;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::Instant;
 use umbel_reconcile_engine::{
-    Item, ItemIndex, Options, Pass, RemoteItem, ResumeError, Session, SessionError, SessionInput,
+    Item, ItemIndex, Options, Pass, RemoteItem, Session, SessionError, SessionInput,
     SessionOutcome, SessionOutput, StoredSketch,
 };
 use umbel_step::Outbox;
 
-use super::context::{Context, Order, Place};
+use super::context::{Context, Order};
+use super::failure::{Failure, IDLE};
 use super::lie::Liar;
+use super::place::Place;
 use super::transport::Transport;
 use crate::plan::scenario::After;
-
-/// How long a side waits without reading or writing anything before it gives up.
-pub(super) const IDLE: Duration = Duration::from_secs(2);
 
 /// Time between two writes of a side.
 const PACE: Duration = Duration::from_millis(1);
@@ -51,50 +49,6 @@ pub(super) enum Blow {
     Crash,
     /// The link fails.
     Link,
-}
-
-/// Why a session failed on one side.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The session reported an error.
-    Session(SessionError),
-    /// Nothing was read or written for too long.
-    Silent,
-    /// The connection broke.
-    Broken,
-    /// This side dropped the connection.
-    Reset,
-    /// The connection could not be established.
-    Unreachable,
-    /// The transport of a resumable session got invalid frames.
-    Resume(ResumeError),
-    /// The session cannot be resumed: what one side sends again differs from what the other one has
-    /// received.
-    Stale,
-}
-
-impl Failure {
-    /// Whether the connection failed, and not the session.
-    pub(super) const fn is_cut(&self) -> bool {
-        matches!(
-            self,
-            Self::Silent
-                | Self::Broken
-                | Self::Reset
-                | Self::Unreachable
-                | Self::Session(SessionError::Disconnected { .. })
-        )
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Session(error) => write!(f, "{error}"),
-            Self::Resume(error) => write!(f, "{error}"),
-            other => write!(f, "{other:?}"),
-        }
-    }
 }
 
 /// A side while it runs.

@@ -10,9 +10,9 @@ use umbel_reconcile_engine::{
     Resumption, SendWindow, StreamHash, StreamMark,
 };
 
-use super::context::Place;
+use super::failure::{Failure, IDLE};
 use super::oracle::Oracle;
-use super::side::{Failure, IDLE};
+use super::place::Place;
 
 /// The state of a running session that survives a crash.
 #[derive(Default)]

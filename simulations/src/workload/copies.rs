@@ -12,9 +12,9 @@ use umbel_engine::SessionId;
 use umbel_engine::shard::PartError;
 
 use super::{Clients, REQUEST_TIMEOUT, item_text};
-use crate::access::ROOT;
 use crate::channel::{NodeChannel, node_channel};
 use crate::history::{Outcome, Verb};
+use crate::plan::access::ROOT;
 
 /// How long one try may take.
 const TRY_TIMEOUT: Duration = Duration::from_secs(2);

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use umbel_ports::NodeIdentity;
 
 use super::{SETUP_MAX_US, World};
+use crate::certificate::Certificate;
 use crate::counters;
 use crate::host::{Condition, Host, Order};
-use crate::identity::{Certificate, Papers};
+use crate::identity::Papers;
 use crate::links::CLIENTS;
 use crate::net::SimNet;
 use crate::now::now_us;
@@ -24,7 +25,7 @@ pub(super) struct Certifying {
     /// Whether nodes get certificates that name them.
     has_begun: bool,
     /// Whether all faults are over, so that the operator replaces expired certificates.
-    pub(super) is_healing: bool,
+    is_healing: bool,
     /// How many of the plan's lapses have happened.
     lapsed: usize,
 }
@@ -119,8 +120,13 @@ impl World {
         }
     }
 
+    /// All faults are over: from now on, the operator replaces expired certificates.
+    pub(crate) fn begin_healing(&mut self) {
+        self.certifying.is_healing = true;
+    }
+
     /// Lapses the certificates whose planned time has come, and resets their hosts' connections.
-    pub(super) fn lapse(&mut self, began_us: u64) {
+    pub(crate) fn lapse(&mut self, began_us: u64) {
         let plan = Rc::clone(&self.plan);
         let Some(plan) = identities_of(&plan) else { return };
         while let Some(lapse) = plan.lapses.get(self.certifying.lapsed)

@@ -37,9 +37,13 @@ impl World {
     /// Sets the longest latency of messages from and to a node; `None` for the default.
     pub(crate) fn set_latency(&self, number: u32, longest: Option<Duration>) {
         for other in self.everybody().into_iter().filter(|other| *other != number) {
-            let (one, other) = (link_name(number), link_name(other));
-            let longest = longest.unwrap_or(LATENCY[1]);
-            self.sim.set_link_max_message_latency(one.as_str(), other.as_str(), longest);
+            self.set_link_latency([number, other], longest.unwrap_or(LATENCY[1]));
         }
+    }
+
+    /// Sets the longest latency of messages between two machines.
+    pub(crate) fn set_link_latency(&self, pair: [u32; 2], longest: Duration) {
+        let [one, other] = pair.map(link_name);
+        self.sim.set_link_max_message_latency(one.as_str(), other.as_str(), longest);
     }
 }

@@ -5,8 +5,8 @@ use umbel_engine::{GroupId, NodeId};
 use umbel_node::ports::observer::EntryId;
 
 use super::{Applied, Log, NAME, RANGES, Reference, Reply, Seen};
-use crate::invariants::violation::Violation;
 use crate::oracle::slice_models;
+use crate::violation::Violation;
 
 impl Reference {
     /// A shard was split: the other half starts as if from a snapshot of the state before. Returns a

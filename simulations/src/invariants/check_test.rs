@@ -7,8 +7,8 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::check_history;
-use super::fixture::{Cluster, History};
 use crate::history::{Outcome, Verb};
+use crate::oracle::fixture::{Cluster, History};
 use crate::plan::FilterKind;
 
 const KINDS: [FilterKind; 4] =
