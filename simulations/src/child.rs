@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::limits::{Death, Limits};
 use crate::plan::Plan;
 use crate::report::{Breach, RunReport};
-use crate::{clock, counters, reconcile, trace, world};
+use crate::{clock, counters, run, trace};
 
 /// The argument that makes this executable a child.
 pub(crate) const CHILD: &str = "child";
@@ -200,7 +200,7 @@ pub(crate) fn serve() -> anyhow::Result<()> {
     trace::start(order.level, order.trace_file.as_deref())?;
 
     let clocks = mad_turmoil::time::SimClocksGuard::init();
-    let ran = panic::catch_unwind(AssertUnwindSafe(|| run_plan(&order.plan)));
+    let ran = panic::catch_unwind(AssertUnwindSafe(|| run::run(&order.plan)));
     drop(clocks);
 
     let mut report = ran.unwrap_or_else(|panic| broken_off(&order.plan, panic.as_ref()));
@@ -208,13 +208,6 @@ pub(crate) fn serve() -> anyhow::Result<()> {
     let answer = serde_json::to_vec(&Answer { report, cpu_us: clock::cpu_us() })?;
     io::stdout().write_all(&answer)?;
     Ok(())
-}
-
-fn run_plan(plan: &Plan) -> RunReport {
-    match &plan.sets {
-        Some(sets) => reconcile::run(plan, sets),
-        None => world::run(plan),
-    }
 }
 
 /// The report of a run that a panic aborted.

@@ -3,7 +3,6 @@
 mod bugs;
 mod corpus;
 mod meta;
-mod reconcile;
 mod replay;
 mod run;
 mod shrink;
@@ -55,19 +54,16 @@ enum Command {
     Meta(meta::MetaArgs),
     /// Switch planted bugs on, one after the other, and see that each is found
     Bugs(bugs::BugsArgs),
-    /// Sessions of set reconciliation, under the profile of that name
-    #[command(subcommand)]
-    Reconcile(reconcile::ReconcileCommand),
 }
 
 impl Cli {
     /// Carries the command out.
-    pub(crate) fn run(&mut self) -> anyhow::Result<ExitCode> {
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         if self.command.needs_planted_bugs()? && !umbel_step::planted::PLANTED {
             return rebuild::run_with_planted_bugs();
         }
         let limits = self.limits;
-        let exit = match &mut self.command {
+        let exit = match &self.command {
             Command::Run(args) => run::run(args, limits)?,
             Command::Sweep(args) => sweep::run(args, limits)?,
             Command::Replay(args) => replay::run(args, limits)?,
@@ -75,7 +71,6 @@ impl Cli {
             Command::Shrink(args) => shrink::run(args, limits)?,
             Command::Meta(args) => meta::run(args, limits)?,
             Command::Bugs(args) => bugs::run(args, limits)?,
-            Command::Reconcile(command) => command.run(limits)?,
         };
         Ok(exit.into())
     }
@@ -90,7 +85,6 @@ impl Command {
             Self::Shrink(args) => Plan::read(&args.plan)?.planted.is_some(),
             Self::Corpus(_) | Self::Meta(_) => false,
             Self::Bugs(_) => true,
-            Self::Reconcile(command) => command.needs_planted_bugs(),
         })
     }
 }
@@ -145,9 +139,7 @@ mod tests {
             "sim shrink plan.json -o small.json --runs 10 --minutes 1",
             "sim meta --seeds 2 --profile disk --ms 1000",
             "sim bugs --rotate 4 --turn 9",
-            "sim reconcile run --seed 7",
-            "sim reconcile sweep --seeds 1..9 --ms 15000",
-            "sim reconcile meta --seeds 2",
+            "sim sweep --seeds 1..9 --profile reconcile --ms 15000",
             "sim bugs local_read ack_before_sync --seeds 20",
             "sim run --planted local_read --cpu-limit 5 --memory-limit 512",
         ];

@@ -34,6 +34,7 @@ mod profile;
 mod rebuild;
 mod reconcile;
 mod report;
+mod run;
 mod seed;
 mod show;
 mod shrink;

@@ -60,8 +60,7 @@ pub(crate) struct Plan {
     /// Jobs that the cluster is given, by time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) jobs: Vec<JobPlan>,
-    /// Sets that reconciliation sessions work on. If present, there are no nodes, and the fields above
-    /// are unused.
+    /// Sets that reconciliation sessions work on, on machines of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sets: Option<SetsPlan>,
     /// The reconciliation sessions, by time.
@@ -84,7 +83,8 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorldShape {
-    /// Nodes that found the cluster, 1 to 16; they are numbered from 1.
+    /// Nodes that found the cluster, 1 to 16; they are numbered from 1. 0 if the plan has sets and nothing
+    /// that needs a node.
     pub(crate) nodes: u32,
     /// Shards, 1 to 16.
     pub(crate) shards: u32,

@@ -26,9 +26,10 @@ pub(crate) enum Profile {
     Cube,
     /// Faults that jobs must tolerate. Nodes keep their disks, so that jobs can finish.
     Jobs,
-    /// Sessions of set reconciliation, without nodes; the plan's scenarios contain their faults.
+    /// Sessions of set reconciliation alone, without nodes; the plan's scenarios contain their faults.
     Reconcile,
-    /// All faults except the two that only the next profile has.
+    /// All faults except the two that only the next profile has, and sometimes sessions of set
+    /// reconciliation.
     Mixed,
     /// Disks that lose what was synced, and old images of disks, while the other nodes run on.
     Images,

@@ -12,25 +12,24 @@ use crate::table::{Table, count, grouped, per};
 pub(crate) fn plan_line(plan: &Plan) -> String {
     let Plan { seed, profile, run_ms, world, .. } = plan;
     let planted = plan.planted.as_ref().map_or_else(String::new, |bug| format!(", bug {bug} on"));
-    if let Some(sets) = &plan.sets {
-        return format!(
-            "seed {seed}, profile {profile}{planted}: {} of {:?}, {} in {} s",
-            count(sets.own.len() as u64, "set"),
-            sets.items,
-            count(plan.scenarios.len() as u64, "session"),
-            per(*run_ms, 1_000),
-        );
-    }
-    format!(
-        "seed {seed}, profile {profile}{planted}: {}, {} of {}, {}; {} and {} in {} s",
-        count(world.nodes.into(), "node"),
-        count(world.shards.into(), "shard"),
-        count(world.replicas.into(), "replica"),
-        count(world.clients.into(), "client"),
-        count(plan.ops.len() as u64, "call"),
-        count(plan.faults.len() as u64, "fault"),
-        per(*run_ms, 1_000),
-    )
+    let cluster = (world.nodes > 0).then(|| {
+        format!(
+            "{}, {} of {}, {}; {} and {}",
+            count(world.nodes.into(), "node"),
+            count(world.shards.into(), "shard"),
+            count(world.replicas.into(), "replica"),
+            count(world.clients.into(), "client"),
+            count(plan.ops.len() as u64, "call"),
+            count(plan.faults.len() as u64, "fault"),
+        )
+    });
+    let sessions = plan.sets.as_ref().map(|sets| {
+        let (sets, items) = (count(sets.own.len() as u64, "set"), sets.items);
+        format!("{sets} of {items:?}, {}", count(plan.scenarios.len() as u64, "session"))
+    });
+    let parts: Vec<String> = cluster.into_iter().chain(sessions).collect();
+    let parts = parts.join("; ");
+    format!("seed {seed}, profile {profile}{planted}: {parts} in {} s", per(*run_ms, 1_000))
 }
 
 /// Everything that one run recorded. `wall_us` is the real time that it took.
@@ -131,5 +130,7 @@ mod tests {
         let line = plan_line(&Plan::draw(7, Profile::Calm, 30_000));
         assert!(line.starts_with("seed 7, profile calm: "), "{line}");
         assert!(line.ends_with(" in 30.0 s"), "{line}");
+        let line = plan_line(&Plan::draw(7, Profile::Reconcile, 30_000));
+        assert!(line.contains(" sets of ") && line.ends_with(", 24 sessions in 30.0 s"), "{line}");
     }
 }

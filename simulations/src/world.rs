@@ -1,4 +1,4 @@
-//! A world: hosts, links, clients and their time, from the first step of a run to its verdict.
+//! A world: hosts, links, clients and their time.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -13,13 +13,11 @@ use crate::host::{Condition, Host, Order};
 use crate::job_users::Users;
 use crate::jobs::PlannedJobs;
 use crate::links::{CLIENTS, CLIENTS_HOST, Links};
+use crate::names::address_of;
 use crate::net::{SimNet, address_of_number};
 use crate::now::{now_us, set_now_us};
 use crate::operator::{Operation, Operator};
-use crate::invariants::{check_copies, check_failover, check_history};
 use crate::plan::{LossMode, Plan, Who};
-use crate::profile::Profile;
-use crate::report::{RunReport, report};
 use crate::trace;
 use crate::watch;
 use crate::workload::Clients;
@@ -27,6 +25,7 @@ use crate::workload::Clients;
 mod certificates;
 pub(crate) mod copies;
 mod cuts;
+mod machines;
 mod supervision;
 
 use certificates::{Certifying, clients_net, identities_of};
@@ -53,18 +52,6 @@ const SETUP_MAX_US: u64 = 60_000_000;
 /// Longest run: a longer one counts as a hang.
 const SIMULATED_MAX: Duration = Duration::from_secs(3600);
 
-/// States that many runs together must reach: a state that never occurs is not tested.
-const STATES: [&str; 8] = [
-    "damage_found",
-    "joint_configuration",
-    "log_purged",
-    "log_truncated",
-    "node_replaced",
-    "snapshot_built",
-    "snapshot_loaded",
-    "storage_failed",
-];
-
 /// Everything that exists in a run.
 pub(crate) struct World {
     sim: turmoil::Sim<'static>,
@@ -83,7 +70,8 @@ pub(crate) struct World {
     pub(crate) operator: Operator,
     links: Links,
     rare: Vec<Rare>,
-    founders: Vec<String>,
+    /// Addresses of the first nodes.
+    pub(crate) founders: Vec<String>,
     next_look_us: u64,
     next_copies_us: u64,
     /// Nodes whose disk is lost, and the operation by which the operator retires each.
@@ -98,52 +86,13 @@ pub(crate) struct World {
     tasks: tokio::sync::mpsc::UnboundedSender<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
 }
 
-/// Runs a plan to its end. This process must not have run another one before.
-pub(crate) fn run(plan: &Plan) -> RunReport {
-    watch::begin();
-    counters::announce_states(&STATES);
-    set_now_us(0);
-    let mut world = World::build(plan);
-    let verdict = world.live();
-    let simulated_ms = now_us() / 1000;
-    let checks = watch::end();
-    counters::checked("raft", checks.raft.checked_count());
-    let compared = checks.reference.compared();
-    counters::checked("replicas_agree", compared.entries + compared.states + compared.snapshots);
-    counters::checked(epoch_rises::NAME, compared.placements);
-    let mut violations = checks.violations;
-    if let Err(what) = verdict
-        && violations.is_empty()
-    {
-        let violation = Violation { invariant: "no_panic", at_us: now_us(), what };
-        violation.trace();
-        violations.push(violation);
-    }
-    let calls = world.clients.calls().clone();
-    let facts = facts(plan);
-    if violations.is_empty() {
-        let mut checked = check_history(&calls, &facts, &checks.reference);
-        if plan.filters.iter().any(|filter| filter.replicated) {
-            checked.extend(check_copies(&calls, &checks.generations));
-        }
-        if plan.profile == Profile::Failover.name() {
-            checked.push(check_failover(&calls, &facts));
-        }
-        for (invariant, count, found) in checked {
-            counters::checked(invariant, count);
-            found.iter().for_each(Violation::trace);
-            violations.extend(found);
-        }
-    }
-    report(plan, simulated_ms, &calls, violations)
-}
-
 /// Ports of connections that a host opens. A connection to a node that is cut off keeps its port, so there are
 /// more than usual; hosts listen below.
 const PORTS: RangeInclusive<u16> = 10_000..=u16::MAX;
 
 impl World {
-    fn build(plan: &Plan) -> Self {
+    /// The hosts and clients of a plan; no time has passed yet.
+    pub(crate) fn build(plan: &Plan) -> Self {
         let mut builder = turmoil::Builder::new();
         builder
             .epoch(SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600))
@@ -157,7 +106,8 @@ impl World {
             .enable_random_order();
         let mut sim = builder.build();
         let plan = Rc::new(plan.clone());
-        let founders: Vec<String> = (1..=plan.world.nodes).map(address_of).collect();
+        // A client is made for some address, although without nodes it has no calls to make.
+        let founders: Vec<String> = (1..=plan.world.nodes.max(1)).map(address_of).collect();
         let clients_net = clients_net(&plan);
         let token = access::root_token(plan.access.as_ref());
         let of_clients = || (clients_net.clone(), founders.clone());
@@ -225,9 +175,8 @@ impl World {
         let host = Host::new(number, &self.founders, shape, seed, rare, jobs, identities);
         host.join.replace(join);
         host.zone.set(self.plan.zone(number));
-        assert_eq!(self.sim.lookup(host_name(number)), address_of_number(number));
         let program = Rc::clone(&host);
-        self.sim.host(host_name(number), move || {
+        self.run_on(number, move || {
             let program = Rc::clone(&program);
             async move {
                 program.run().await;
@@ -237,41 +186,11 @@ impl World {
         self.hosts.push(host);
     }
 
-    /// Setup, faults, healing. An error if a task panicked or the run exceeded its time.
-    fn live(&mut self) -> Result<(), String> {
-        if !self.set_up()? {
-            return Ok(());
-        }
-        let began_us = now_us();
-        trace::line(began_us, "world", "begin", format_args!("{}", self.plan.seed));
-        let running = Rc::clone(&self.clients).run(self.plan.ops.clone());
-        let work = self.spawn(running);
-        let looking_after = Rc::clone(&self.users).run(self.plan.jobs.clone());
-        let jobs = self.spawn(looking_after);
-        if let (Some(clerk), Some(plan)) = (self.clerk.clone(), self.plan.access.clone()) {
-            let net = self.clients_net.clone();
-            self.asking = self.spawn(access::run(clerk, net, self.founders.clone(), plan));
-        }
-        let mut nemesis = Nemesis::new(&self.plan, began_us);
-        while now_us() < began_us + self.plan.run_ms * 1000 {
-            nemesis.step(self);
-            self.lapse(began_us);
-            self.step()?;
-            if self.is_violated() {
-                return Ok(());
-            }
-        }
-        nemesis.end_all(self);
-        self.certifying.is_healing = true;
-        heal::heal(self, &work)?;
-        if self.is_violated() {
-            return Ok(());
-        }
-        heal::jobs::heal(self, &jobs)
-    }
-
     /// Waits until the cluster has formed, and creates the filters; false if an invariant was violated.
-    fn set_up(&mut self) -> Result<bool, String> {
+    ///
+    /// # Errors
+    /// If a host's task panicked.
+    pub(crate) fn set_up(&mut self) -> Result<bool, String> {
         let clients = Rc::clone(&self.clients);
         let clerk = self.clerk.clone();
         let holding = self.plan.access.as_ref().and_then(|access| access.holding.as_ref());
@@ -314,6 +233,11 @@ impl World {
         done
     }
 
+    /// Whether nodes make this rare choice.
+    pub(crate) fn provokes(&self, rare: Rare) -> bool {
+        self.rare.contains(&rare)
+    }
+
     pub(crate) fn is_violated(&self) -> bool {
         watch::with(|checks| !checks.violations.is_empty())
     }
@@ -331,7 +255,7 @@ impl World {
         }
         if now_us() >= self.next_copies_us {
             self.next_copies_us = now_us() + COPIES_INTERVAL_US;
-            heal::copies::look(self);
+            copies::look(&self.hosts, &self.clients.calls());
         }
         Ok(())
     }
@@ -351,7 +275,7 @@ impl World {
         let name = self.host(number).name.clone();
         trace::line(now_us(), &name, "kill", format_args!(""));
         self.host(number).killed();
-        self.sim.crash(name.as_str());
+        self.crash(number);
         self.restarts.remove(&number);
     }
 
@@ -371,7 +295,7 @@ impl World {
             return;
         }
         host.killed();
-        self.sim.bounce(host.name.as_str());
+        self.bounce(number);
     }
 
     pub(crate) fn order(&self, number: u32, order: Order) {

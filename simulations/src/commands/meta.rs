@@ -27,7 +27,7 @@ pub(super) struct MetaArgs {
     seeds: u64,
     /// Mix of faults
     #[arg(long, value_name = "NAME", default_value = "mixed")]
-    pub(super) profile: Profile,
+    profile: Profile,
     /// Simulated milliseconds with faults in each run
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(PLAN_LIMITS.run_ms))]
     ms: u64,

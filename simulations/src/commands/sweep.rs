@@ -36,7 +36,7 @@ pub(super) struct SweepArgs {
     jobs: Option<u64>,
     /// Mix of faults [default: all in turn, or the bug's own with --planted]
     #[arg(long, value_name = "NAME")]
-    pub(super) profile: Option<Profile>,
+    profile: Option<Profile>,
     /// Simulated milliseconds with faults in each run
     #[arg(long, default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(PLAN_LIMITS.run_ms))]
     ms: u64,

@@ -30,9 +30,24 @@ impl Plan {
     /// of those, [`Profile::Jobs`], [`Profile::Moves`] and [`Profile::Failover`], which have worlds of
     /// their own, and [`Profile::Reconcile`], which has none of these parts.
     pub(crate) fn draw(seed: u64, profile: Profile, run_ms: u64) -> Self {
-        if profile == Profile::Reconcile {
-            return Self::draw_scenarios(seed, run_ms);
+        let mut plan = match profile {
+            Profile::Reconcile => Self::bare(seed, profile, run_ms, WorldShape::new(0, 1, 1, 1)),
+            _ => Self::draw_cluster(seed, profile, run_ms),
+        };
+        let mut dice = Dice::new(seed, Stream::Scenarios);
+        let has_sets = profile == Profile::Reconcile
+            || profile == Profile::Mixed && dice.one_in(WORLDS_PER_SETS);
+        if has_sets {
+            let sets = scenarios::draw_sets(&mut dice, run_ms);
+            let hosts = u32::try_from(sets.own.len()).expect("two or three");
+            plan.scenarios = scenarios::draw(&mut dice, hosts, run_ms);
+            plan.sets = Some(sets);
         }
+        plan
+    }
+
+    /// A plan of nodes and their clients.
+    fn draw_cluster(seed: u64, profile: Profile, run_ms: u64) -> Self {
         let is_cube = profile == Profile::Cube;
         let mut world_dice = Dice::new(seed, Stream::World);
         let world = match profile {
@@ -79,51 +94,35 @@ impl Plan {
         let world = add_upgrade(&mut faults, world, seed, profile, run_ms);
         let mut dice = Dice::new(seed, Stream::AcrossSplits);
         add(&mut ops, across_splits::draw(&mut dice, world, &filters, &faults, run_ms));
-        let identities = access.as_ref().and_then(|access| access.identities.as_ref());
-        if identities.is_some_and(|identities| identities.require) {
-            // A joining node has no certificate that names it, because enrolment is not simulated.
-            faults.retain(|plan| !matches!(plan.fault.class(), "join" | "replace"));
+        drop_joins(&mut faults, access.as_ref());
+        Self {
+            provoked: draw_provoked(&mut Dice::new(seed, Stream::Provoked), profile),
+            zones: draw_zones(seed, world, profile),
+            filters,
+            ops,
+            jobs,
+            access,
+            faults,
+            ..Self::bare(seed, profile, run_ms, world)
         }
+    }
+
+    /// A plan of a world in which nothing happens.
+    pub(crate) fn bare(seed: u64, profile: Profile, run_ms: u64, world: WorldShape) -> Self {
         Self {
             plan: PLAN_FORMAT,
             seed,
             profile: profile.name().to_owned(),
             run_ms,
             planted: None,
-            provoked: draw_provoked(&mut Dice::new(seed, Stream::Provoked), profile),
-            world,
-            zones: draw_zones(seed, world, profile),
-            filters,
-            ops,
-            jobs,
-            sets: None,
-            scenarios: Vec::new(),
-            access,
-            faults,
-            note: String::new(),
-            expect: None,
-        }
-    }
-
-    /// A plan of reconciliation sessions, without nodes.
-    fn draw_scenarios(seed: u64, run_ms: u64) -> Self {
-        let mut dice = Dice::new(seed, Stream::Scenarios);
-        let sets = scenarios::draw_sets(&mut dice, run_ms);
-        let hosts = u32::try_from(sets.own.len()).expect("two or three");
-        Self {
-            plan: PLAN_FORMAT,
-            seed,
-            profile: Profile::Reconcile.name().to_owned(),
-            run_ms,
-            planted: None,
             provoked: Vec::new(),
-            world: WorldShape::new(1, 1, 1, 1),
+            world,
             zones: Vec::new(),
             filters: Vec::new(),
             ops: Vec::new(),
             jobs: Vec::new(),
-            scenarios: scenarios::draw(&mut dice, hosts, run_ms),
-            sets: Some(sets),
+            sets: None,
+            scenarios: Vec::new(),
             access: None,
             faults: Vec::new(),
             note: String::new(),
@@ -132,11 +131,23 @@ impl Plan {
     }
 }
 
+/// Of so many worlds of [`Profile::Mixed`] one has sets that sessions reconcile, beside its nodes.
+const WORLDS_PER_SETS: u32 = 8;
+
 /// Adds calls in the order of time, and drops the last ones beyond the limit of a plan.
 fn add(ops: &mut Vec<OpPlan>, more: Vec<OpPlan>) {
     ops.extend(more);
     ops.sort_by_key(|op| op.at_ms);
     ops.truncate(*PLAN_LIMITS.ops.end());
+}
+
+/// Drops joins and replacements if nodes need certificates: a joining node has none that names it, because
+/// enrolment is not simulated.
+fn drop_joins(faults: &mut Vec<FaultPlan>, access: Option<&AccessPlan>) {
+    let identities = access.and_then(|access| access.identities.as_ref());
+    if identities.is_some_and(|identities| identities.require) {
+        faults.retain(|plan| !matches!(plan.fault.class(), "join" | "replace"));
+    }
 }
 
 /// Most splits of one plan; with them a world of one shard ends up with four.

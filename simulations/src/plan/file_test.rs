@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::plan::plan_test::{insert, plan_of};
+use crate::plan::plan_test::{filter, insert, plan_of};
 use crate::plan::{Fault, FaultPlan, Who};
+use crate::profile::Profile;
 
 fn plan() -> Plan {
     let mut plan = plan_of(3, 3);
@@ -58,10 +59,27 @@ fn operations_and_faults_have_a_line_each() {
 
 #[test]
 fn scenarios_have_their_former_name_too() {
-    let plan = Plan::draw(1, crate::profile::Profile::Reconcile, 5_000);
+    let plan = Plan::draw(1, Profile::Reconcile, 5_000);
     assert!(!plan.scenarios.is_empty());
     let text = plan.to_json().replace("\"scenarios\"", "\"meetings\"");
     assert_eq!(Plan::from_json(&text).unwrap(), plan);
+}
+
+#[test]
+fn only_sets_do_without_nodes() {
+    let plan = Plan::draw(1, Profile::Reconcile, 5_000);
+    let error = |change: fn(&mut Plan)| {
+        let mut plan = plan.clone();
+        change(&mut plan);
+        plan.check().unwrap_err().to_string()
+    };
+    let with_filter = error(|plan| plan.filters.push(filter("f0")));
+    assert_eq!(with_filter, "number of parts that need a node: expected 0 to 0, got 1");
+    let without_sets = error(|plan| {
+        plan.sets = None;
+        plan.scenarios.clear();
+    });
+    assert_eq!(without_sets, "world.nodes: expected 1 to 16, got 0");
 }
 
 #[test]

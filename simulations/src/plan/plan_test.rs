@@ -1,6 +1,7 @@
 //! Plans that tests in several files start from.
 
-use super::{FilterKind, FilterPlan, Op, OpPlan, PLAN_FORMAT, Plan, WorldShape};
+use super::{FilterKind, FilterPlan, Op, OpPlan, Plan, WorldShape};
+use crate::profile::Profile;
 
 /// A plan of a filter with this name.
 pub(crate) fn filter(name: &str) -> FilterPlan {
@@ -23,23 +24,6 @@ pub(crate) fn insert(at_ms: u64, client: u32, item: u32) -> OpPlan {
 
 /// A valid plan without operations and faults, with one filter `f0`, 4 shards and 8 clients.
 pub(crate) fn plan_of(nodes: u32, replicas: u32) -> Plan {
-    Plan {
-        plan: PLAN_FORMAT,
-        seed: 1,
-        profile: "mixed".to_owned(),
-        run_ms: 60_000,
-        planted: None,
-        provoked: Vec::new(),
-        world: WorldShape::new(nodes, 4, replicas, 8),
-        zones: Vec::new(),
-        filters: vec![filter("f0")],
-        ops: Vec::new(),
-        jobs: Vec::new(),
-        sets: None,
-        scenarios: Vec::new(),
-        access: None,
-        faults: Vec::new(),
-        note: String::new(),
-        expect: None,
-    }
+    let world = WorldShape::new(nodes, 4, replicas, 8);
+    Plan { filters: vec![filter("f0")], ..Plan::bare(1, Profile::Mixed, 60_000, world) }
 }

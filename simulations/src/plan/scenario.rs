@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Hosts that have one set each, numbered from 1. Item `n` is the same on all of them.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SetsPlan {
     /// The kind of the items.
@@ -19,10 +19,11 @@ pub(crate) struct SetsPlan {
 }
 
 /// A kind of items.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ItemKind {
     /// 64-bit numbers.
+    #[default]
     Ids,
     /// Strings of 32 bytes.
     Hashes,

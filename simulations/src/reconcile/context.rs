@@ -8,20 +8,14 @@ use std::rc::Rc;
 
 use umbel_reconcile_engine::{Item, ItemIndex, RemoteItem, SessionOutcome};
 
+use super::failure::Failure;
 use super::host::Host;
 use super::oracle::{End, Oracle, Seen};
-use super::side::Failure;
-use crate::host::host_name;
+use super::place::Place;
+use crate::names::host_name;
 use crate::now::now_us;
 use crate::plan::scenario::{ItemKind, Scenario};
 use crate::{counters, trace};
-
-/// A side of a session: its number, and whether it is the initiator's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
-    pub(super) scenario: usize,
-    pub(super) first: bool,
-}
 
 /// What the world is to do at the end of this instant.
 #[derive(Clone, Copy, Debug)]
@@ -46,19 +40,20 @@ pub(super) struct Context {
     pub(super) seed: u64,
     pub(super) items: ItemKind,
     pub(super) oracle: RefCell<Oracle>,
-    pub(super) hosts: RefCell<Vec<Rc<Host>>>,
+    /// The machines, by number.
+    pub(super) hosts: Vec<Rc<Host>>,
     orders: RefCell<Vec<Order>>,
 }
 
 impl Context {
-    pub(super) fn new(seed: u64, items: ItemKind) -> Rc<Self> {
-        Rc::new(Self {
-            seed,
-            items,
-            oracle: RefCell::default(),
-            hosts: RefCell::default(),
-            orders: RefCell::default(),
-        })
+    pub(super) fn new(seed: u64, items: ItemKind, hosts: Vec<Rc<Host>>) -> Rc<Self> {
+        let (oracle, orders) = Default::default();
+        Rc::new(Self { seed, items, oracle, hosts, orders })
+    }
+
+    /// The machine of this number.
+    pub(super) fn host(&self, number: u32) -> &Host {
+        &self.hosts[(number - self.hosts[0].number) as usize]
     }
 
     pub(super) fn scenario(&self, number: usize) -> Scenario {
@@ -69,6 +64,10 @@ impl Context {
         self.orders.borrow_mut().push(order);
     }
 
+    pub(super) fn has_orders(&self) -> bool {
+        !self.orders.borrow().is_empty()
+    }
+
     pub(super) fn take_orders(&self) -> Vec<Order> {
         self.orders.take()
     }
@@ -76,8 +75,7 @@ impl Context {
     /// Bits of symbols with which some pair collides under about one key in eight. Sessions in which all
     /// five keys do are too rare to be met.
     pub(super) fn short_bits(&self, scenario: &Scenario, here: usize) -> u8 {
-        let hosts = self.hosts.borrow();
-        let there = hosts[scenario.responder as usize - 1].set.borrow().len();
+        let there = self.host(scenario.responder).set.borrow().len();
         let largest = u64::try_from(here.max(there)).unwrap_or(u64::MAX) + 1;
         let bits = 2 * largest.next_power_of_two().ilog2() + RARE_BITS - 1;
         u8::try_from(bits.clamp(SHORT_BITS[0], SHORT_BITS[1])).expect("at most 31")

@@ -9,24 +9,24 @@ use std::rc::Rc;
 use rand::Rng as _;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use turmoil::net::{TcpListener, TcpStream};
+use umbel_ports::{Net as _, Stream};
 use umbel_reconcile_engine::{
     Aim, Direction, Item, ItemIndex, OnConflict, Optimize, Options, Resumption, SessionRole,
     SketchSpec, StoredSketch, SymbolKind,
 };
 
-use super::context::{Context, Order, Place};
+use super::context::{Context, Order};
+use super::failure::{Failure, IDLE};
 use super::items::kind_of;
 use super::lie::Liar;
-use super::side::{Blow, Failure, IDLE, Side, Task};
+use super::place::Place;
+use super::side::{Blow, Side, Task};
 use super::transport::{SharedJournal, Transport};
 use crate::counters;
-use crate::host::host_name;
+use crate::names::{PORT, address_of};
+use crate::net::SimNet;
 use crate::plan::scenario::{Kept, Scenario, Stranger, Trouble, Way};
 use crate::seed::stream;
-
-/// The port on which hosts listen.
-const PORT: u16 = 7_400;
 
 /// The salt of all hosts' sketches.
 const SKETCH_SALT: [u8; 16] = [7; 16];
@@ -43,9 +43,10 @@ fn sketch_of(spec: SketchSpec, coded_count: u64, items: &BTreeSet<Item>) -> Stor
     StoredSketch::of_pass(spec, pass).expect("items of its kind")
 }
 
-/// A host and its set.
+/// A machine and its set.
 pub(super) struct Host {
     pub(super) number: u32,
+    net: SimNet,
     /// The set; it survives a crash.
     pub(super) set: RefCell<BTreeSet<Item>>,
     /// The stored sketch of the set, which is kept up to date and survives a crash, too.
@@ -59,11 +60,12 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(number: u32, set: BTreeSet<Item>, kind: SymbolKind) -> Rc<Self> {
+    pub(super) fn new(seed: u64, number: u32, set: BTreeSet<Item>, kind: SymbolKind) -> Rc<Self> {
         let spec = SketchSpec::new(kind, 0, SKETCH_SALT, 64).expect("64 bits");
         let coded_count = SKETCH_CODED_COUNTS[number as usize % SKETCH_CODED_COUNTS.len()];
         Rc::new(Self {
             number,
+            net: SimNet::new(seed, number),
             sketch: RefCell::new(sketch_of(spec, coded_count, &set)),
             set: RefCell::new(set),
             begun: RefCell::default(),
@@ -94,7 +96,7 @@ impl Host {
 
     /// The program of its machine.
     pub(super) async fn run(self: Rc<Self>, context: Rc<Context>) -> io::Result<()> {
-        let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
+        let mut listener = self.net.listen(&format!("0.0.0.0:{PORT}")).await?;
         let (orders, mut ordered) = unbounded_channel();
         self.orders.replace(Some(orders));
         loop {
@@ -105,7 +107,7 @@ impl Host {
                     tokio::task::spawn_local(host.begin(context, scenario));
                 }
                 accepted = listener.accept() => {
-                    tokio::task::spawn_local(host.answer(context, accepted?.0));
+                    tokio::task::spawn_local(host.answer(context, accepted?.stream));
                 }
             }
         }
@@ -115,9 +117,9 @@ impl Host {
         let place = Place { scenario: number, first: true };
         let scenario = context.scenario(number);
         let (frozen, sketch) = self.freeze(&context, place, false);
-        let address = (host_name(scenario.responder), PORT);
+        let address = address_of(scenario.responder);
         let connected = async {
-            let mut stream = TcpStream::connect((address.0.as_str(), address.1)).await?;
+            let mut stream = self.net.connect(&address).await?;
             stream.write_all(&(number as u64).to_le_bytes()).await?;
             io::Result::Ok(stream)
         };
@@ -196,7 +198,7 @@ impl Host {
         }
     }
 
-    async fn answer(self: Rc<Self>, context: Rc<Context>, mut stream: TcpStream) {
+    async fn answer(self: Rc<Self>, context: Rc<Context>, mut stream: Box<dyn Stream>) {
         let mut number = [0; 8];
         let Ok(Ok(_)) = tokio::time::timeout(IDLE, stream.read_exact(&mut number)).await else {
             return;
@@ -223,7 +225,7 @@ impl Host {
         context: Rc<Context>,
         place: Place,
         (frozen, sketch): Frozen,
-        stream: TcpStream,
+        stream: Box<dyn Stream>,
     ) {
         let scenario = context.scenario(place.scenario);
         let mut task = task(&context, place, &scenario, frozen.len());

@@ -333,7 +333,7 @@ impl Oracle {
     }
 
     /// Checks at the end that all sessions succeeded that had to.
-    pub(super) fn close(&self) {
+    pub(super) fn check_ends(&self) {
         for (number, record) in self.records.iter().enumerate() {
             let has_begun = record.sides.iter().any(Option::is_some);
             if !has_begun || !record.must_succeed() {

@@ -10,6 +10,7 @@ use crate::plan::{Fault, Op, Plan, Who};
 
 /// Tries to shrink every kind of part once, beginning with those whose removal simplifies the plan most.
 pub(super) fn shrink_once(trials: &mut Trials<'_>) {
+    trials.change(drop_cluster);
     trials.thin(
         |plan| plan.faults.len(),
         |plan, chunk| {
@@ -26,6 +27,19 @@ pub(super) fn shrink_once(trials: &mut Trials<'_>) {
         |plan| plan.jobs.len(),
         |plan, chunk| {
             plan.jobs.drain(chunk);
+        },
+    );
+    trials.thin(
+        |plan| usize::from(plan.sets.is_some()),
+        |plan, _| {
+            plan.sets = None;
+            plan.scenarios.clear();
+        },
+    );
+    trials.thin(
+        |plan| plan.sets.as_ref().map_or(0, |sets| sets.growth.len()),
+        |plan, chunk| {
+            plan.sets.iter_mut().for_each(|sets| drop(sets.growth.drain(chunk.clone())));
         },
     );
     trials.thin(
@@ -197,6 +211,21 @@ fn shrink_world(trials: &mut Trials<'_>) {
     }
 }
 
+/// Leaves nothing but sets and their sessions, if there are sets: these need no node.
+fn drop_cluster(plan: &mut Plan) {
+    if plan.sets.is_none() {
+        return;
+    }
+    plan.filters.clear();
+    plan.ops.clear();
+    plan.jobs.clear();
+    plan.faults.clear();
+    plan.access = None;
+    plan.zones.clear();
+    plan.provoked.clear();
+    plan.world.nodes = 0;
+}
+
 /// The largest number of a node that a fault names; 0 if none does.
 fn last_named_node(plan: &Plan) -> u32 {
     let named = plan.faults.iter().map(|fault| match (&fault.fault, fault.fault.who()) {
@@ -222,7 +251,10 @@ fn shrink_lengths(trials: &mut Trials<'_>) {
 fn shrink_run(trials: &mut Trials<'_>) {
     let ends_ms = |plan: &Plan| {
         let faults = plan.faults.iter().map(|fault| fault.end_ms(plan.world.nodes));
-        plan.ops.iter().map(|op| op.at_ms).chain(faults).max().unwrap_or(0)
+        let sessions = plan.scenarios.iter().map(|scenario| scenario.at_ms);
+        let growth = plan.sets.iter().flat_map(|sets| &sets.growth).map(|growth| growth.at_ms);
+        let ops = plan.ops.iter().map(|op| op.at_ms);
+        ops.chain(faults).chain(sessions).chain(growth).max().unwrap_or(0)
     };
     let least_ms = ends_ms(&trials.best) + 1;
     if least_ms < trials.best.run_ms && !trials.change(|plan| plan.run_ms = least_ms) {

@@ -175,3 +175,33 @@ fn joins_that_replacements_need_stay() {
     assert!(plan.excess_damage().is_some());
     assert_eq!(shrink_watched(&plan, 1_000, fails).plan.faults.len(), 1);
 }
+#[test]
+fn sessions_go_all_at_once_unless_they_matter() {
+    let plan = Plan::draw(1, Profile::Reconcile, 10_000);
+    let last = *plan.scenarios.last().unwrap();
+    let shrunk = shrink_watched(&plan, 1_000, |plan| plan.scenarios.contains(&last)).plan;
+    assert_eq!(shrunk.scenarios, [last]);
+    assert!(shrunk.sets.unwrap().growth.is_empty());
+    assert!(shrunk.run_ms <= last.at_ms + 1, "{}", shrunk.run_ms);
+    let beside = Plan { sets: plan.sets, scenarios: plan.scenarios, ..padded() };
+    let shrunk = shrink_watched(&beside, 1_000, fails_by_crash).plan;
+    assert_eq!((shrunk.sets, shrunk.scenarios.len()), (None, 0));
+}
+
+#[test]
+fn a_cluster_beside_sessions_goes_at_once() {
+    let Plan { sets, scenarios, .. } = Plan::draw(1, Profile::Reconcile, 10_000);
+    let last = *scenarios.last().unwrap();
+    let mut plan = Plan { sets, scenarios, ..padded() };
+    plan.zones = vec![1, 2];
+    let once = shrink_watched(&plan, 1, |plan| plan.scenarios.contains(&last)).plan;
+    let mut bare = plan.clone();
+    (bare.filters, bare.ops, bare.faults) = (Vec::new(), Vec::new(), Vec::new());
+    (bare.zones, bare.provoked) = (Vec::new(), Vec::new());
+    bare.world.nodes = 0;
+    assert_eq!(once, bare);
+    let shrunk = shrink_watched(&plan, 1_000, |plan| plan.scenarios.contains(&last)).plan;
+    assert_eq!(shrunk.scenarios, [last]);
+    assert_eq!((shrunk.world.nodes, shrunk.world.shards, shrunk.world.clients), (0, 1, 1));
+}
+

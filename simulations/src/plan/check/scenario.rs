@@ -9,6 +9,14 @@ impl Plan {
         let Some(sets) = &self.sets else {
             return in_range("number of scenarios without sets", self.scenarios.len(), &(0..=0));
         };
+        if self.world.nodes == 0 {
+            let needy = self.filters.len()
+                + self.ops.len()
+                + self.jobs.len()
+                + self.faults.len()
+                + usize::from(self.access.is_some());
+            in_range("number of parts that need a node", needy, &(0..=0))?;
+        }
         in_range("number of sets.own", sets.own.len(), &PLAN_LIMITS.sets)?;
         let hosts = 1..=u32::try_from(sets.own.len()).unwrap_or(u32::MAX);
         in_range("sets.shared", sets.shared, &PLAN_LIMITS.set_items)?;
