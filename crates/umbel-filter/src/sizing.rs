@@ -198,8 +198,13 @@ pub enum SizingError {
     },
     /// The level would need a rate that no blocked filter has: begin with a larger capacity or a
     /// higher rate.
-    #[error("level {level} needs the false-positive rate {rate}, the least is {BLOCKED_RATE_MIN}")]
+    #[error(
+        "false-positive rate {false_positive_rate} of a scalable filter, whose level {level} needs {rate:.1e}: \
+         the least of a level is {BLOCKED_RATE_MIN:e}"
+    )]
     LevelRate {
+        /// The rate of all levels together that was asked for.
+        false_positive_rate: f64,
         /// The level that was asked for.
         level: u32,
         /// The rate that it would need.

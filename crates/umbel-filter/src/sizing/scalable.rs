@@ -90,7 +90,7 @@ pub fn scalable_level(
     let first_rate = false_positive_rate * (1.0 - SCALABLE_TIGHTENING);
     let rate = first_rate * SCALABLE_TIGHTENING.powf(level.into());
     if rate < BLOCKED_RATE_MIN {
-        return Err(SizingError::LevelRate { level, rate });
+        return Err(SizingError::LevelRate { false_positive_rate, level, rate });
     }
     Ok(ScalableLevel { capacity, false_positive_rate: rate })
 }
@@ -116,9 +116,15 @@ mod tests {
         assert_eq!(scalable_level(3, 0.5, 63), Err(error));
         assert_eq!(error.to_string(), "level 63 after a first capacity of 3 exceeds 2^64 items");
         assert!(scalable_level(1, 0.5, u32::MAX).is_err());
-        let error = scalable_level(1, 1e-7, 4).unwrap_err();
+        // The rate that was asked for is named, not the level's alone.
+        let error = scalable_level(1, 1e-10, 0).unwrap_err();
+        let said = "false-positive rate 0.0000000001 of a scalable filter, whose level 0 needs 1.5e-11: \
+                    the least of a level is 1e-7";
+        assert_eq!(error.to_string(), said);
+        let error = scalable_level(1, 1e-6, 4).unwrap_err().to_string();
         assert!(
-            error.to_string().starts_with("level 4 needs the false-positive rate 0.0000000078")
+            error.contains("rate 0.000001 of") && error.contains("level 4 needs 7.8e-8"),
+            "{error}"
         );
     }
 
