@@ -12,7 +12,9 @@ mod header;
 mod level;
 mod link;
 mod lists;
+mod pieces;
 mod receiver;
+mod seal;
 mod stretch;
 mod tables;
 mod view;
@@ -24,6 +26,7 @@ pub use encoding::{Encoding, cheapest_encoding, counters_bits, gaps_bits, probes
 pub(crate) use header::Fields;
 pub use level::FrameLevel;
 pub use link::{REDIS_BLOOM_KEY, RedisBloomPart, redis_bloom_frame};
+pub use pieces::{FramePiece, FramePieces};
 pub use receiver::FilterMut;
 pub use view::FrameView;
 pub use writer::{FilterRef, Frames, frames};

@@ -32,9 +32,9 @@ pub use error::{FrameError, FrameMergeError, HeaderError, KeyMismatch, PayloadEr
 pub use first_bytes::FirstBytes;
 pub use frame::{
     AssembleError, Encoding, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FilterAssembler,
-    FilterMut, FilterRef, FrameChanges, FrameKey, FrameLevel, FrameView, Frames, REDIS_BLOOM_KEY,
-    RedisBloomPart, cheapest_encoding, counters_bits, frames, gaps_bits, probes_bits,
-    redis_bloom_frame,
+    FilterMut, FilterRef, FrameChanges, FrameKey, FrameLevel, FramePiece, FramePieces, FrameView,
+    Frames, REDIS_BLOOM_KEY, RedisBloomPart, cheapest_encoding, counters_bits, frames, gaps_bits,
+    probes_bits, redis_bloom_frame,
 };
 pub use limits::{
     FRAME_FILTER_BYTES_MAX, FRAME_LEVEL_COUNT_MAX, FRAME_PAYLOAD_BYTES_MAX,

@@ -1,11 +1,27 @@
 //! Common to the kinds that are arrays of blocks: taking parts, joining them again, and halving.
 
-use crate::bits::{BitArray, LINE_WORDS, index, wide};
+use crate::bits::{BitArray, LINE_WORDS, index, scalar, wide};
+use crate::block_map::BlockMap;
 use crate::blocked::FoldError;
+use crate::hash::ItemHash;
 use crate::join_error::FilterJoinError;
 use crate::kind::Kind;
+use crate::lanes::{self, LaneSets};
 use crate::range::HashRange;
 use crate::shape::{BlockShape, CreateError, LINE_BITS, ShapeError, ShapeMismatch};
+
+/// The positions of an item of the map's range among those of blocks of 512.
+#[inline]
+pub(crate) fn positions(
+    map: BlockMap,
+    sets: &LaneSets,
+    hash: ItemHash,
+) -> impl Iterator<Item = u64> + use<> {
+    // Without a meaning for a hash of another range, as its block.
+    let first = map.block(hash.hi()).wrapping_mul(u64::from(LINE_BITS));
+    let in_block = lanes::positions(sets, scalar::probe_seed(hash));
+    in_block.map(move |position| first.wrapping_add(u64::from(position)))
+}
 
 /// ORs the blocks of a part of our hash range in and returns how many bits it newly set.
 pub(crate) fn merge_part(

@@ -109,6 +109,23 @@ impl Blocked {
         self.shape
     }
 
+    /// The k positions that an item of the range sets, ascending: bit i is bit i mod 64 of word i / 64 of
+    /// [`words`](Self::words).
+    ///
+    /// ```
+    /// use umbel_filter::{Blocked, HashRange, Insert, ItemHash};
+    ///
+    /// let mut filter = Blocked::new(HashRange::WHOLE, 10, 3)?;
+    /// filter.insert(ItemHash::new(1 << 63, 2))?;
+    /// let positions = filter.positions(ItemHash::new(1 << 63, 2));
+    /// assert_eq!(positions.map(|at| filter.words()[at as usize / 64] >> (at % 64) & 1).sum::<u64>(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn positions(&self, hash: ItemHash) -> impl Iterator<Item = u64> + use<> {
+        block_array::positions(self.map(), &self.sets, hash)
+    }
+
     /// ORs a filter over a part of our hash range in and returns how many bits it newly set.
     ///
     /// # Errors

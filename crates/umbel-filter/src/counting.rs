@@ -26,6 +26,7 @@
 //! fifteen times and not removed in between fills its counters alone.
 
 use crate::bits::{BitArray, LINE_WORDS, scalar, wide};
+use crate::block_array;
 use crate::blocked::Blocked;
 use crate::capability::{
     Contains, Describe, Description, Insert, InsertError, Insertion, Merge, OutOfRange, Removal,
@@ -142,6 +143,24 @@ impl Counting {
     #[must_use]
     pub const fn block_shape(&self) -> BlockShape {
         self.shape
+    }
+
+    /// The k positions whose counters an item of the range raises and lowers, ascending: counter i is the four
+    /// bits from 4 · (i mod 16) on of word ⌊i / 16⌋ of [`words`](Self::words).
+    ///
+    /// ```
+    /// use umbel_filter::{Counting, HashRange, Insert, ItemHash};
+    ///
+    /// let mut filter = Counting::new(HashRange::WHOLE, 10, 3)?;
+    /// filter.insert(ItemHash::new(1 << 63, 2))?;
+    /// let positions = filter.positions(ItemHash::new(1 << 63, 2));
+    /// let counter = |at: u64| filter.words()[at as usize / 16] >> (at % 16 * 4) & 15;
+    /// assert_eq!(positions.map(counter).collect::<Vec<_>>(), [1, 1, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn positions(&self, hash: ItemHash) -> impl Iterator<Item = u64> + use<> {
+        block_array::positions(self.shape.map(), &self.sets, hash)
     }
 
     /// Adds the counters of a filter over a part of our hash range and returns how many positions

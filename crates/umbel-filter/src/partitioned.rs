@@ -17,7 +17,7 @@ use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::range::HashRange;
 use crate::shape::{BlockShape, CreateError, Shape, ShapeMismatch};
-use crate::spread::Spread;
+use crate::spread::{self, Spread};
 
 #[cfg(test)]
 mod partitioned_test;
@@ -97,6 +97,23 @@ impl Partitioned {
     #[must_use]
     pub const fn block_shape(&self) -> BlockShape {
         self.blocks.shape()
+    }
+
+    /// The k positions that an item of the range sets in a filter of this shape, as
+    /// [`Classic::positions`](crate::Classic::positions).
+    ///
+    /// ```
+    /// use umbel_filter::{HashRange, Insert, ItemHash, Partitioned};
+    ///
+    /// let mut filter = Partitioned::new(HashRange::WHOLE, 1, 512, 3)?;
+    /// filter.insert(ItemHash::new(1, 2))?;
+    /// let positions = Partitioned::positions(filter.block_shape(), ItemHash::new(1, 2));
+    /// assert_eq!(positions.map(|at| filter.words()[at as usize / 64] >> (at % 64) & 1).sum::<u64>(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn positions(shape: BlockShape, hash: ItemHash) -> impl Iterator<Item = u64> + use<> {
+        spread::positions(shape, hash)
     }
 
     /// ORs a filter over a part of our hash range in and returns how many bits it newly set.

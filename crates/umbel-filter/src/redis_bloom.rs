@@ -99,8 +99,21 @@ impl RedisBloomLink {
         }
     }
 
+    /// The positions that an item sets in the link: bit i is bit i mod 64 of word i / 64 of
+    /// [`words`](Self::words). One may come twice.
+    ///
+    /// ```
+    /// use umbel_filter::{Insert, ItemHash, RedisBloom, RedisBloomShape};
+    ///
+    /// let mut filter = RedisBloom::with_shape(RedisBloomShape::for_rate(10, 0.01)?)?;
+    /// filter.insert(ItemHash::new(1, 2))?;
+    /// let link = &filter.links()[0];
+    /// let is_set = |at: u64| link.words()[at as usize / 64] >> (at % 64) & 1 == 1;
+    /// assert!(link.positions(ItemHash::new(1, 2)).all(is_set));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
-    fn positions(&self, hash: ItemHash) -> impl Iterator<Item = u64> + use<> {
+    pub fn positions(&self, hash: ItemHash) -> impl Iterator<Item = u64> + use<> {
         let (mut at, bit_count) = (hash.hi(), self.shape.bit_count());
         (0..self.shape.probe_count()).map(move |_| {
             let position = at % bit_count;

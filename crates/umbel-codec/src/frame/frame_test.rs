@@ -13,7 +13,7 @@ use umbel_filter::{
 use super::content::{Content, counters};
 use super::gap_code::GapCode;
 use super::header::{Body, Header};
-use super::writer::seal;
+use super::seal::seal;
 use super::*;
 use crate::checksum::crc32c;
 use crate::error::{FrameError, FrameMergeError, HeaderError, KeyMismatch, PayloadError};

@@ -5,14 +5,14 @@
 
 use umbel_filter::{
     BlockShape, HashFunction, Kind, REDIS_BLOOM_LINKS_MAX, RedisBloom, RedisBloomHeader,
-    RedisBloomShape, Shape, ShapeMismatch,
+    RedisBloomLink, RedisBloomShape, Shape, ShapeMismatch,
 };
 
 use super::header::Body;
 use super::level::FrameLevel;
 use super::receiver::Receiver;
+use super::seal::{Budget, seal_array};
 use super::view::Fixed;
-use super::writer::{ArrayCursor, Budget, Next, seal_array};
 use super::{FrameKey, FrameView};
 use crate::error::{FrameError, FrameMergeError, PayloadError};
 use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
@@ -166,45 +166,17 @@ pub struct RedisBloomPart {
     pub words: Vec<u64>,
 }
 
-/// A chain, the link at work and its next line.
-pub(super) struct LinkCursor<'a> {
-    filter: &'a RedisBloom,
-    link: usize,
-    next: u64,
-}
-
-impl<'a> LinkCursor<'a> {
-    pub(super) const fn new(filter: &'a RedisBloom) -> Self {
-        Self { filter, link: 0, next: 0 }
-    }
-
-    /// Whether there is no link at all.
-    pub(super) fn is_empty(&self) -> bool {
-        self.filter.links().is_empty()
-    }
-
-    pub(super) fn next(&mut self, budget: Budget) -> Next {
-        let links = self.filter.links();
-        let link = links.get(self.link).expect("the last frame of the last link ends it");
-        let (shape, words) = (link.shape().lines(), link.words());
-        let mut lines = ArrayCursor { shape, words, next: self.next };
-        let bytes_max = budget.payload_bytes_max.saturating_sub(LINK_BYTES as u64);
-        let (slice, words) = lines.cut(bytes_max)?;
-        let number = |index: usize| u32::try_from(index).expect("at most REDIS_BLOOM_LINKS_MAX");
-        let prefix = link_to_bytes(FrameLink {
-            link: number(self.link),
-            shape: self.filter.redis_bloom_shape(),
-            link_count: number(links.len()),
-            item_count: self.filter.item_count(),
-            items_of_link: link.item_count(),
-        });
-        self.next = lines.next;
-        if lines.is_done() {
-            (self.next, self.link) = (0, self.link + 1);
-        }
-        let frame = seal_array(budget, Body::Link(slice), &prefix, words)?;
-        Ok((frame, self.link == links.len()))
-    }
+/// What stands before the codes of a link that the chain has.
+pub(super) fn link_prefix(filter: &RedisBloom, link: usize) -> [u8; LINK_BYTES] {
+    let links = filter.links();
+    let number = |index: usize| u32::try_from(index).expect("at most REDIS_BLOOM_LINKS_MAX");
+    link_to_bytes(FrameLink {
+        link: number(link),
+        shape: filter.redis_bloom_shape(),
+        link_count: number(links.len()),
+        item_count: filter.item_count(),
+        items_of_link: links.get(link).map_or(0, RedisBloomLink::item_count),
+    })
 }
 
 impl FrameView<'_> {

@@ -11,7 +11,7 @@ use super::content::Content;
 use super::encoding::{Encoding, mean_block_gap, mean_gap, probes_bits, rice_bits};
 use super::gap_code::GapCode;
 use super::header::{Body, Header};
-use super::writer::{Budget, Next, seal};
+use super::seal::{Budget, Next, seal};
 use crate::error::FrameError;
 use crate::limits::FRAME_POSITION_COUNT_MAX;
 

@@ -18,7 +18,7 @@ use super::level::{
 };
 use super::link::{FrameLink, LINK_BYTES, link_from_bytes, link_to_bytes};
 use super::receiver::{FilterMut, Receiver, empty_array};
-use super::writer::seal;
+use super::seal::seal;
 use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKey};
 use crate::checksum::crc32c;
 use crate::error::{FrameError, FrameMergeError, PayloadError};

@@ -8,24 +8,18 @@
 //! Lists are cut by `lists`. Every frame begins where the one before ends, so the hash ranges tile
 //! the filter's.
 
-use umbel_bits::RiceCode;
 use umbel_filter::{
-    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Kind, Partitioned, Quotient,
+    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Partitioned, Quotient,
     RedisBloom, Scalable, SingleShot, SparseBlocked, Stable, StoredSingleShot, Window,
 };
 
-use super::content::{Content, cheapest};
-use super::encoding::Encoding;
-use super::gap_code::GapCode;
-use super::header::{Body, Header, check_payload_bytes};
-use super::level::{
-    FrameLevel, LEVEL_BYTES, PACING_BYTES, SLICES_BYTES, pacing_to_bytes, slices_to_bytes,
-};
-use super::link::LinkCursor;
+use super::FrameKey;
+use super::level::{FrameLevel, pacing_to_bytes, slices_to_bytes};
+use super::link::link_prefix;
 use super::lists::{PositionCursor, ProbeCursor};
-use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKey};
-use crate::checksum::crc32c;
-use crate::error::{FrameError, PayloadError};
+use super::pieces::{ArrayCursor, Form, PieceArray};
+use super::seal::{Budget, Next};
+use crate::error::FrameError;
 use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
 
 /// A filter that frames can be made of; every kind converts into it.
@@ -38,24 +32,34 @@ use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
 /// let _ = FilterRef::from(&filter);
 /// # Ok::<(), umbel_filter::CreateError>(())
 /// ```
-pub struct FilterRef<'a>(Source<'a>);
+pub struct FilterRef<'a>(pub(super) Source<'a>);
 
 /// A filter and how far it was written.
-enum Source<'a> {
-    Array(ArrayCursor<'a>),
-    Levels(LevelCursor<'a>),
-    Links(LinkCursor<'a>),
+pub(super) enum Source<'a> {
+    /// Arrays of words.
+    Arrays(ArrayCursor, Vec<&'a [u64]>),
     Positions(PositionCursor<'a>),
     Probes(ProbeCursor<'a>),
-    Window(ArrayCursor<'a>, (u64, u64)),
-    /// Of a cuckoo or a quotient filter.
-    Table(ArrayCursor<'a>),
-    Paced(ArrayCursor<'a>, [u64; 2]),
 }
 
 impl<'a> FilterRef<'a> {
-    const fn array(shape: BlockShape, words: &'a [u64]) -> Self {
-        Self(Source::Array(ArrayCursor { shape, words, next: 0 }))
+    fn array(shape: BlockShape, words: &'a [u64]) -> Self {
+        Self::arrays([(PieceArray { shape, prefix: Vec::new(), form: Form::Blocks }, words)])
+    }
+
+    fn table(shape: BlockShape, words: &'a [u64]) -> Self {
+        Self::arrays([(PieceArray { shape, prefix: Vec::new(), form: Form::Table }, words)])
+    }
+
+    /// A filter that forgets by what comes and has counted so much.
+    fn paced(shape: BlockShape, words: &'a [u64], counts: [u64; 2]) -> Self {
+        let prefix = pacing_to_bytes(shape.pace(), counts).to_vec();
+        Self::arrays([(PieceArray { shape, prefix, form: Form::Blocks }, words)])
+    }
+
+    fn arrays(arrays: impl IntoIterator<Item = (PieceArray, &'a [u64])>) -> Self {
+        let (arrays, words) = arrays.into_iter().unzip();
+        Self(Source::Arrays(ArrayCursor::new(arrays), words))
     }
 }
 
@@ -105,54 +109,52 @@ impl<'a> From<&'a SparseBlocked> for FilterRef<'a> {
 
 impl<'a> From<&'a Scalable> for FilterRef<'a> {
     fn from(filter: &'a Scalable) -> Self {
-        Self(Source::Levels(LevelCursor { filter, level: 0, next: 0 }))
+        Self::arrays(filter.levels().iter().enumerate().map(|(number, level)| {
+            let (shape, words) = (level.filter().block_shape(), level.filter().words());
+            let prefix = FrameLevel::of(filter, number).to_bytes().to_vec();
+            (PieceArray { shape, prefix, form: Form::Level }, words)
+        }))
     }
 }
 
 impl<'a> From<&'a RedisBloom> for FilterRef<'a> {
     fn from(filter: &'a RedisBloom) -> Self {
-        Self(Source::Links(LinkCursor::new(filter)))
+        Self::arrays(filter.links().iter().enumerate().map(|(number, link)| {
+            let (shape, prefix) = (link.shape().lines(), link_prefix(filter, number));
+            (PieceArray { shape, prefix: prefix.to_vec(), form: Form::Link }, link.words())
+        }))
     }
 }
 
 impl<'a> From<&'a Window> for FilterRef<'a> {
     fn from(filter: &'a Window) -> Self {
-        let cursor = ArrayCursor { shape: filter.block_shape(), words: filter.words(), next: 0 };
-        Self(Source::Window(cursor, (filter.oldest(), filter.newest())))
+        let (shape, slices) = (filter.block_shape(), (filter.oldest(), filter.newest()));
+        let prefix = slices_to_bytes(slices).to_vec();
+        Self::arrays([(PieceArray { shape, prefix, form: Form::Window(slices) }, filter.words())])
     }
 }
 
 impl<'a> From<&'a Cuckoo> for FilterRef<'a> {
     fn from(filter: &'a Cuckoo) -> Self {
-        Self(Source::Table(ArrayCursor {
-            shape: filter.block_shape(),
-            words: filter.words(),
-            next: 0,
-        }))
+        Self::table(filter.block_shape(), filter.words())
     }
 }
 
 impl<'a> From<&'a Quotient> for FilterRef<'a> {
     fn from(filter: &'a Quotient) -> Self {
-        Self(Source::Table(ArrayCursor {
-            shape: filter.block_shape(),
-            words: filter.words(),
-            next: 0,
-        }))
+        Self::table(filter.block_shape(), filter.words())
     }
 }
 
 impl<'a> From<&'a Aging> for FilterRef<'a> {
     fn from(filter: &'a Aging) -> Self {
-        let cursor = ArrayCursor { shape: filter.block_shape(), words: filter.words(), next: 0 };
-        Self(Source::Paced(cursor, filter.counts()))
+        Self::paced(filter.block_shape(), filter.words(), filter.counts())
     }
 }
 
 impl<'a> From<&'a Stable> for FilterRef<'a> {
     fn from(filter: &'a Stable) -> Self {
-        let cursor = ArrayCursor { shape: filter.block_shape(), words: filter.words(), next: 0 };
-        Self(Source::Paced(cursor, filter.counts()))
+        Self::paced(filter.block_shape(), filter.words(), filter.counts())
     }
 }
 
@@ -201,7 +203,7 @@ pub fn frames<'a>(
     let payload_bytes_max = payload_bytes_max.min(FRAME_PAYLOAD_BYTES_MAX) as u64;
     let FilterRef(source) = filter.into();
     // What stands for a filter elsewhere has no frames.
-    let is_done = matches!(&source, Source::Links(cursor) if cursor.is_empty());
+    let is_done = matches!(&source, Source::Arrays(cursor, _) if cursor.is_done());
     Frames { source, budget: Budget { key, payload_bytes_max, is_raw: false }, is_done }
 }
 
@@ -234,18 +236,6 @@ impl Frames<'_> {
     }
 }
 
-/// What is the same for all frames.
-#[derive(Clone, Copy)]
-pub(super) struct Budget {
-    pub(super) key: FrameKey,
-    pub(super) payload_bytes_max: u64,
-    /// Whether arrays are written as words, whatever is shorter.
-    pub(super) is_raw: bool,
-}
-
-/// A frame, and whether it is the last.
-pub(super) type Next = Result<(Vec<u8>, bool), FrameError>;
-
 impl Iterator for Frames<'_> {
     type Item = Result<Vec<u8>, FrameError>;
 
@@ -254,166 +244,19 @@ impl Iterator for Frames<'_> {
             return None;
         }
         let next = match &mut self.source {
-            Source::Array(cursor) => cursor.next(self.budget),
-            Source::Levels(cursor) => cursor.next(self.budget),
-            Source::Links(cursor) => cursor.next(self.budget),
+            Source::Arrays(cursor, arrays) => next_of(cursor, arrays, self.budget),
             Source::Positions(cursor) => cursor.next(self.budget),
             Source::Probes(cursor) => cursor.next(self.budget),
-            Source::Table(cursor) => cursor.next_of_table(self.budget),
-            Source::Window(cursor, slices) => cursor.next_of_window(self.budget, *slices),
-            Source::Paced(cursor, counts) => cursor.next_paced(self.budget, *counts),
         };
         self.is_done = next.as_ref().map_or(true, |&(_, is_last)| is_last);
         Some(next.map(|(frame, _)| frame))
     }
 }
 
-/// An array of blocks and the next block.
-pub(super) struct ArrayCursor<'a> {
-    pub(super) shape: BlockShape,
-    pub(super) words: &'a [u64],
-    pub(super) next: u64,
-}
-impl<'a> ArrayCursor<'a> {
-    fn next(&mut self, budget: Budget) -> Next {
-        let (slice, words) = self.cut(budget.payload_bytes_max)?;
-        Ok((seal_array(budget, Body::Blocks(slice), &[], words)?, self.is_done()))
-    }
-
-    /// The next pages of a cuckoo or a quotient filter: its words, which no code makes shorter.
-    fn next_of_table(&mut self, budget: Budget) -> Next {
-        let (slice, words) = self.cut(budget.payload_bytes_max)?;
-        let count = match slice.kind() {
-            Kind::Quotient => Quotient::check_part(slice, words).map_err(PayloadError::Quotient)?,
-            _ => Cuckoo::check_part(slice, words).map_err(PayloadError::Cuckoo)?,
-        };
-        let header = Header::new(budget.key, Body::Blocks(slice), Encoding::Raw, no_code(), count);
-        let content = Content::array(slice.kind(), words);
-        let frame = seal(header, no_code(), &[], content, FRAME_PAYLOAD_BYTES_MAX as u64)?;
-        Ok((frame, self.is_done()))
-    }
-
-    /// The next blocks of a window that keeps these slices: its words, which no code makes shorter.
-    fn next_of_window(&mut self, budget: Budget, slices: (u64, u64)) -> Next {
-        let bytes_max = budget.payload_bytes_max.saturating_sub(SLICES_BYTES as u64);
-        let (slice, words) = self.cut(bytes_max)?;
-        let count = Window::check_part(slice, slices, words).map_err(PayloadError::Window)?;
-        let header = Header::new(budget.key, Body::Blocks(slice), Encoding::Raw, no_code(), count);
-        let prefix = slices_to_bytes(slices);
-        let content = Content::array(Kind::Window, words);
-        let frame = seal(header, no_code(), &prefix, content, FRAME_PAYLOAD_BYTES_MAX as u64)?;
-        Ok((frame, self.is_done()))
-    }
-
-    /// The next blocks of a filter that forgets by what comes and has counted so much.
-    fn next_paced(&mut self, budget: Budget, counts: [u64; 2]) -> Next {
-        let bytes_max = budget.payload_bytes_max.saturating_sub(PACING_BYTES as u64);
-        let (slice, words) = self.cut(bytes_max)?;
-        let prefix = pacing_to_bytes(slice.pace(), counts);
-        Ok((seal_array(budget, Body::Blocks(slice), &prefix, words)?, self.is_done()))
-    }
-
-    pub(super) const fn is_done(&self) -> bool {
-        self.next == self.shape.map().len()
-    }
-
-    /// The next blocks whose words fill so many bytes: their shape and their words.
-    pub(super) fn cut(&mut self, bytes_max: u64) -> Result<(BlockShape, &'a [u64]), FrameError> {
-        let (shape, map, from) = (self.shape, self.shape.map(), self.next);
-        let block_bytes = shape.memory_bytes() / map.len();
-        let block_count = bytes_max / block_bytes;
-        if block_count == 0 {
-            return Err(FrameError::BlockTooLarge { block_bytes, payload_bytes_max: bytes_max });
-        }
-        self.next = map.len().min(from + block_count);
-        let slice = shape.with_range(map.range_of_blocks(from..self.next));
-        let word = |block: u64| usize::try_from(block * block_bytes / 8).ok();
-        let words = word(from).zip(word(self.next)).and_then(|(from, to)| self.words.get(from..to));
-        let words = words.expect("a filter has the words of its shape");
-        Ok((slice.expect("a part of a shape is a shape"), words))
-    }
-}
-
-/// A scalable filter, the level at work and its next block.
-struct LevelCursor<'a> {
-    filter: &'a Scalable,
-    level: usize,
-    next: u64,
-}
-
-impl LevelCursor<'_> {
-    fn next(&mut self, budget: Budget) -> Next {
-        let levels = self.filter.levels();
-        let level = levels.get(self.level).expect("the last frame of the last level ends it");
-        let (shape, words) = (level.filter().block_shape(), level.filter().words());
-        let mut blocks = ArrayCursor { shape, words, next: self.next };
-        let bytes_max = budget.payload_bytes_max.saturating_sub(LEVEL_BYTES as u64);
-        let (slice, words) = blocks.cut(bytes_max)?;
-        let prefix = FrameLevel::of(self.filter, self.level).to_bytes();
-        self.next = blocks.next;
-        if blocks.is_done() {
-            (self.next, self.level) = (0, self.level + 1);
-        }
-        let frame = seal_array(budget, Body::Level(slice), &prefix, words)?;
-        Ok((frame, self.level == levels.len()))
-    }
-}
-
-/// The frame of an array, written in the cheapest way: as words, if the ones are so far from random
-/// that their codes turn out longer.
-pub(super) fn seal_array(
-    budget: Budget,
-    body: Body,
-    prefix: &[u8],
-    words: &[u64],
-) -> Result<Vec<u8>, FrameError> {
-    let key = budget.key;
-    let content = Content::array(body.kind(), words);
-    let (ones, coded) = cheapest(body.kind(), words);
-    if let Some((encoding, code, count)) = coded.filter(|_| !budget.is_raw) {
-        let header = Header::new(key, body, encoding, code, count);
-        let raw_bytes = (prefix.len() + size_of_val(words)) as u64;
-        match seal(header, code, prefix, content, raw_bytes - 1) {
-            Err(FrameError::PayloadTooLarge { .. }) => (),
-            outcome => return outcome,
-        }
-    }
-    let header = Header::new(key, body, Encoding::Raw, no_code(), ones);
-    seal(header, no_code(), prefix, content, FRAME_PAYLOAD_BYTES_MAX as u64)
-}
-
-/// What stands in the header of a payload without codes.
-fn no_code() -> GapCode {
-    GapCode::Rice(RiceCode::new(0).expect("0 low bits are a code"))
-}
-
-/// The frame of a header whose length and checksum are not yet known, unless the payload has more
-/// than so many bytes.
-///
-/// A code's length is known once it is written. What is written in vain is never long: a code that
-/// was made for the mean of the gaps takes at most a few bits more for each, however they are
-/// spread.
-pub(super) fn seal(
-    mut header: Header,
-    code: GapCode,
-    prefix: &[u8],
-    content: Content<'_>,
-    payload_bytes_max: u64,
-) -> Result<Vec<u8>, FrameError> {
-    let mut bytes = vec![0; FRAME_HEADER_BYTES];
-    bytes.extend(prefix);
-    content.write(header.encoding, code, &mut bytes);
-    let payload_bytes = (bytes.len() - FRAME_HEADER_BYTES) as u64;
-    header.payload_bytes = check_payload_bytes(payload_bytes)?;
-    if payload_bytes > payload_bytes_max {
-        return Err(FrameError::PayloadTooLarge { payload_bytes });
-    }
-    bytes.shrink_to_fit();
-    if let Some((head, payload)) = bytes.split_first_chunk_mut::<FRAME_HEADER_BYTES>()
-        && let Some((checked, checksum)) = head.split_first_chunk_mut::<CHECKED_HEADER_BYTES>()
-    {
-        *checked = header.to_checked_bytes();
-        checksum.copy_from_slice(&crc32c(&[checked, payload]).to_le_bytes());
-    }
-    Ok(bytes)
+/// The frame of the next piece of a filter's arrays.
+fn next_of(cursor: &mut ArrayCursor, arrays: &[&[u64]], budget: Budget) -> Next {
+    let piece = cursor.next(budget)?;
+    let words = arrays.get(piece.array()).and_then(|words| words.get(piece.words()));
+    let words = words.expect("a filter has the words of its shape");
+    Ok((piece.frame(words)?, cursor.is_done()))
 }
