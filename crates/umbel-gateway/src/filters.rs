@@ -335,7 +335,7 @@ impl Filters for FiltersService {
                 let what = "after_ms is 0, expected at least 1: drop the filter at once".to_owned();
                 return Err(CallFailure::Invalid { what });
             }
-            let now_ms = self.coordinator.believed_ms();
+            let now_ms = self.coordinator.term_start_ms();
             let expires_ms = after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
             self.coordinator.expire(&name, None, expires_ms, deadline).await?;
             Ok(v1::ExpireResponse { expires_ms })

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::oneshot;
 use umbel_coordinator::Coordinator;
@@ -11,7 +12,7 @@ use umbel_engine::meta::{FilterVerb, Grant, MetaCommand, Principal, PrincipalNam
 use umbel_node::ports::Ports;
 pub(crate) use umbel_node::testing::{config, deadline};
 use umbel_node::{ClientInterface, Config, ServedNode};
-use umbel_ports::PortFuture;
+use umbel_ports::{PortFuture, Purpose, RealSeed, Seed};
 
 use crate::Interface;
 
@@ -54,11 +55,36 @@ impl ClientInterface for CoordinatorSender {
 }
 
 pub(crate) async fn start(config: Config) -> Node {
-    let ports = Ports::real(Path::new(&config.data)).unwrap();
+    start_by(config, Arc::new(RealSeed)).await
+}
+
+/// Starts a node with this clock.
+pub(crate) async fn start_by(config: Config, seed: Arc<dyn Seed>) -> Node {
+    let ports = Ports { seed, ..Ports::real(Path::new(&config.data)).unwrap() };
     let (coordinator, coordinator_sent) = oneshot::channel();
     let clients = CoordinatorSender { coordinator };
     let node = umbel_node::Node::start(config, ports, Box::new(clients)).await.unwrap();
     Node { node, coordinator: coordinator_sent.await.unwrap() }
+}
+
+/// A wall clock that stands still unless the test sets it, in milliseconds since 1970.
+pub(crate) struct Clock(pub(crate) AtomicU64);
+
+impl Clock {
+    /// A clock that stands at the machine's time.
+    pub(crate) fn stopped() -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(RealSeed.wall_ms())))
+    }
+}
+
+impl Seed for Clock {
+    fn fill(&self, purpose: Purpose, bytes: &mut [u8]) {
+        RealSeed.fill(purpose, bytes);
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// The secret of the tokens of [`put`].

@@ -225,6 +225,12 @@ impl Local {
         self.clock.believed_ms()
     }
 
+    /// The time from which a term counts until something expires, in milliseconds since 1970: `believed_ms`, unless the
+    /// clock has jumped back within the last hour.
+    pub fn term_start_ms(&self) -> u64 {
+        self.clock.term_start_ms()
+    }
+
     /// What judges the machine's clock.
     #[cfg(test)]
     pub(crate) fn clock(&self) -> &WallClock {

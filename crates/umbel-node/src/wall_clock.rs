@@ -50,6 +50,17 @@ impl WallClock {
         believed_ms
     }
 
+    /// The time from which a term counts that is given now, such as an hour until a filter expires, in milliseconds
+    /// since 1970: the time to decide by, or, for an hour after a jump back, the one that the clock would show without
+    /// the jump. From a clock that is wrongly behind, the term would be over at once for whoever leads. If the clock
+    /// was ahead instead, and the jump is its correction, terms that are given within the hour are longer by as much:
+    /// the lesser evil, because nothing is dropped early.
+    pub(crate) fn term_start_ms(&self) -> u64 {
+        let believed_ms = self.believed_ms();
+        let held = self.looks.lock().unwrap_or_else(PoisonError::into_inner).held;
+        held.map_or(believed_ms, |held| believed_ms.max(held.before.expected_ms(Instant::now())))
+    }
+
     /// Ends the hold as time does.
     #[cfg(test)]
     pub(crate) fn end_hold(&self) {
@@ -255,6 +266,38 @@ mod tests {
         assert_eq!(machine.clock.believed_ms(), START_MS - DAY_MS + MINUTE_MS);
         machine.wall.add(DAY_MS);
         assert_eq!(machine.believed_ms(), MINUTE_MS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn terms_do_not_count_from_a_time_before_a_jump_back() {
+        let machine = Machine::start();
+        let term_start_ms = || machine.clock.term_start_ms() - START_MS;
+        machine.wall.subtract(DAY_MS);
+        assert_eq!(term_start_ms(), 0);
+        machine.pass(MINUTE_MS).await;
+        assert_eq!(term_start_ms(), MINUTE_MS);
+        machine.wall.add(DAY_MS);
+        assert_eq!(term_start_ms(), MINUTE_MS);
+        // A jump ahead is not believed, and so adds nothing to a term.
+        machine.wall.add(DAY_MS);
+        assert_eq!(term_start_ms(), MINUTE_MS);
+        machine.wall.subtract(2 * DAY_MS);
+        assert_eq!(term_start_ms(), MINUTE_MS);
+        // A clock that stays behind is right in the end.
+        machine.pass(HOUR_MS).await;
+        assert_eq!(machine.clock.term_start_ms(), START_MS - DAY_MS + MINUTE_MS + HOUR_MS);
+    }
+
+    /// Which of the two clocks was wrong cannot be told.
+    #[tokio::test(start_paused = true)]
+    async fn terms_are_longer_for_an_hour_after_a_clock_that_was_ahead_is_corrected() {
+        let machine = Machine::start();
+        machine.wall.subtract(DAY_MS);
+        assert_eq!(machine.clock.believed_ms(), START_MS - DAY_MS);
+        machine.pass(HOUR_MS - 1).await;
+        assert_eq!(machine.clock.term_start_ms(), START_MS + HOUR_MS - 1);
+        machine.pass(1).await;
+        assert_eq!(machine.clock.term_start_ms(), START_MS + HOUR_MS - DAY_MS);
     }
 
     #[tokio::test(start_paused = true)]

@@ -21,7 +21,11 @@ pub(super) async fn answer(
 ) -> Result<Reply, Refusal> {
     let coordinator = &session.shared.coordinator;
     let deadline = session.shared.deadlines.of_command();
-    let now_ms = coordinator.believed_ms();
+    let now_ms = match command {
+        ExpiryCommand::Set { expiry, .. } => now_for(coordinator, expiry),
+        // What `EXPIRE` was told is what is left at once.
+        ExpiryCommand::Ask { .. } | ExpiryCommand::Persist(_) => coordinator.term_start_ms(),
+    };
     if let ExpiryCommand::Set { command, expiry, .. } = command {
         check_moment(command, expiry, now_ms)?;
     }
@@ -115,6 +119,14 @@ fn check_moment(command: &'static str, expiry: Expiry, now_ms: u64) -> Result<()
     }
 }
 
+/// The time with which an expiry is compared, or from which it counts.
+pub(super) fn now_for(coordinator: &Coordinator, expiry: Expiry) -> u64 {
+    match expiry {
+        Expiry::InMs(_) => coordinator.term_start_ms(),
+        Expiry::AtMs(_) => coordinator.believed_ms(),
+    }
+}
+
 /// The moment in milliseconds since 1970; earlier moments become 0.
 pub(super) fn moment(expiry: Expiry, now_ms: u64) -> u64 {
     match expiry {
@@ -149,11 +161,31 @@ fn time_left(had: Option<u64>, now_ms: u64, unit: TimeUnit, is_moment: bool) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use umbel_filter::Kind;
 
-    use super::super::resp_test::node;
+    use super::super::resp_test::{Client, node, node_at};
     use super::*;
-    use crate::test_node::{create, deadline};
+    use crate::test_node::{Clock, create, deadline};
+
+    const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_is_left_after_a_jump_back_is_what_was_given() {
+        let clock = Arc::new(Clock(AtomicU64::new(1_000 * DAY_MS)));
+        let (_folder, node) = node_at(&clock).await;
+        let mut client = Client::new(&node).await;
+        client.call("BF.ADD k x", ":1\r\n").await;
+        clock.0.fetch_sub(DAY_MS, Ordering::Relaxed);
+        client.call("EXPIRE k 3600", ":1\r\n").await;
+        client.send(b"TTL k\r\n").await;
+        let left: u64 = client.line().await[1..].parse().unwrap();
+        // Meanwhile the monotonic clock goes on.
+        assert!((3_000..=3_600).contains(&left), "{left}");
+        node.shutdown().await;
+    }
 
     /// The filter is dropped, or replaced, after the command has looked at it.
     #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! Tests of renaming and copying filters.
 
-use super::resp_test::{Client, node};
+use super::resp_test::{Client, node, node_at};
+use crate::test_node::Clock;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_gets_another_name() {
@@ -30,7 +31,7 @@ async fn a_filter_gets_another_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_is_copied() {
-    let (_folder, node) = node().await;
+    let (_folder, node) = node_at(&Clock::stopped()).await;
     let mut client = Client::new(&node).await;
     client.call("COPY a b", ":0\r\n").await;
     client.call("BF.MADD a x y", "*2\r\n:1\r\n:1\r\n").await;

@@ -16,7 +16,7 @@ use umbel_resp::{Expiry, PayloadCommand, Refusal, Reply};
 
 use super::answers::refusal;
 use super::chain_dumps;
-use super::expiry::moment;
+use super::expiry::{moment, now_for};
 use super::session::{NoFilter, Session};
 use crate::limits::RESP_PAYLOADS_MAX;
 use crate::redis_bloom_value::{BloomValueError, PayloadOfFrames, Unwanted, ValuePart, read_value};
@@ -95,9 +95,12 @@ async fn restore(
     let (settings, parts) = parts_of(payload)?;
     let coordinator = &session.shared.coordinator;
     let deadline = session.shared.deadlines.of_long_command();
-    let now_ms = coordinator.believed_ms();
-    let expires_at_ms = expiry.map(|expiry| moment(expiry, now_ms));
-    if expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+    let expiry = expiry.map(|expiry| {
+        let now_ms = now_for(coordinator, expiry);
+        (moment(expiry, now_ms), now_ms)
+    });
+    let expires_at_ms = expiry.map(|(at_ms, _)| at_ms);
+    if expiry.is_some_and(|(at_ms, now_ms)| at_ms <= now_ms) {
         // As in Redis: a filter that has expired already is not created, but the one that it would
         // replace is dropped.
         if !replaces {
