@@ -226,7 +226,10 @@ impl Coordinator {
             })??;
         }
         let (name, settings) = (name.clone(), settings.clone());
-        let command = MetaCommand::CreateFilter { name, settings, importing, owner };
+        let command = match importing {
+            true => self.begun_import(name, settings, owner)?,
+            false => MetaCommand::CreateFilter { name, settings, importing, owner },
+        };
         match self.meta_propose(command, deadline).await? {
             MetaReply::Filter(id) => Ok(id),
             other => Err(unexpected(&other)),

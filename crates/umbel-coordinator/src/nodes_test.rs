@@ -18,6 +18,7 @@ mod any_of_test;
 mod arrivals_test;
 mod confirm_test;
 mod golden_folder_test;
+mod imports_test;
 mod intersect_test;
 mod merge_test;
 pub(crate) mod node_test;

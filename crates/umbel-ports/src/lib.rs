@@ -230,6 +230,8 @@ pub enum Purpose {
     RateProbes,
     /// Numbers of snapshots, and of new copies of a filter.
     Snapshot,
+    /// What tells imports under one name apart.
+    Import,
 }
 
 /// A choice that a node makes rarely and a simulation often, because it hides bugs.

@@ -155,9 +155,11 @@ impl Quotas {
         self.now.nodes = newest.nodes().filter(|(_, record)| record.is_live()).count() as u64;
         let bare = command.bare();
         let checked = match (&*bare, reply) {
-            (MetaCommand::CreateFilter { name, settings, owner, .. }, reply) => {
-                self.create(index, (name, settings, owner.as_ref()), reply)
-            }
+            (
+                MetaCommand::CreateFilter { name, settings, owner, .. }
+                | MetaCommand::BeginImport { name, settings, owner, .. },
+                reply,
+            ) => self.create(index, (name, settings, owner.as_ref()), reply),
             (MetaCommand::DropFilter { filter }, MetaReply::Done) => {
                 if self.filters.get(filter).is_some_and(|held| held.one.replicated > 0) {
                     self.gone(*filter);

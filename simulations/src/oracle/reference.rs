@@ -203,7 +203,9 @@ impl Reference {
         if count(ranges) > count(self.finest) {
             self.finest = ranges;
         }
-        if let (MetaCommand::CreateFilter { .. }, MetaReply::Filter(filter)) = (command, &reply)
+        let creates =
+            matches!(command, MetaCommand::CreateFilter { .. } | MetaCommand::BeginImport { .. });
+        if let (true, MetaReply::Filter(filter)) = (creates, &reply)
             && let Some(record) = self.meta.filter(*filter)
         {
             self.incarnations.entry(*filter).or_insert_with(|| Incarnation {

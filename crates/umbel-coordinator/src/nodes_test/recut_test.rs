@@ -24,7 +24,7 @@ pub(super) fn name(name: &str) -> FilterName {
     FilterName::new(name).unwrap()
 }
 
-async fn start_alone(data: &Path) -> Node {
+pub(super) async fn start_alone(data: &Path) -> Node {
     start(Config { dev: true, shards: 2, replicas: 1, ..config(data) }).await
 }
 
@@ -45,7 +45,11 @@ pub(super) async fn fill(coordinator: &Arc<Coordinator>, capacity: u64) {
     }
 }
 
-async fn exported(coordinator: &Arc<Coordinator>, filter: &str, to: &str) -> Vec<ImportPart> {
+pub(super) async fn exported(
+    coordinator: &Arc<Coordinator>,
+    filter: &str,
+    to: &str,
+) -> Vec<ImportPart> {
     let parts = coordinator.export(&name(filter), ExportWish::default(), deadline()).await.unwrap();
     let imported = |part| match part {
         ExportPart::Head(head) => ImportPart::Head(ImportHead {
@@ -60,7 +64,10 @@ async fn exported(coordinator: &Arc<Coordinator>, filter: &str, to: &str) -> Vec
     parts.into_stream().map_ok(imported).try_collect().await.unwrap()
 }
 
-async fn import(coordinator: &Arc<Coordinator>, parts: &[ImportPart]) -> Result<(), CallFailure> {
+pub(super) async fn import(
+    coordinator: &Arc<Coordinator>,
+    parts: &[ImportPart],
+) -> Result<(), CallFailure> {
     let parts = stream::iter(parts.iter().cloned().map(Ok));
     coordinator.import(parts, None).await.map(drop)
 }

@@ -144,7 +144,7 @@ async fn a_release_that_cannot_run_the_cluster_stops_and_says_which_can() {
     let expected = "the cluster is at version 2, and this release runs clusters of version 1: start a release that runs that";
     assert!(why.contains(expected), "{why}");
     let why = stopped(folder.path(), LATER).await;
-    let expected = "the cluster is at version 4, and this release runs clusters of version 5: start the release that this node had";
+    let expected = "the cluster is at version 5, and this release runs clusters of version 6: start the release that this node had";
     assert!(why.contains(expected), "{why}");
     // The failed starts changed nothing.
     let node = start_alone(folder.path(), VersionRange::OWN).await;
@@ -180,7 +180,7 @@ async fn whoever_joins_must_run_the_clusters_version() {
             panic!("{versions} was taken")
         };
         let expected = format!(
-            "the node's release runs clusters of {versions}, and this one is at version 4: start a release that runs that"
+            "the node's release runs clusters of {versions}, and this one is at version 5: start a release that runs that"
         );
         assert_eq!(what, expected);
     }

@@ -13,30 +13,25 @@ use super::*;
 use crate::ReadLevel;
 use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
-use crate::transfers::{BackupPart, ExportPart, ExportWish, ImportHead, ImportPart, one_shard};
+use crate::transfers::{BackupPart, ImportPart, one_shard};
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::WHOLE_IMPORTS_MAX;
 
 const UNION: SetOperation = SetOperation::Union;
 
-/// An export, converted to an import under a name.
+/// An export of a filter that every node holds, which is of no shards, converted to an import under a name.
 pub(super) async fn exported(
     coordinator: &Arc<Coordinator>,
     filter: &str,
     to: &str,
 ) -> Vec<ImportPart> {
-    let parts = coordinator.export(&name(filter), ExportWish::default(), deadline()).await.unwrap();
-    let imported = |part| match part {
-        ExportPart::Head(head) => {
-            assert_eq!(head.ranges, one_shard());
-            let (name, settings) = (name(to), head.settings);
-            ImportPart::Head(ImportHead { name, ranges: head.ranges, settings })
-        }
-        ExportPart::Frame(frame) => ImportPart::Frame(frame),
-        ExportPart::Change(..) => panic!("nothing was known"),
-        ExportPart::End(end) => ImportPart::End(end),
-    };
-    parts.into_stream().map_ok(imported).try_collect().await.unwrap()
+    let parts = recut_test::exported(coordinator, filter, to).await;
+    let heads = parts.iter().filter_map(|part| match part {
+        ImportPart::Head(head) => Some(head),
+        _ => None,
+    });
+    heads.for_each(|head| assert_eq!(head.ranges, one_shard()));
+    parts
 }
 
 pub(super) async fn import(

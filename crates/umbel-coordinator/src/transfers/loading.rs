@@ -15,6 +15,7 @@ use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{PartError, Recut, ShardCommand, SliceShape};
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{HashRange, Kind};
+use umbel_ports::Purpose;
 
 use super::whole::Assembly;
 use super::{
@@ -29,6 +30,11 @@ use umbel_node::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
 
 /// Time between two renewals of the lease: some may fail before the filter is dropped.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(10 * 60);
+
+/// The first lease of an import is longer by up to so many milliseconds, 17 minutes, drawn at random. Its end tells
+/// imports under one name apart: two that begin within this time of each other have the same by one chance in a
+/// million, others never.
+const LEASE_DRAW_MS: u64 = 1 << 20;
 
 /// The shards for which a copy was cut, and the shards of this cluster.
 #[derive(Clone, Copy)]
@@ -135,18 +141,16 @@ impl Loading {
         }
     }
 
-    /// Takes the lease, and waits until the filter can be loaded.
+    /// Waits until the slices, or this node's copy, can be loaded, and takes the lease.
     async fn prepare(&mut self) -> Result<(), CallFailure> {
-        renew_lease(&self.coordinator, self.filter).await?;
-        self.renewals.spawn(keep_lease(Arc::clone(&self.coordinator), self.filter));
-        self.wait_empty().await
-    }
-
-    /// Waits until the slices, or this node's copy, can be loaded.
-    async fn wait_empty(&mut self) -> Result<(), CallFailure> {
         let is_empty = |state| state == FilterState::Importing;
         let record = self.coordinator.wait_filter(self.filter, step_deadline(), is_empty).await?;
         self.generation = record.generation;
+        // An import that began by a command of its own has one.
+        if record.expires_ms.is_none() {
+            renew_lease(&self.coordinator, self.filter).await?;
+        }
+        self.renewals.spawn(keep_lease(Arc::clone(&self.coordinator), self.filter));
         if self.assembly.is_some() {
             self.coordinator.wait_copy(self.filter, step_deadline()).await?;
         }
@@ -306,6 +310,28 @@ fn behind_activation(error: CallFailure) -> CallFailure {
     }
 }
 
+impl Coordinator {
+    /// The command that creates a filter to be loaded. In a cluster of a version that does not know the command
+    /// that tells imports apart, it is the one for all filters.
+    pub(crate) fn begun_import(
+        &self,
+        name: FilterName,
+        settings: FilterSettings,
+        owner: Option<PrincipalName>,
+    ) -> Result<MetaCommand, CallFailure> {
+        let drawn = self.seed().number(Purpose::Import) % LEASE_DRAW_MS;
+        let expires_ms = self.term_start_ms().saturating_add(IMPORT_LEASE_MS).saturating_add(drawn);
+        let begin = MetaCommand::BeginImport { name, settings, owner, expires_ms };
+        let is_known = self.read_meta(|state| state.check_writable(&begin).is_ok())?;
+        Ok(match begin {
+            MetaCommand::BeginImport { name, settings, owner, .. } if !is_known => {
+                MetaCommand::CreateFilter { name, settings, importing: true, owner }
+            }
+            begin => begin,
+        })
+    }
+}
+
 async fn load_frame(
     coordinator: Arc<Coordinator>,
     shard: ShardId,
@@ -324,7 +350,7 @@ async fn load_frame(
 /// Says that a filter is still being loaded: if nobody does, it is dropped. In a cluster of a version that does
 /// not know this, the filter stays.
 async fn renew_lease(coordinator: &Coordinator, filter: FilterId) -> Result<(), CallFailure> {
-    let expires_ms = coordinator.believed_ms().saturating_add(IMPORT_LEASE_MS);
+    let expires_ms = coordinator.term_start_ms().saturating_add(IMPORT_LEASE_MS);
     let command = MetaCommand::RenewImport { filter, expires_ms };
     if coordinator.read_meta(|state| state.check_writable(&command).is_err())? {
         return Ok(());

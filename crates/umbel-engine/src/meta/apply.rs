@@ -92,15 +92,16 @@ impl MetaState {
             MetaCommand::CreateFilter { name, settings, importing, owner } => {
                 self.create_filter(log_index, name, settings, *importing, owner.as_ref())
             }
+            MetaCommand::BeginImport { name, settings, owner, expires_ms: at } => {
+                self.begin_import(log_index, name, settings, (owner.as_ref(), *at))
+            }
             MetaCommand::FilterCreated { filter } => self.filter_created(*filter),
             MetaCommand::ActivateImport { filter } => self.activate_import(*filter),
             MetaCommand::DropFilter { filter } => self.drop_filter(*filter),
             MetaCommand::FilterDropped { filter } => self.filter_dropped(*filter),
-            MetaCommand::ClearFilter { filter, generation } => {
-                self.clear_filter(*filter, *generation)
-            }
-            MetaCommand::RotateFilter { filter, generation } => {
-                self.rotate_filter(*filter, *generation)
+            MetaCommand::ClearFilter { filter, generation: of } => self.clear_filter(*filter, *of),
+            MetaCommand::RotateFilter { filter, generation: of } => {
+                self.rotate_filter(*filter, *of)
             }
             MetaCommand::RenameFilter { filter, generation, name, replaced } => {
                 self.rename_filter((*filter, *generation), name, *replaced)
@@ -112,9 +113,7 @@ impl MetaState {
                 self.grow_filter((*filter, *generation), *shard, *growth_bytes)
             }
             MetaCommand::SetExpiry { filter, expires_ms } => self.set_expiry(*filter, *expires_ms),
-            MetaCommand::DropExpired { filter, expires_ms } => {
-                self.drop_expired(*filter, *expires_ms)
-            }
+            MetaCommand::DropExpired { filter, expires_ms: at } => self.drop_expired(*filter, *at),
             MetaCommand::OpenSession { key, owner } => self.open_session(log_index, *key, owner),
             MetaCommand::SubmitJob(order) => self.submit_job(log_index, order),
             MetaCommand::EndJob { job, run, end } => self.end_job(*job, *run, end),

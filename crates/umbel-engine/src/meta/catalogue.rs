@@ -27,6 +27,8 @@ use umbel_step::planted::{self, Planted};
 /// The version since which the time of expiry of a filter that is being imported is that of its import.
 pub(super) const IMPORTS_EXPIRE_SINCE: ClusterVersion = ClusterVersion(4);
 
+/// The version since which imports begin by a command of their own, which tells them apart.
+pub(super) const IMPORTS_BEGIN_SINCE: ClusterVersion = ClusterVersion(5);
 
 impl MetaState {
     pub(super) fn create_filter(
@@ -38,7 +40,10 @@ impl MetaState {
         owner: Option<&PrincipalName>,
     ) -> Result<MetaReply, MetaError> {
         if let Some((id, filter)) = self.filter_by_name(name.as_str()) {
-            if filter.is_answer_to(settings, importing) {
+            // A node that does not know the version yet begins an import by this command. It must not get the
+            // filter of another import, which it would drop if its own failed.
+            let tells_apart = importing && self.version >= IMPORTS_BEGIN_SINCE;
+            if !tells_apart && filter.is_answer_to(settings, importing) {
                 return Ok(MetaReply::Filter(id));
             }
             return Err(MetaError::NameTaken { name: name.as_str().to_owned() });

@@ -311,4 +311,17 @@ pub enum MetaCommand {
         /// The time of expiry, in milliseconds since 1970. Has no effect if it is set to a later one.
         expires_ms: u64,
     },
+    /// Creates a filter that is going to be loaded, by the import that proposes it alone: another import of the
+    /// same filter under the same name is refused, although the settings are the same.
+    BeginImport {
+        /// Its name.
+        name: FilterName,
+        /// Kind, sizes, hash key.
+        settings: FilterSettings,
+        /// The principal that creates it.
+        owner: Option<PrincipalName>,
+        /// When it expires, in milliseconds since 1970, unless its import is renewed. A repetition of the
+        /// proposal is known by it, so it is in part drawn at random.
+        expires_ms: u64,
+    },
 }

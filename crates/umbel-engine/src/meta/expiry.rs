@@ -63,6 +63,29 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
+    /// Creates a filter for an import. Settings do not tell imports apart, since keys come with the copy; the
+    /// time of expiry does: until the import has this answer, nobody else changes it.
+    pub(super) fn begin_import(
+        &mut self,
+        log_index: u64,
+        name: &FilterName,
+        settings: &FilterSettings,
+        (owner, expires_ms): (Option<&PrincipalName>, u64),
+    ) -> Result<MetaReply, MetaError> {
+        if let Some((filter, record)) = self.filter_by_name(name.as_str()) {
+            let is_own = record.expires_ms == Some(expires_ms);
+            if is_own && record.is_answer_to(settings, true) {
+                return Ok(MetaReply::Filter(filter));
+            }
+            return Err(MetaError::NameTaken { name: name.as_str().to_owned() });
+        }
+        let reply = self.create_filter(log_index, name, settings, true, owner)?;
+        if let MetaReply::Filter(filter) = reply {
+            self.named(filter)?.expires_ms = Some(expires_ms);
+        }
+        Ok(reply)
+    }
+
     /// Prolongs an import. A filter whose node has died would otherwise be in the catalogue for ever, where
     /// it keeps its name and all shards from being merged. A proposal that arrives late must not let a filter
     /// expire that is live.
@@ -96,7 +119,8 @@ impl MetaState {
 mod tests {
     use super::*;
     use crate::ids::NodeId;
-    use crate::meta::{ClusterVersion, Distribution, FilterName, FilterSettings, HashKey};
+    use crate::meta::catalogue::IMPORTS_BEGIN_SINCE;
+    use crate::meta::{ClusterVersion, Distribution, HashKey};
     use crate::shard::SliceShape;
 
     fn state(importing: bool) -> (MetaState, FilterId) {
@@ -154,6 +178,50 @@ mod tests {
         assert!(state.filter_by_name("f").is_none());
         let unknown = MetaReply::Refused(MetaError::UnknownFilter { filter });
         assert_eq!(state.apply(10, &renew(3_000)), unknown);
+    }
+
+    #[test]
+    fn one_of_two_imports_at_once_is_refused_and_a_repetition_is_not() {
+        let (mut state, _) = state(false);
+        let settings = state.filter(FilterId(5)).unwrap().settings.clone();
+        let begin = |expires_ms| MetaCommand::BeginImport {
+            name: FilterName::new("g").unwrap(),
+            settings: settings.clone(),
+            owner: None,
+            expires_ms,
+        };
+        assert!(state.check_writable(&begin(1_000)).is_err(), "other nodes may not know it");
+        assert_eq!(state.apply(6, &begin(1_000)), MetaReply::Filter(FilterId(6)));
+        assert_eq!(state.apply(7, &begin(1_000)), MetaReply::Filter(FilterId(6)));
+        let taken = MetaReply::Refused(MetaError::NameTaken { name: "g".to_owned() });
+        assert_eq!(state.apply(8, &begin(1_001)), taken);
+        // It has its lease from the beginning.
+        let drop = MetaCommand::DropExpired { filter: FilterId(6), expires_ms: 1_000 };
+        assert_eq!(state.expired(1_000), [drop]);
+        state.apply(9, &MetaCommand::FilterCreated { filter: FilterId(6) });
+        state.apply(10, &MetaCommand::ActivateImport { filter: FilterId(6) });
+        assert_eq!(state.apply(11, &begin(1_000)), taken, "it is live");
+    }
+
+    /// Of a node whose catalogue still has the version before.
+    #[test]
+    fn an_import_that_begins_like_any_filter_gets_no_other_imports_filter() {
+        let (state, _) = state(false);
+        let settings = state.filter(FilterId(5)).unwrap().settings.clone();
+        let name = FilterName::new("g").unwrap();
+        let (of, owner) = (name.clone(), None);
+        let begin =
+            MetaCommand::BeginImport { name: of, settings: settings.clone(), owner, expires_ms: 9 };
+        let create = MetaCommand::CreateFilter { name, settings, importing: true, owner: None };
+        let mut newer = state.clone().at_version(IMPORTS_BEGIN_SINCE);
+        assert_eq!(newer.apply(6, &begin), MetaReply::Filter(FilterId(6)));
+        let taken = MetaReply::Refused(MetaError::NameTaken { name: "g".to_owned() });
+        assert_eq!(newer.apply(7, &create), taken);
+        assert_eq!(newer.filter(FilterId(6)).unwrap().expires_ms, Some(9));
+        // As all releases that run clusters of such versions do it.
+        let mut older = state;
+        assert_eq!(older.apply(6, &create), MetaReply::Filter(FilterId(6)));
+        assert_eq!(older.apply(7, &create), MetaReply::Filter(FilterId(6)));
     }
 
     #[test]

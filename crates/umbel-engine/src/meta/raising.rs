@@ -1,5 +1,6 @@
 //! Raising the cluster's version, and keeping newer commands out of the log until then.
 
+use super::catalogue::IMPORTS_BEGIN_SINCE;
 use super::command::MetaCommand;
 use super::reply::{MetaError, MetaReply};
 use super::state::MetaState;
@@ -18,6 +19,7 @@ impl MetaCommand {
                 ClusterVersion(3)
             }
             Self::Order(_) | Self::RenewImport { .. } => ClusterVersion(4),
+            Self::BeginImport { .. } => IMPORTS_BEGIN_SINCE,
             _ => ClusterVersion::FIRST,
         }
     }

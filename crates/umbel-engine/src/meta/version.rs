@@ -12,6 +12,7 @@
 //! | 2 | [`RaiseVersion`](super::MetaCommand::RaiseVersion), [`NoteCoreCount`](super::MetaCommand::NoteCoreCount) and [`SetAutoSplit`](super::MetaCommand::SetAutoSplit); snapshots of the meta group say their version; coordinators ask shards how often an item is in a cuckoo filter |
 //! | 3 | [`MergeShard`](super::MetaCommand::MergeShard) and [`ShardMerged`](super::MetaCommand::ShardMerged); snapshots of the meta group contain the eras of shards |
 //! | 4 | [`Order`](super::MetaCommand::Order) and [`RenewImport`](super::MetaCommand::RenewImport), whose time of expiry ends with the import; [`homes`](crate::placement::homes()) of shards by the whole map |
+//! | 5 | [`BeginImport`](super::MetaCommand::BeginImport): two imports do not load one filter; the spec of a [`JobOrder`](super::JobOrder) is a message, no longer the words of a command |
 
 use std::fmt;
 
@@ -26,7 +27,7 @@ impl ClusterVersion {
     pub const FIRST: Self = Self(1);
 
     /// The newest version that this release supports.
-    pub const NEWEST: Self = Self(4);
+    pub const NEWEST: Self = Self(5);
 
     /// The next version.
     #[must_use]

@@ -147,6 +147,11 @@ fn about_filters() -> impl Strategy<Value = MetaCommand> {
         2 => (filter(), 0..4_u64, 0..5_u8, 0..4_u64).prop_map(order),
         1 => (filter(), 0_u64..4)
             .prop_map(|(filter, expires_ms)| MetaCommand::RenewImport { filter, expires_ms }),
+        1 => (0..4_u64, 0_u64..3, 0_u64..4).prop_map(|(name, key, expires_ms)| {
+            let name = FilterName::new(format!("filter {name}")).unwrap();
+            let settings = settings(sip_key(key));
+            MetaCommand::BeginImport { name, settings, owner: None, expires_ms }
+        }),
         2 => (filter(), 0_u64..4).prop_map(|(filter, g)| MetaCommand::FilterCleared {
             filter,
             generation: Generation(g),
