@@ -42,6 +42,7 @@ mod since_3;
 mod state;
 mod stranded_jobs;
 mod version;
+mod weights;
 
 pub use access::PRINCIPAL_COUNT_MAX;
 pub use auto_split::{CORE_COUNT_MAX, next_split};

@@ -102,6 +102,8 @@ fn shard_move(moved: &ShardMove) -> v1::ShardMove {
         to: numbers(&moved.to),
         cause: cause.to_owned(),
         is_begun: moved.is_begun,
+        from_bytes: moved.node_bytes.0,
+        to_bytes: moved.node_bytes.1,
     }
 }
 

@@ -3,7 +3,7 @@
 //! The engine takes the decisions (`umbel_engine::meta::next_tasks`); this module carries them out. Every
 //! task may be done twice, so a leader that is deposed halfway does no harm.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,21 +57,50 @@ pub(crate) async fn control(local: Arc<Local>, calls: Arc<LeaderCalls>) {
     let mut views = BTreeMap::new();
     let mut reviewed: Option<Instant> = None;
     let mut running = RunningTasks::default();
+    let mut spread = Spread::default();
     loop {
         let looked = Instant::now();
-        applied.borrow_and_update();
+        spread.applied = *applied.borrow_and_update();
         if local.meta().is_leader() {
             let is_due = reviewed.is_none_or(|at| at.elapsed() >= REVIEW_INTERVAL);
             if is_due {
                 reviewed = Some(Instant::now());
             }
-            look(&local, &calls, (&mut progress, &mut views), &mut running, is_due).await;
+            let state = (&mut progress, &mut views, &mut spread);
+            look(&local, &calls, state, &mut running, is_due).await;
         } else {
             progress.clear();
             views.clear();
+            spread.nothing_due = None;
             reviewed = None;
         }
         pause(looked, &mut applied, &mut progress, &mut running).await;
+    }
+}
+
+/// Whether shards are spread as well as possible. This depends on the catalogue and on the nodes that are alive,
+/// and computing it takes a pass over all filters, so it is computed again when one of the two has changed.
+#[derive(Default)]
+struct Spread {
+    /// Index of the last entry of the catalogue that was applied before this look.
+    applied: u64,
+    /// The index, and the nodes that were alive, when nothing was to be moved or split.
+    nothing_due: Option<(u64, BTreeSet<NodeId>)>,
+}
+
+impl Spread {
+    /// The next move, or the next split if there is none.
+    fn next(&mut self, state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<Task> {
+        if self
+            .nothing_due
+            .as_ref()
+            .is_some_and(|(at, nodes)| *at == self.applied && nodes == alive)
+        {
+            return None;
+        }
+        let next = next_move(state, alive).or_else(|| next_split(state, alive));
+        self.nothing_due = next.is_none().then(|| (self.applied, alive.clone()));
+        next.map(Task::Propose)
     }
 }
 
@@ -109,7 +138,7 @@ async fn pause(
 async fn look(
     local: &Arc<Local>,
     calls: &Arc<LeaderCalls>,
-    (progress, views): (&mut SliceProgress, &mut BTreeMap<GroupId, GroupView>),
+    (progress, views, spread): (&mut SliceProgress, &mut BTreeMap<GroupId, GroupView>, &mut Spread),
     running: &mut RunningTasks,
     is_review: bool,
 ) {
@@ -128,10 +157,8 @@ async fn look(
         let due = state.expired(local.believed_ms()).into_iter();
         let due = due.chain(state.stranded_jobs()).map(Task::Propose);
         let tasks = next_tasks(state, views, &local.meta().view(), &alive, progress);
-        let spread = next_move(state, &alive).map(Task::Propose);
-        let split = next_split(state, &alive).map(Task::Propose);
         // A refused proposal, for example while a move begins, is made again in a later round.
-        due.chain(tasks).chain(spread.or(split)).collect::<Vec<_>>()
+        due.chain(tasks).chain(spread.next(state, &alive)).collect::<Vec<_>>()
     });
     let (proposals, tasks): (Vec<Task>, Vec<Task>) =
         tasks.into_iter().partition(|task| matches!(task, Task::Propose(_)));
@@ -356,6 +383,26 @@ mod tests {
     async fn gone(calls: &LeaderCalls, filter: FilterId) {
         let is_gone = |state: &MetaState| state.filter(filter).is_none().then_some(());
         calls.wait_meta(deadline(), is_gone).await.unwrap();
+    }
+
+    #[test]
+    fn what_is_spread_is_looked_at_again_after_a_change_alone() {
+        let mut state = MetaState::new();
+        let nodes = vec![(NodeId(1), "a:1".to_owned())];
+        state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 4, replica_count: 1 });
+        for shard in (0..4).map(ShardId) {
+            state.apply(2, &MetaCommand::ShardFormed { shard });
+        }
+        let (alone, both) = (BTreeSet::from([NodeId(1)]), BTreeSet::from([1, 2].map(NodeId)));
+        let mut spread = Spread { applied: 2, nothing_due: None };
+        assert_eq!(spread.next(&state, &both), None);
+        state.apply(3, &MetaCommand::AddNode { address: "b:1".to_owned(), nonce: 1 });
+        assert_eq!(spread.next(&state, &both), None, "it has not been told of the entry");
+        spread.applied = 3;
+        assert!(spread.next(&state, &both).is_some());
+        assert!(spread.next(&state, &both).is_some(), "the proposal may have been refused");
+        assert_eq!(spread.next(&state, &alone), None);
+        assert!(spread.next(&state, &both).is_some(), "the node is back");
     }
 
     #[tokio::test(flavor = "multi_thread")]

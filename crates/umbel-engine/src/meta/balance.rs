@@ -9,19 +9,23 @@ use super::command::MetaCommand;
 use super::node_record::NodeRecord;
 use super::reply::MetaError;
 use super::state::MetaState;
+use super::weights::{Load, Weights};
 use crate::ids::{NodeId, ShardId};
 use crate::placement::{ShardRecord, Zones};
 
-/// Minimum difference in replica counts between two nodes for which a replica moves. No range of the hash
-/// space is more than twice as wide as another, and after each round of splits all are equal, so replicas
-/// weigh about the same. Where replicas cannot be dealt evenly, counts differ by one; an operator's manual
-/// move can make that three, and must not be undone.
-pub(super) const IMBALANCE_MIN: usize = 4;
+/// A replica moves only from a node that has at least so many times its weight more than the destination. Where
+/// replicas of one weight cannot be dealt evenly, nodes differ by one; an operator's manual move can make that
+/// three, and must not be undone.
+pub(super) const IMBALANCE_MIN: u64 = 4;
 
-/// The next move that spreads a shard's replicas over more zones, or otherwise evens out the nodes' replica
-/// counts: from the node with the most to the node with the fewest among those alive, without bringing more
-/// replicas of a shard into one zone. None while any other change of replicas is planned or due, so that
-/// only one replica moves at a time; and while shards are merged.
+/// And only if the difference is at least one part in so many of the mean of all nodes: weights change while
+/// filters grow, come and go, and replicas must not follow every change.
+const GAP_MEAN_PARTS: u64 = 10;
+
+/// The next move that spreads a shard's replicas over more zones, or otherwise evens out what the nodes have, by
+/// bytes, or by number while there is little in the replicas: from the node with the most to the node with the
+/// least among those alive, without bringing more replicas of a shard into one zone. None while any other change
+/// of replicas is planned or due, so that only one replica moves at a time; and while shards are merged.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -46,6 +50,20 @@ pub(super) const IMBALANCE_MIN: usize = 4;
 /// ```
 #[must_use]
 pub fn next_move(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaCommand> {
+    has_no_pending_change(state).then(|| best_move(state, alive, &Weights::of(state)))?
+}
+
+/// The next move, when the weights are known.
+pub(super) fn next_move_by(
+    state: &MetaState,
+    alive: &BTreeSet<NodeId>,
+    weights: &Weights,
+) -> Option<MetaCommand> {
+    has_no_pending_change(state).then(|| best_move(state, alive, weights))?
+}
+
+/// Whether no change of replicas is planned or due, and no merge is under way.
+fn has_no_pending_change(state: &MetaState) -> bool {
     let (map, available) = (state.shard_map(), state.available_nodes());
     let wanted_count = state.replicas_wanted();
     let is_stable = |record: &ShardRecord| {
@@ -54,22 +72,30 @@ pub fn next_move(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaComm
             && record.replicas.len() == wanted_count
             && record.replicas.iter().all(|node| available.contains(node))
     };
-    if map.merging().is_some() || !map.shards.iter().all(is_stable) {
-        return None;
-    }
-    let counts = map.replica_counts();
-    let mut goals: Vec<Node> = available
-        .intersection(alive)
-        .map(|&node| Node { replica_count: counts.get(&node).copied().unwrap_or(0), node })
-        .collect();
+    map.merging().is_none() && map.shards.iter().all(is_stable)
+}
+
+/// The next move while no change of replicas is planned or due.
+fn best_move(
+    state: &MetaState,
+    alive: &BTreeSet<NodeId>,
+    weights: &Weights,
+) -> Option<MetaCommand> {
+    let map = state.shard_map();
+    let loads = weights.loads(map);
+    let loaded = |node| Node { weight: loads.get(&node).map_or(0, |load| load.weight), node };
+    let available = state.available_nodes();
+    let mut goals: Vec<Node> = available.intersection(alive).map(|&node| loaded(node)).collect();
     goals.sort_unstable();
+    let gap_min = mean(loads.values(), available.len()) / GAP_MEAN_PARTS;
     let no_zones = Zones::default();
     let zones = if planted::on(Planted::ZonesIgnored) { &no_zones } else { state.zones() };
     let moves = map.shards.iter().flat_map(|record| {
-        let (counts, goals) = (&counts, &goals);
+        let (goals, loaded) = (&goals, &loaded);
+        let weight = weights.weight(record.shard);
+        let gap_min = gap_min.max(weight.saturating_mul(IMBALANCE_MIN));
         record.replicas.iter().filter_map(move |&from| {
-            let replica_count = counts.get(&from).copied().unwrap_or(0);
-            best_goal(record, Node { replica_count, node: from }, goals, zones)
+            best_goal((record, weight, gap_min), loaded(from), goals, zones)
         })
     });
     // Among equal moves, the one with the lowest node numbers.
@@ -77,6 +103,12 @@ pub fn next_move(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaComm
         moves.min_by_key(|found| (Reverse(found.gain), found.from, found.to, found.shard))?;
     let Move { shard, from, to, .. } = best;
     Some(MetaCommand::MoveReplica { shard, from, to })
+}
+
+/// The mean weight of nodes, whether or not they are alive: their replicas count as well.
+fn mean<'a>(loads: impl Iterator<Item = &'a Load>, node_count: usize) -> u64 {
+    let sum = loads.map(|load| load.weight).fold(0, u64::saturating_add);
+    sum / u64::try_from(node_count).unwrap_or(u64::MAX).max(1)
 }
 
 impl MetaState {
@@ -118,15 +150,17 @@ impl MetaState {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Node {
-    replica_count: usize,
+    /// Of all its replicas.
+    weight: u64,
     node: NodeId,
 }
 
 /// The purpose of a move; the less important one first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Gain {
-    /// How many more replicas the source node has than the destination.
-    Even(usize),
+    /// How much more the source node has than the destination; then the weight of the replica: the heavier
+    /// it is, the fewer moves follow.
+    Even(u64, u64),
     /// By how many fewer of the shard's other replicas share a zone with the moved one.
     Apart(usize),
 }
@@ -138,31 +172,41 @@ struct Move {
     to: NodeId,
 }
 
-/// The best destination for a replica, if moving it is worthwhile. `goals` are sorted by replica count,
-/// fewest first.
-fn best_goal(record: &ShardRecord, from: Node, goals: &[Node], zones: &Zones) -> Option<Move> {
+/// The best destination for a replica, if moving it is worthwhile: with the replica's weight, and the least
+/// difference between two nodes for which it moves. `goals` are sorted by weight, the lightest first.
+fn best_goal(
+    (record, weight, gap_min): (&ShardRecord, u64, u64),
+    from: Node,
+    goals: &[Node],
+    zones: &Zones,
+) -> Option<Move> {
     let staying: Vec<NodeId> =
         record.replicas.iter().copied().filter(|&node| node != from.node).collect();
     let shared = zones.shared(from.node, &staying);
     let goals = goals.iter().filter(|goal| !record.replicas.contains(&goal.node));
     let goals = goals.map(|&goal| (zones.shared(goal.node, &staying), goal));
-    // The first goal that shares no zone also has the fewest replicas among those: without zones, the
-    // search stops there.
+    // The first goal that shares no zone also has the least among those: without zones, the search stops
+    // there.
     let apart = goals.clone().find(|(shared_there, _)| *shared_there == 0);
     let best = apart.or_else(|| goals.min());
     let (shared_there, to) = best.filter(|(shared_there, _)| *shared_there <= shared)?;
     let gain = match shared - shared_there {
-        0 => Gain::Even(from.replica_count.saturating_sub(to.replica_count)),
+        0 => Gain::Even(from.weight.saturating_sub(to.weight), weight),
         fewer => Gain::Apart(fewer),
     };
-    let is_worth_it = !matches!(gain, Gain::Even(more) if more < IMBALANCE_MIN);
+    let is_worth_it = !matches!(gain, Gain::Even(more, _) if more < gap_min);
     is_worth_it.then_some(Move { gain, shard: record.shard, from: from.node, to: to.node })
 }
 
 #[cfg(test)]
+mod weights_test;
+
+#[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::ids::FilterId;
     use crate::meta::MetaReply;
+    use crate::meta::apply::drawn::create;
     use crate::placement::Zone;
 
     /// A formed cluster with nodes 1 to `node_count`.
@@ -178,6 +222,19 @@ pub(super) mod tests {
             state.apply(2, &MetaCommand::ShardFormed { shard });
         }
         state
+    }
+
+    /// Creates a filter, and allows it to grow by so many bytes in these shards.
+    pub(in crate::meta) fn filled(
+        state: &mut MetaState,
+        shards: &[ShardId],
+        bytes: u64,
+    ) -> FilterId {
+        let made = state.apply(40, &create("large", 1, false));
+        let MetaReply::Filter(filter) = made else { panic!("{made:?}") };
+        let record = state.filters.get_mut(&filter).unwrap();
+        record.growth.extend(shards.iter().map(|&shard| (shard, bytes)));
+        filter
     }
 
     /// Moves replicas until no move is due, and returns the number of moves.
@@ -212,7 +269,7 @@ pub(super) mod tests {
         let move_count = run_moves(&mut state);
         let spread = spread(&state);
         let (least, most) = (spread.iter().min().unwrap(), spread.iter().max().unwrap());
-        assert!(most - least < IMBALANCE_MIN, "{spread:?}");
+        assert!(most - least < 4, "{spread:?}");
         assert!((70..=80).contains(&move_count), "{move_count}");
     }
 

@@ -259,8 +259,6 @@ pub(super) fn shard_tasks(
     tasks: &mut Vec<Task>,
 ) {
     let places = Places::new(state, alive);
-    // Includes the plans of this call, so that they do not all choose the same node.
-    let mut map = state.shard_map().clone();
     let mut misplaced = Vec::new();
     let mut moves = 0;
     let map_now = state.shard_map();
@@ -292,21 +290,7 @@ pub(super) fn shard_tasks(
             tasks.push(Task::Propose(MetaCommand::ReplicasChanged { shard, replicas }));
         }
     }
-    for shard in misplaced {
-        let Some(record) = map.get(shard) else { continue };
-        let is_new = record.target.is_none();
-        if is_new && moves >= SHARD_MOVES_MAX {
-            continue;
-        }
-        // A shard that waits for nodes is not counted: others may move meanwhile.
-        let Some(target) = places.replan(&map, record) else { continue };
-        // A change that can no longer complete has already been counted.
-        moves += usize::from(is_new);
-        if let Some(record) = map.get_mut(shard) {
-            record.plan(&target);
-        }
-        tasks.push(Task::Propose(MetaCommand::PlanReplicas { shard, target }));
-    }
+    tasks.extend(places.plans(state, &misplaced, moves).into_iter().map(Task::Propose));
 }
 
 /// The task for the split under way, until the new shard has a leader, whose replicas then have their

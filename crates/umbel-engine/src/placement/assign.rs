@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use super::shard_map::ShardMap;
 use super::zone::Zones;
 use crate::ids::{NodeId, ShardId};
 
@@ -84,10 +83,11 @@ fn take(
 }
 
 /// Chooses the node for one more replica of a shard. Among the nodes in `available` that are not in
-/// `taken`, it is the one whose zone has the fewest nodes of `taken`, then the one with the fewest
-/// replicas (counting planned ones), then the one with the best score. None if all are taken.
+/// `taken`, it is the one whose zone has the fewest nodes of `taken`, then the one with the least
+/// load, then the one with the best score. None if all are taken.
 ///
-/// `taken` are the nodes that the shard keeps in any case.
+/// `taken` are the nodes that the shard keeps in any case. `load` says how much a node has, in any unit, planned
+/// replicas included.
 ///
 /// ```
 /// use umbel_engine::placement::{ShardMap, ShardRecord, Zone, Zones, choose_replacement};
@@ -98,8 +98,10 @@ fn take(
 /// let map = ShardMap::new(founders.map(ShardRecord::founded).to_vec());
 /// // Node 2 leaves shard 0: node 1 has it, and node 3 is the other.
 /// let mut zones = Zones::default();
+/// let counts = map.replica_counts();
+/// let load = |node: NodeId| counts.get(&node).map_or(0, |&count| count as u64);
 /// let choose = |available: &[NodeId], zones: &Zones| {
-///     choose_replacement(&map, &available.iter().copied().collect(), zones, ShardId(0), &[a])
+///     choose_replacement(load, &available.iter().copied().collect(), zones, ShardId(0), &[a])
 /// };
 /// assert_eq!(choose(&[a, c], &zones), Some(c));
 /// assert_eq!(choose(&[a], &zones), None);
@@ -109,16 +111,14 @@ fn take(
 /// ```
 #[must_use]
 pub fn choose_replacement(
-    map: &ShardMap,
+    load: impl Fn(NodeId) -> u64,
     available: &BTreeSet<NodeId>,
     zones: &Zones,
     shard: ShardId,
     taken: &[NodeId],
 ) -> Option<NodeId> {
-    let counts = map.replica_counts();
     available.iter().copied().filter(|node| !taken.contains(node)).min_by_key(|&node| {
-        let count = counts.get(&node).copied().unwrap_or(0);
-        (zones.shared(node, taken), count, std::cmp::Reverse(score(shard, node)))
+        (zones.shared(node, taken), load(node), std::cmp::Reverse(score(shard, node)))
     })
 }
 

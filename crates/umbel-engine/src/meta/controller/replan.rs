@@ -1,10 +1,13 @@
 //! Which nodes get a shard's replicas when it has too few, or has them on nodes that leave.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::NodeId;
+use super::SHARD_MOVES_MAX;
+use crate::ids::{NodeId, ShardId};
+use crate::meta::command::MetaCommand;
 use crate::meta::state::MetaState;
-use crate::placement::{ShardMap, ShardRecord, Zones, choose_replacement};
+use crate::meta::weights::{Load, Weights};
+use crate::placement::{ShardRecord, Zones, choose_replacement};
 
 /// The nodes that may have replicas, and how many replicas a shard should have.
 pub(super) struct Places<'a> {
@@ -38,10 +41,43 @@ impl<'a> Places<'a> {
             || (wanted.len() < self.wanted_count && wanted.len() < self.candidates(record).len())
     }
 
+    /// Plans for misplaced shards, as long as few enough move; `moves` shards do already. New replicas go to the
+    /// nodes that have the least by weight, as the balancer would move them: to a node that has few replicas
+    /// because these are large, they would not stay.
+    pub(super) fn plans(
+        &self,
+        state: &MetaState,
+        misplaced: &[ShardId],
+        mut moves: usize,
+    ) -> Vec<MetaCommand> {
+        let mut plans = Vec::new();
+        let mut known = None;
+        for &shard in misplaced {
+            let Some(record) = state.shard(shard) else { continue };
+            let is_new = record.target.is_none();
+            if is_new && moves >= SHARD_MOVES_MAX {
+                continue;
+            }
+            // They include the plans of this call, so that these do not all choose the same node.
+            let (weights, loads) = known.get_or_insert_with(|| {
+                let weights = Weights::of(state);
+                let loads = weights.loads(state.shard_map());
+                (weights, loads)
+            });
+            // A shard that waits for nodes is not counted: others may move meanwhile.
+            let Some(target) = self.replan(loads, record) else { continue };
+            // A change that can no longer complete has already been counted.
+            moves += usize::from(is_new);
+            weights.shift(loads, shard, (record.wanted(), &target));
+            plans.push(MetaCommand::PlanReplicas { shard, target });
+        }
+        plans
+    }
+
     /// New replicas for a misplaced shard. Keeps nodes where possible: first those that the shard is being
     /// moved to, then its current ones. None if so few nodes are alive that the shard would have fewer
     /// replicas than now: it waits until more are alive, or until nodes are removed and fewer are wanted.
-    pub(super) fn replan(&self, map: &ShardMap, record: &ShardRecord) -> Option<Vec<NodeId>> {
+    fn replan(&self, loads: &BTreeMap<NodeId, Load>, record: &ShardRecord) -> Option<Vec<NodeId>> {
         let candidates = self.candidates(record);
         let count = self.wanted_count.min(candidates.len());
         if count < self.wanted_count.min(record.replicas.len()) {
@@ -53,8 +89,9 @@ impl<'a> Places<'a> {
                 target.push(node);
             }
         }
+        let load = |node: NodeId| loads.get(&node).map_or(0, |load| load.weight);
         while target.len() < count {
-            let chosen = choose_replacement(map, &candidates, self.zones, record.shard, &target);
+            let chosen = choose_replacement(load, &candidates, self.zones, record.shard, &target);
             target.push(chosen?);
         }
         target.sort_unstable();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::placement::{ShardRecord, Zone};
+use crate::placement::{ShardMap, ShardRecord, Zone};
 
 fn cluster(numbers: impl IntoIterator<Item = u64>) -> BTreeSet<NodeId> {
     numbers.into_iter().map(NodeId).collect()
@@ -121,8 +121,8 @@ proptest! {
         let map = ShardMap::new(founders.into_iter().map(founded).collect());
         let available = cluster(available);
         let taken = map.shards[0].replicas.clone();
-        let chosen = choose_replacement(&map, &available, &zones, ShardId(0), &taken);
-        let load = |node: NodeId| map.shards_of(node).count();
+        let load = |node: NodeId| map.shards_of(node).count() as u64;
+        let chosen = choose_replacement(load, &available, &zones, ShardId(0), &taken);
         let free: Vec<_> = available.iter().copied().filter(|node| !taken.contains(node)).collect();
         prop_assert_eq!(chosen.is_some(), !free.is_empty());
         if let Some(chosen) = chosen {

@@ -15,8 +15,14 @@ fn sent_bytes(status: &StatusResponse, moved: &ShardMove) -> u64 {
 }
 
 /// The cause of a move, in words for people.
-fn cause_text(cause: &str) -> String {
-    let known = match cause {
+fn cause_text(moved: &ShardMove) -> String {
+    let known = match moved.cause.as_str() {
+        // Nodes are compared by weight, for which small shards count, too: the source may have fewer bytes.
+        "balance" if moved.from_bytes > moved.to_bytes => {
+            let (from, to) = (numbers(&moved.from), numbers(&moved.to));
+            let (more, less) = (moved.from_bytes, moved.to_bytes);
+            return format!("{more} bytes on node {from}, {less} on node {to}");
+        }
         "node_leaves" => "its node leaves",
         "too_few" => "too few replicas",
         "zones" => "two in one zone",
@@ -42,6 +48,8 @@ pub(super) fn json(status: &StatusResponse) -> Value {
             "cause": moved.cause,
             "begun": moved.is_begun,
             "bytes": sent_bytes(status, moved),
+            "from_bytes": moved.from_bytes,
+            "to_bytes": moved.to_bytes,
         })
     };
     status.moves.iter().map(moved).collect()
@@ -61,7 +69,7 @@ pub(super) fn text(status: &StatusResponse, look: Look) -> String {
             numbers(&moved.from),
             numbers(&moved.to),
             when(moved).to_owned(),
-            if people { cause_text(&moved.cause) } else { moved.cause.clone() },
+            if people { cause_text(moved) } else { moved.cause.clone() },
             sent_bytes(status, moved).to_string(),
         ]);
     }
@@ -107,6 +115,7 @@ mod tests {
             to: to.to_vec(),
             cause: cause.to_owned(),
             is_begun,
+            ..ShardMove::default()
         };
         StatusResponse {
             shards: vec![shard(0, 100), shard(1, 1000)],
@@ -125,10 +134,23 @@ mod tests {
         let second = "move\t0\t-\t3,4\tlater\ttoo_few\t200\n";
         assert_eq!(lines, format!("{first}{second}"));
         assert_eq!(text(&StatusResponse::default(), LINES), "");
-        assert_eq!(
-            (cause_text("zones"), cause_text("a\x1b[2J")),
-            ("two in one zone".into(), "a?[2J".into())
-        );
+        let because = |cause: &str, from_bytes| {
+            let (from, to, cause) = (vec![3], vec![1], cause.to_owned());
+            cause_text(&ShardMove {
+                from,
+                to,
+                cause,
+                from_bytes,
+                to_bytes: 20,
+                ..ShardMove::default()
+            })
+        };
+        assert_eq!(because("zones", 0), "two in one zone");
+        assert_eq!(because("a\x1b[2J", 0), "a?[2J");
+        assert_eq!(because("balance", 0), "shares become even");
+        assert_eq!(because("balance", 90), "90 bytes on node 3, 20 on node 1");
+        assert_eq!(because("balance", 20), "shares become even");
+        assert_eq!(because("balance", 19), "shares become even");
         let json = drain_json(2, &status());
         assert_eq!((&json["bytes"], &json["moves"][1]["to"]), (&json!(1200), &json!([3, 4])));
         assert!(drain_text(2, &status(), LINES).ends_with(&lines));
