@@ -19,12 +19,19 @@ pub const REPLICA_COUNT_MAX: u32 = 9;
 /// Most items of one request: 64 Ki hashes take 1 MiB in a log, and their answers 8 KiB.
 pub const REQUEST_ITEMS_MAX: usize = 1 << 16;
 
-/// Largest slice of one filter in one shard: it is sent in snapshots, and copied while requests wait.
+/// Largest slice of one filter in one shard: it is sent in snapshots, and copied where what changes it is not
+/// kept position by position.
 pub const SLICE_BYTES_MAX: u64 = 256 << 20;
 
 /// Where a frame of a shard's snapshot is cut: large enough that its header is negligible, small enough to
 /// be built on demand.
 pub const SNAPSHOT_FRAME_BYTES_CUT: usize = 1 << 20;
+
+/// Most bytes that are kept for a reader of a slice that changes, such as a snapshot: twelve million positions at two
+/// bytes and a half, beside the places of their lists. At half fill, an item changes three or four bits. A slice of the
+/// largest size is read in a second or two, and a million items a second change no more of what was not read yet.
+/// Above it, the rest of the slice is copied.
+pub const UNDO_LOG_BYTES_MAX: usize = 32 << 20;
 
 /// Largest filter over all shards.
 pub const FILTER_BYTES_MAX: u64 = 64 << 30;
