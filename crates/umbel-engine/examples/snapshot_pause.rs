@@ -1,6 +1,7 @@
-//! What a snapshot costs a shard: how long taking it lasts, how long the first insert into each slice takes while
-//! the snapshot is held, and how much memory both take. The last line is of inserts before which a slice is copied
-//! aside, as a replica does it: only the rest of them keeps readers waiting.
+//! What a snapshot costs a shard that shares its slices with it, as those of kinds are shared whose changes are not kept
+//! position by position: how long taking it lasts, how long the first insert into each slice takes while the snapshot is
+//! held, and how much memory both take. The last line is of inserts before which a slice is copied aside, as a replica
+//! does it: only the rest of them keeps readers waiting.
 //!
 //!     cargo run --release -p umbel-engine --example snapshot_pause 16 32
 //!

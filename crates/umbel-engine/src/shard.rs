@@ -15,6 +15,8 @@
 //! | `blocks`, `scrub` | a slice block by block: how a replica reports and repairs blocks |
 //! | `vote`, `scrubber` | which bits the replicas agree on, and how the leader has them compared |
 //! | `snapshot` | transfer of one replica's state to another |
+//! | `slice_copy`, `positions` | a slice at one point in time, read while it changes |
+//! | `undo_log`, `kept_positions`, `changed_positions` | what is kept for readers of a slice: positions, as they were |
 //! | `split`, `absorb`, `merge_marks` | a shard in two, and two shards in one |
 //! | `recut` | a copy of a slice that was cut for fewer shards |
 //!
@@ -57,6 +59,7 @@ mod kept_positions;
 mod merge_marks;
 mod overlap;
 mod part_error;
+mod positions;
 mod prepare;
 mod probes;
 mod recut;
@@ -82,6 +85,8 @@ mod windowed;
 
 #[cfg(test)]
 mod absorb_test;
+#[cfg(test)]
+mod changed_positions_test;
 #[cfg(test)]
 mod cuckoo_test;
 #[cfg(test)]
@@ -117,6 +122,8 @@ mod split_test;
 #[cfg(test)]
 mod sum_test;
 #[cfg(test)]
+mod undo_log_test;
+#[cfg(test)]
 mod windowed_test;
 
 pub use bitmap::{Bitmap, BitmapError};
@@ -140,7 +147,7 @@ pub use scrubber::{
 };
 pub use shared_slice::{CopiedSlice, SharedSlice};
 pub use slice::{SliceDescription, SliceSummary};
-pub use slice_copy::SliceCopy;
+pub use slice_copy::{ShardOwner, SliceCopy, SliceFrames, SliceReadError};
 pub use slice_plan::PlanError;
 pub use slice_shape::{SliceShape, SliceShapeError, single_shot_bytes};
 pub use snapshot::{ShardSnapshot, ShardSnapshotHead, SnapshotError, SnapshotLoader};

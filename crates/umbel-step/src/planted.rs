@@ -77,6 +77,8 @@ planted! {
     CommitHintAhead = "commit_hint_ahead", "crash", &["committed_on_quorum", "state_machine_safety", "replicas_agree", HEALS];
     /// A snapshot loses its last frame, so the last slice is loaded empty.
     SnapshotShort = "snapshot_short", "crash", &["replicas_agree", ACKED, BOUNDS, "answers_linearize"];
+    /// Of the cache lines in which an insert changes something, the first is not kept for a reader that began before it.
+    FormerWordLost = "former_word_lost", "crash", &["replicas_agree", "snapshots_are_one_moment"];
     /// Request ids are left out of snapshots.
     IdsNotInSnapshot = "ids_not_in_snapshot", "crash", &["replicas_agree", RETRY, "one_new_per_item"];
     /// A snapshot is used before it is durable.
@@ -243,9 +245,10 @@ impl Planted {
     pub const fn provoked(self) -> &'static [&'static str] {
         match self {
             Self::NoFolderSync => &["small_segments"],
-            Self::SnapshotShort | Self::IdsNotInSnapshot | Self::SnapshotNotSynced => {
-                &["snapshots_often"]
-            }
+            Self::SnapshotShort
+            | Self::FormerWordLost
+            | Self::IdsNotInSnapshot
+            | Self::SnapshotNotSynced => &["snapshots_often"],
             Self::ForeignShardAbsent | Self::OtherCutTaken => &["old_map"],
             Self::FirstFrameIsAll => &["small_pieces"],
             _ => &[],

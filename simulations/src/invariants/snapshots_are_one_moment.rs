@@ -138,8 +138,7 @@ mod tests {
         for (shard, (item, has)) in (0_u32..).zip(items.into_iter().zip(has)) {
             let copy = |cluster: &Cluster| {
                 let state = &cluster.shards[shard as usize];
-                let copy = state.copy_slice(filter, Generation(1)).unwrap();
-                let frames = copy.frames(1 << 20).unwrap();
+                let frames = state.export_frames(filter, Generation(1), 1 << 20).unwrap();
                 frames.map(|frame| (shard, frame.unwrap())).collect::<Vec<_>>()
             };
             let before = copy(&cluster);

@@ -13,14 +13,13 @@
 //! would have done before.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
 use umbel_filter::{CreateError, FilterJoinError, HashRange};
 use umbel_step::planted::{self, Planted};
 
 use super::command::{ShardCommand, ShardReply};
 use super::merge_marks::Fence;
-use super::scrub::NO_INDEX;
+use super::part_error::PartError;
+use super::positions::Positions;
 use super::slice::{Slice, stop};
 use super::state::{NO_INDEX, ShardState};
 use crate::ids::{Epoch, FilterId, GroupId};
@@ -266,7 +265,7 @@ impl Slice {
             // It lies entirely in one of the two shards, or in another one.
             if self.spec.shape.lives_in(lower_range) { self.filter } else { upper.filter }
         } else {
-            Arc::new(self.filter.join(&upper.filter).map_err(|error| match error {
+            Positions::new(self.filter.join(&upper.filter).map_err(|error| match error {
                 FilterJoinError::Create(CreateError::OutOfMemory { bytes }) => stop(bytes),
                 error => PartError::NotJoined { filter: self.spec.filter, what: error.to_string() },
             })?)

@@ -10,11 +10,12 @@
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
-use std::sync::Arc;
 
 use umbel_filter::{AnyFilter, RedisBloomLink, StoredSingleShot};
 
+use super::changed_positions::arrays;
 use super::digest::Digest;
+use super::positions::Positions;
 use super::slice::Slice;
 
 /// Words of a block: 4 KiB, so that repairing a flipped bit is cheap, and digests of 8 bytes each take
@@ -25,31 +26,9 @@ pub(super) const BLOCK_WORDS: usize = 512;
 const POSITION_BLOCKS: u64 = 4096;
 
 impl Slice {
-    /// The words, array by array. Empty for a single-shot slice.
-    fn arrays(&self) -> Vec<&[u64]> {
-        match &*self.filter {
-            AnyFilter::SingleShot(_) => Vec::new(),
-            AnyFilter::Blocked(filter) => vec![filter.words()],
-            AnyFilter::Classic(filter) => vec![filter.words()],
-            AnyFilter::Partitioned(filter) => vec![filter.words()],
-            AnyFilter::Counting(filter) => vec![filter.words()],
-            AnyFilter::Window(filter) => vec![filter.words()],
-            AnyFilter::Aging(filter) => vec![filter.words()],
-            AnyFilter::Stable(filter) => vec![filter.words()],
-            AnyFilter::Cuckoo(filter) => vec![filter.words()],
-            AnyFilter::Quotient(filter) => vec![filter.words()],
-            AnyFilter::Scalable(filter) => {
-                filter.levels().iter().map(|level| level.filter().words()).collect()
-            }
-            AnyFilter::RedisBloom(filter) => {
-                filter.links().iter().map(RedisBloomLink::words).collect()
-            }
-        }
-    }
-
     /// The words of one array, for repair.
     fn array_mut(&mut self, array: usize) -> Option<&mut [u64]> {
-        match Arc::make_mut(&mut self.filter) {
+        match self.filter.change() {
             // These keep counts of what their words hold, so `write_blocks` changes them through their
             // `rewrite`.
             AnyFilter::SingleShot(_)
@@ -74,7 +53,10 @@ impl Slice {
             AnyFilter::SingleShot(filter) => {
                 filter.single_shot_shape().width().min(POSITION_BLOCKS)
             }
-            _ => self.arrays().iter().map(|words| words.len().div_ceil(BLOCK_WORDS) as u64).sum(),
+            _ => arrays(&self.filter)
+                .iter()
+                .map(|words| words.len().div_ceil(BLOCK_WORDS) as u64)
+                .sum(),
         };
         // A slice has at most 256 MiB.
         u32::try_from(count).unwrap_or(u32::MAX)
@@ -114,7 +96,7 @@ impl Slice {
             }
             return;
         }
-        let blocks = self.arrays().into_iter().flat_map(|words| words.chunks(BLOCK_WORDS));
+        let blocks = arrays(&self.filter).into_iter().flat_map(|words| words.chunks(BLOCK_WORDS));
         for (block, words) in (0..).zip(blocks) {
             if is_wanted(block) {
                 visit(block, words);
@@ -151,7 +133,7 @@ impl Slice {
     pub(super) fn write_blocks(&mut self, contents: &[(u32, Vec<u64>)], only_adds: bool) {
         if let AnyFilter::SingleShot(filter) = &*self.filter {
             if let Some(filter) = with_blocks(filter, contents, only_adds) {
-                self.filter = Arc::new(AnyFilter::SingleShot(filter));
+                self.filter = Positions::new(AnyFilter::SingleShot(filter));
             }
             return;
         }
@@ -161,7 +143,7 @@ impl Slice {
                 write_block(block, content, only_adds);
             }
         };
-        match Arc::make_mut(&mut self.filter) {
+        match self.filter.change() {
             AnyFilter::Window(filter) => filter.rewrite(write),
             AnyFilter::Cuckoo(filter) => filter.rewrite(write),
             AnyFilter::Quotient(filter) => filter.rewrite(write),
@@ -175,7 +157,8 @@ impl Slice {
 
     fn block_mut(&mut self, block: u32) -> Option<&mut [u64]> {
         let mut at = block as usize;
-        let counts = self.arrays().into_iter().map(|words| words.len().div_ceil(BLOCK_WORDS));
+        let counts =
+            arrays(&self.filter).into_iter().map(|words| words.len().div_ceil(BLOCK_WORDS));
         let mut array = None;
         for (number, count) in counts.enumerate() {
             if at < count {
@@ -213,7 +196,7 @@ impl Slice {
             return;
         };
         (self.new_count, self.merged_count) = (new_count, merged_count);
-        match (Arc::make_mut(&mut self.filter), levels) {
+        match (self.filter.change(), levels) {
             (AnyFilter::Window(window), &[oldest, newest]) => window.advance(oldest, newest),
             (AnyFilter::Aging(filter), &[newer, older]) => {
                 *filter.parts_mut().1 = [newer, older];

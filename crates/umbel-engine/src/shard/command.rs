@@ -276,19 +276,23 @@ impl ShardCommand {
         }
     }
 
-    /// Calls this with each filter whose slice the command may change in place, as often as it names the filter.
-    /// Commands that replace a slice, and those that change slices of all filters, are none.
-    pub(super) fn for_each_changed(&self, mut call: impl FnMut(FilterId)) {
+    /// Calls this with each filter whose slice the command may change in place, as often as it names the filter, and
+    /// with the hashes of the items if what they change is all that changes. Commands that replace a slice, and those
+    /// that change slices of all filters, are none.
+    pub(super) fn for_each_changed(&self, mut call: impl FnMut(FilterId, Option<&HashList>)) {
         match self {
-            Self::Insert(parts) => parts.iter().for_each(|part| call(part.filter)),
-            Self::InsertTimed { inserts, .. } => {
-                inserts.iter().for_each(|insert| call(insert.part.filter));
+            Self::Insert(parts) => {
+                parts.iter().for_each(|part| call(part.filter, Some(&part.hashes)));
             }
-            Self::Remove(part) => call(part.filter),
-            Self::Repair(part) => call(part.filter),
+            Self::InsertTimed { inserts, .. } => {
+                let parts = inserts.iter().map(|insert| &insert.part);
+                parts.for_each(|part| call(part.filter, Some(&part.hashes)));
+            }
+            Self::Remove(part) => call(part.filter, Some(&part.hashes)),
+            Self::Repair(part) => call(part.filter, None),
             Self::MergeSlices { target: filter, .. }
             | Self::LoadFrame { filter, .. }
-            | Self::RotateSlice { filter, .. } => call(*filter),
+            | Self::RotateSlice { filter, .. } => call(*filter, None),
             Self::CreateSlice(_)
             | Self::DropSlice(_)
             | Self::ClearSlice { .. }

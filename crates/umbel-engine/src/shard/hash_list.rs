@@ -109,7 +109,7 @@ impl HashList {
     }
 
     /// The hashes in order; bytes after the last whole hash are ignored.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = ItemHash> + '_ {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = ItemHash> + Clone + '_ {
         self.bytes.as_chunks::<HASH_BYTES>().0.iter().map(from_bytes)
     }
 

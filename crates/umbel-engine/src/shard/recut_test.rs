@@ -29,8 +29,8 @@ fn kinds() -> impl Iterator<Item = Kind> {
 
 fn frames_of(state: &ShardState, filter: FilterId) -> Vec<Bytes> {
     let generation = state.summary(filter).unwrap().generation;
-    let copy = state.copy_slice(filter, generation).unwrap();
-    copy.frames(PAYLOAD_BYTES_MAX).unwrap().map(|frame| frame.unwrap().into()).collect()
+    let frames = state.export_frames(filter, generation, PAYLOAD_BYTES_MAX).unwrap();
+    frames.map(|frame| frame.unwrap().into()).collect()
 }
 
 fn recut_of(kind: Kind) -> Recut {

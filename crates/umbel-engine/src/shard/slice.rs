@@ -1,7 +1,6 @@
 //! One filter's slice in one shard, and the operations of its kind.
 
 use std::alloc::{Layout, handle_alloc_error};
-use std::sync::Arc;
 
 use umbel_codec::{FrameKey, FrameMergeError, FrameView, Frames, frames};
 use umbel_filter::{
@@ -14,6 +13,7 @@ use super::bitmap::Bitmap;
 use super::command::{KeyName, SliceSpec};
 use super::hash_list::HashList;
 use super::part_error::PartError;
+use super::positions::Positions;
 use super::slice_growth::{
     check_opening, grown_for, insert_quotient, insert_redis_bloom, insert_scalable, level_items,
     memory_of,
@@ -36,8 +36,7 @@ pub(super) struct Slice {
     /// Index of the last entry that may have changed it. Not part of the replicated state: after installing
     /// a snapshot, a replica only knows an index that is the same or higher.
     pub(super) written_index: u64,
-    /// Shared with snapshots and exports; copied if it changes while one of them still uses it.
-    pub(super) filter: Arc<AnyFilter>,
+    pub(super) filter: Positions,
 }
 
 /// Metadata of a slice, available without reading its positions.
@@ -90,7 +89,7 @@ impl Slice {
             SliceShapeError::Create(CreateError::OutOfMemory { bytes }) => stop(bytes),
             error => PartError::Malformed { what: error.to_string() },
         })?;
-        let (spec, generation, filter) = (spec.clone(), spec.generation, Arc::new(filter));
+        let (spec, generation, filter) = (spec.clone(), spec.generation, Positions::new(filter));
         Ok(Self { spec, generation, new_count: 0, merged_count: 0, written_index: 0, filter })
     }
 
@@ -136,7 +135,7 @@ impl Slice {
         let planned_bytes = if self.kind().grows() { self.planned_bytes() } else { 0 };
         let slice_bytes_max = planned_bytes.saturating_add(growth_bytes).min(SLICE_BYTES_MAX);
         let mut outcomes = Vec::with_capacity(hashes.len());
-        let outcome = match Arc::make_mut(&mut self.filter) {
+        let outcome = match self.filter.change_items(&hashes.iter().copied()) {
             AnyFilter::Scalable(filter) => {
                 insert_scalable(id, filter, hashes, &mut outcomes, slice_bytes_max)
             }
@@ -198,12 +197,12 @@ impl Slice {
     /// Removes hashes of the shard's range. A one in the answer means that the item was removed.
     pub(super) fn remove(
         &mut self,
-        hashes: impl ExactSizeIterator<Item = ItemHash>,
+        hashes: impl ExactSizeIterator<Item = ItemHash> + Clone,
     ) -> Result<Bitmap, PartError> {
         if !self.kind().removes() {
             return Err(no_removal(self.kind()));
         }
-        let filter = Arc::make_mut(&mut self.filter);
+        let filter = self.filter.change_items(&hashes);
         Ok(Bitmap::from_bools(hashes.map(|hash| {
             // The kind and the range have been checked.
             filter.remove(hash).is_ok_and(|removal| removal == Removal::Removed)
@@ -289,7 +288,7 @@ impl Slice {
 
     /// ORs in a source that `check_merge` has accepted.
     pub(super) fn merge(&mut self, source: &Self) -> Result<u64, PartError> {
-        let merged = Arc::make_mut(&mut self.filter).merge(&source.filter);
+        let merged = self.filter.change().merge(&source.filter);
         self.count_merged(merged)
     }
 
@@ -306,7 +305,7 @@ impl Slice {
     /// ORs in what all sources have in common, after `check_merge_shared` has accepted them.
     pub(super) fn merge_shared(&mut self, sources: &[&Self]) -> Result<u64, PartError> {
         let sources: Vec<&AnyFilter> = sources.iter().map(|source| &*source.filter).collect();
-        let merged = Arc::make_mut(&mut self.filter).merge_shared(&sources);
+        let merged = self.filter.change().merge_shared(&sources);
         self.count_merged(merged)
     }
 
@@ -337,7 +336,7 @@ impl Slice {
         let mut grown = grown_for(&self.filter, &view)?;
         let receiver = match &mut grown {
             Some(grown) => grown,
-            None => Arc::make_mut(&mut self.filter),
+            None => self.filter.change(),
         };
         let set = view.merge_into(receiver, key).map_err(|error| match error {
             FrameMergeError::Key(_) | FrameMergeError::Shape(_) => {
@@ -352,7 +351,7 @@ impl Slice {
             _ => bad(error.to_string()),
         })?;
         if let Some(grown) = grown {
-            self.filter = Arc::new(grown);
+            self.filter = Positions::new(grown);
         }
         self.merged_count = self.merged_count.saturating_add(set);
         // Levels know how many items they took.

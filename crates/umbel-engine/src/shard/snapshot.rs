@@ -8,7 +8,7 @@
 //! *Law.* A state loaded from a snapshot of s equals s: it has the same digest, and gives the same replies
 //! to the same commands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -19,9 +19,10 @@ use umbel_filter::{AnyFilter, HashRange};
 use super::command::SliceSpec;
 use super::merge_marks::MergeMarks;
 use super::part_error::PartError;
+use super::positions::Positions;
 use super::replay::{ReplayHead, ReplayLimits, ReplayTable};
 use super::slice::{Slice, frame_key};
-use super::slice_copy::SliceCopy;
+use super::slice_copy::{ShardOwner, SliceCopy, SliceReadError};
 use super::slice_shape::SliceShapeError;
 use super::state::{NO_INDEX, ShardState};
 use crate::ids::{Generation, ShardId};
@@ -48,9 +49,11 @@ pub(super) const LOADING_BYTES_MAX: u64 = 2 * SLICE_BYTES_MAX;
 /// assert_eq!(loader.finish()?.digest(), state.digest());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct ShardSnapshot {
-    state: ShardState,
+    head: ShardSnapshotHead,
+    /// In the head's order.
+    slices: VecDeque<SliceCopy>,
 }
 
 /// A snapshot without the positions.
@@ -96,7 +99,7 @@ impl SliceHead {
     /// The slice with this filter as its contents.
     fn with_filter(self, filter: AnyFilter) -> Slice {
         let Self { spec, generation, new_count, merged_count } = self;
-        let filter = Arc::new(filter);
+        let filter = Positions::new(filter);
         Slice { spec, generation, new_count, merged_count, written_index: NO_INDEX, filter }
     }
 }
@@ -162,23 +165,31 @@ impl ShardState {
     /// is done with it.
     #[must_use]
     pub fn snapshot(&self) -> ShardSnapshot {
-        let mut state = self.clone();
-        if planted::on(Planted::SnapshotShort)
-            && let Some(mut last) = state.slices.last_entry()
-        {
-            let generation = last.get().generation;
-            // A slice of this shape was created before.
-            let _ = last.get_mut().clear(generation, self.range);
-        }
-        ShardSnapshot { state }
+        self.snapshot_of(|slice| SliceCopy::of(slice.clone()))
     }
-}
 
-impl ShardSnapshot {
-    /// The snapshot without the positions.
+    /// The same without copies where that is possible: see [`read_slice`](Self::read_slice). The owner has this
+    /// state, and is not kept for the snapshot.
     #[must_use]
-    pub fn head(&self) -> ShardSnapshotHead {
-        let ShardState { shard, range, ref slices, ref replay, ref marks, .. } = self.state;
+    pub fn snapshot_by(&self, owner: &Arc<dyn ShardOwner>) -> ShardSnapshot {
+        self.snapshot_of(|slice| SliceCopy::read_by(owner, slice))
+    }
+
+    fn snapshot_of(&self, copy: impl Fn(&Slice) -> SliceCopy) -> ShardSnapshot {
+        let mut slices: VecDeque<SliceCopy> = self.slices.values().map(copy).collect();
+        if planted::on(Planted::SnapshotShort)
+            && let (Some(last), Some(slice)) = (slices.back_mut(), self.slices.values().last())
+        {
+            let mut short = slice.clone();
+            // A slice of this shape was created before.
+            let _ = short.clear(slice.generation, self.range);
+            *last = SliceCopy::of(short);
+        }
+        ShardSnapshot { head: self.snapshot_head(), slices }
+    }
+
+    fn snapshot_head(&self) -> ShardSnapshotHead {
+        let Self { shard, range, slices, replay, marks, .. } = self;
         let slices = slices.values().map(|slice| SliceHead {
             spec: slice.spec.clone(),
             generation: slice.generation,
@@ -189,24 +200,32 @@ impl ShardSnapshot {
         let replay = if planted::on(Planted::IdsNotInSnapshot) {
             ReplayHead::default()
         } else {
-            replay.head(range)
+            replay.head(*range)
         };
-        let marks = marks.clone();
-        ShardSnapshotHead { shard, start, last, slices: slices.collect(), replay, marks }
+        let (shard, slices, marks) = (*shard, slices.collect(), marks.clone());
+        ShardSnapshotHead { shard, start, last, slices, replay, marks }
+    }
+}
+
+impl ShardSnapshot {
+    /// The snapshot without the positions.
+    #[must_use]
+    pub fn head(&self) -> ShardSnapshotHead {
+        self.head.clone()
     }
 
     /// The frames of all slices, in the head's order, with payloads of up to [`SNAPSHOT_FRAME_BYTES_CUT`].
     /// Each is built when it is requested.
     #[expect(clippy::missing_panics_doc, reason = "keys are checked when slices are created")]
-    pub fn frames(&self) -> impl Iterator<Item = Result<Vec<u8>, FrameError>> + '_ {
-        self.state.slices.values().flat_map(|slice| {
+    pub fn frames(&self) -> impl Iterator<Item = Result<Vec<u8>, SliceReadError>> + '_ {
+        self.slices.iter().flat_map(|slice| {
             let frames = slice.frames(SNAPSHOT_FRAME_BYTES_CUT);
             frames.expect("a slice's key was checked when it was created")
         })
     }
 
     /// Takes the next slice in the head's order out of the snapshot; None after the last. When a snapshot
-    /// is written slice by slice, only slices that change meanwhile are in memory twice.
+    /// is written slice by slice, what is kept for a slice goes with it.
     ///
     /// ```
     /// use umbel_engine::{FilterId, Generation, ShardId, shard::*};
@@ -227,13 +246,7 @@ impl ShardSnapshot {
     /// # Ok::<(), PartError>(())
     /// ```
     pub fn take_slice(&mut self) -> Option<SliceCopy> {
-        self.state.slices.pop_first().map(|(_, slice)| SliceCopy::of(slice))
-    }
-
-    /// The state at the time of the snapshot.
-    #[must_use]
-    pub const fn state(&self) -> &ShardState {
-        &self.state
+        self.slices.pop_front()
     }
 }
 

@@ -7,10 +7,10 @@ use super::shard_test::{FIRST, SHARD, filter_of, insert, list, range, spec, stat
 use super::{ShardCommand, ShardSnapshot, ShardState, SliceShape, SnapshotError, SnapshotLoader};
 use crate::ids::{Generation, ShardId};
 
-fn load(snapshot: &ShardSnapshot) -> Result<ShardState, SnapshotError> {
+pub(super) fn load(snapshot: &ShardSnapshot) -> Result<ShardState, SnapshotError> {
     let mut loader = SnapshotLoader::new(SHARD, range(), snapshot.head())?;
     for frame in snapshot.frames() {
-        loader.push(&frame?)?;
+        loader.push(&frame.unwrap())?;
     }
     loader.finish()
 }
@@ -61,7 +61,6 @@ fn snapshots_stand_still() {
     insert(&mut state, filter_of(Kind::Classic, 0), None, list(&[1])).unwrap();
     assert_ne!(state.digest(), digest);
     assert_eq!(load(&snapshot).unwrap().digest(), digest);
-    assert_eq!(snapshot.state().digest(), digest);
 }
 
 #[test]

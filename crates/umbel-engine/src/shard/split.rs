@@ -13,13 +13,12 @@
 //! *Law.* Each half answers queries for items of its range, and retried requests, exactly as the unsplit
 //! shard would.
 
-use std::sync::Arc;
-
 use umbel_filter::{CreateError, FilterPartError, HashRange};
 
 use super::command::ShardCommand;
 use super::merge_marks::MergeMarks;
 use super::part_error::PartError;
+use super::positions::Positions;
 use super::replay::{ReplayLimits, ReplayTable};
 use super::slice::{Slice, stop};
 use super::state::{NO_INDEX, ShardState};
@@ -124,13 +123,13 @@ impl Slice {
             false => whole.cut_count(range, count),
         };
         let filter = match self.kind().is_whole() {
-            true if is_all_there => Arc::clone(&self.filter),
+            true if is_all_there => self.filter.clone(),
             // The filter lies in the other part, or in another shard.
             true => shape
                 .create(range)
-                .map(Arc::new)
+                .map(Positions::new)
                 .map_err(|error| PartError::Malformed { what: error.to_string() })?,
-            false => self.filter.part(range).map(Arc::new).map_err(|error| match error {
+            false => self.filter.part(range).map(Positions::new).map_err(|error| match error {
                 FilterPartError::Create(CreateError::OutOfMemory { bytes }) => stop(bytes),
                 error => PartError::Malformed { what: error.to_string() },
             })?,

@@ -159,7 +159,7 @@ impl ShardState {
             }
             ShardCommand::Repair(_) => {}
             // A created slice is empty, so it is equal however it came to be: nothing to record.
-            command => command.for_each_changed(note),
+            command => command.for_each_changed(|filter, _| note(filter)),
         }
     }
 
@@ -197,9 +197,14 @@ impl ShardState {
             }
             _ => slice.insert(&hashes.to_vec(), *growth_bytes)?,
         };
-        let new = proposed.iter_ones().zip(outcomes);
-        let new = new.filter(|&(_, outcome)| outcome == Insertion::New).map(|(at, _)| at);
-        let answer = Bitmap::from_ones(item_count, new);
+        let is_new = |outcome: Insertion| outcome == Insertion::New;
+        let answer = if outcomes.len() == item_count as usize {
+            // All items were proposed, as is so for items that are not there yet: the quick way to the same bits.
+            Bitmap::from_bools(outcomes.into_iter().map(is_new))
+        } else {
+            let new = proposed.iter_ones().zip(outcomes).filter(|&(_, outcome)| is_new(outcome));
+            Bitmap::from_ones(item_count, new.map(|(at, _)| at))
+        };
         self.remember(stamped.as_ref(), &answer);
         Ok(answer)
     }
@@ -391,6 +396,12 @@ impl ShardState {
     /// All slices with their generations, in ascending order of filters.
     pub fn slices(&self) -> impl ExactSizeIterator<Item = (FilterId, Generation)> + '_ {
         self.slices.iter().map(|(&filter, slice)| (filter, slice.generation))
+    }
+
+    /// Ends what is kept for readers: they share the slices from now on. For who has another state in the place
+    /// of this one, before readers see that.
+    pub fn let_go_of_readers(&self) {
+        self.slices.values().for_each(|slice| slice.filter.end_logs());
     }
 
     /// Bytes of memory for all slices' positions and the replay table's records.

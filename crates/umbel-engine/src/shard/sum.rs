@@ -7,8 +7,6 @@
 //! of the shard that recorded it. A sum adds all of the shard's range, so after a merge of a shard that has
 //! added with one that has not, the rest is refused.
 
-use std::sync::Arc;
-
 use umbel_filter::{
     AnyFilter, Describe, InsertError, Kind, MergeError, Quotient, QuotientMergeError, Shape,
 };
@@ -17,6 +15,7 @@ use super::bitmap::Bitmap;
 use super::command::{RequestStamp, SetOperation, ShardCommand, SumTerms};
 use super::digest::Digest;
 use super::part_error::PartError;
+use super::positions::Positions;
 use super::prepare::SliceGrowth;
 use super::replay::{Operation, StampedPart};
 use super::slice::{Slice, refused};
@@ -167,7 +166,7 @@ impl Slice {
     /// Adds all sources or none, after `check_sum` has accepted them.
     fn sum(&mut self, sources: &[&Self], growth_bytes: u64) -> Result<u64, PartError> {
         if self.kind() != Kind::Quotient {
-            let filter = Arc::make_mut(&mut self.filter);
+            let filter = self.filter.change();
             let merged: Result<u64, MergeError> =
                 sources.iter().map(|source| filter.merge(&source.filter)).sum();
             return self.count_merged(merged);
@@ -186,7 +185,7 @@ impl Slice {
         }
         grow_to_plan(&mut sum, most);
         let new_count = sum.taken_count().saturating_sub(before);
-        self.filter = Arc::new(sum.into());
+        self.filter = Positions::new(sum.into());
         self.count_merged(Ok(new_count))
     }
 }

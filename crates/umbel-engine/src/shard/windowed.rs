@@ -43,6 +43,15 @@ impl Slice {
         }
     }
 
+    /// The same, to be changed. A filter without a window stays as it is, shared or read.
+    fn window_mut(&mut self) -> Option<(&mut Window, WindowRules)> {
+        let (_, &rules) = self.window()?;
+        match self.filter.change() {
+            AnyFilter::Window(window) => Some((window, rules)),
+            _ => None,
+        }
+    }
+
     /// Advances a window to a time, unless it is rotated manually.
     pub(super) fn advance(&mut self, now_ms: u64) {
         let Some((window, rules)) = self.window() else { return };
@@ -54,26 +63,25 @@ impl Slice {
         if newest == window.newest() && window.oldest() >= rules.oldest_beside(newest) {
             return;
         }
-        let rules = *rules;
-        if let AnyFilter::Window(window) = Arc::make_mut(&mut self.filter) {
+        if let Some((window, rules)) = self.window_mut() {
             advance_to(window, &rules, newest);
         }
     }
 
     /// Ends the current slice of a manually rotated window, and starts the given generation.
     pub(super) fn rotate(&mut self, generation: Generation) -> Result<(), PartError> {
-        let (AnyFilter::Window(window), SliceShape::Window { rules, .. }) =
-            (Arc::make_mut(&mut self.filter), &self.spec.shape)
-        else {
-            let what = format!("{} has no slices to rotate", self.spec.filter);
+        let filter = self.spec.filter;
+        let Some((window, rules)) = self.window_mut() else {
+            let what = format!("{filter} has no slices to rotate");
             return Err(PartError::WrongKind { what });
         };
         if rules.time != WindowTime::Manual {
-            let what = format!("slices of {} end by time", self.spec.filter);
+            let what = format!("slices of {filter} end by time");
             return Err(PartError::WrongKind { what });
         }
         let ended = u64::from(!planted::on(Planted::RotationLost));
-        advance_to(window, rules, window.newest().saturating_add(ended));
+        let newest = window.newest().saturating_add(ended);
+        advance_to(window, &rules, newest);
         self.generation = generation;
         Ok(())
     }
@@ -86,9 +94,7 @@ impl Slice {
     ) -> Result<Vec<Insertion>, PartError> {
         self.advance(time.now_ms);
         let filter = self.spec.filter;
-        let (AnyFilter::Window(window), SliceShape::Window { rules, .. }) =
-            (Arc::make_mut(&mut self.filter), &self.spec.shape)
-        else {
+        let Some((window, rules)) = self.window_mut() else {
             let what = format!("{filter} has no window, so its items have no time");
             return Err(PartError::WrongKind { what });
         };
