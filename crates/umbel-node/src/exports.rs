@@ -1,4 +1,4 @@
-//! Running exports: each has a copy of a slice, which is cut into frames on request.
+//! Running exports: each has a copy of a slice, or reads it where it is, and is cut into frames on request.
 //!
 //! The exports of a snapshot begin together in all shards of a filter. Each holds back its shard's
 //! writes until the coordinator of the snapshot has a copy of every slice and releases the writes; then
@@ -107,6 +107,17 @@ impl Exports {
         }
         *table.arriving.entry(snapshot).or_default() += 1;
         Ok(Arriving { exports: Arc::clone(self), snapshot })
+    }
+
+    /// Checks that there is room for an export that belongs to no snapshot. To be asked before its slice is read,
+    /// because the slice keeps what its readers need.
+    ///
+    /// # Errors
+    /// If there are as many as there may be.
+    pub(crate) fn check_room(&self) -> Result<(), ShardFailure> {
+        let mut table = self.lock();
+        table.let_go_of_idle(Instant::now());
+        if table.has_room(None) { Ok(()) } else { Err(ShardFailure::TooManyExports) }
     }
 
     /// Begins to export a copy to a caller that may have earlier frames.

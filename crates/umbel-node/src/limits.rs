@@ -45,12 +45,12 @@ pub const EXPORT_ANSWER_BYTES: usize = 4 << 20;
 /// Most payload bytes of an export frame: small enough to become one log entry when it is imported.
 pub const EXPORT_FRAME_PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
-/// Exports that a node serves at once: each holds one slice of a filter, which is copied in memory if
-/// it is written meanwhile.
+/// Exports that a node serves at once: for each, one slice of a filter keeps what changes meanwhile, or is copied in
+/// memory.
 pub const EXPORTS_MAX: usize = 4;
 
-/// Snapshots that a node serves at once: each holds a filter's slices in all shards that the node
-/// leads, and those that are written meanwhile are in memory twice.
+/// Snapshots that a node serves at once: for each, a filter's slices in all shards that the node leads keep what
+/// changes meanwhile, or are copied in memory.
 pub const SNAPSHOTS_MAX: usize = 1;
 
 /// How long a snapshot may hold back a shard's writes: long enough to ask every shard twice, and

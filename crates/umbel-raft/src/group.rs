@@ -13,6 +13,7 @@ use openraft::type_config::alias::WatchReceiverOf;
 use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
 use umbel_engine::meta::GroupView;
+use umbel_engine::shard::ShardOwner;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::{Purpose, Rare, Seed};
 use umbel_step::planted::{self, Planted};
@@ -105,32 +106,7 @@ impl Group {
             false => ENTRIES_BEHIND_SNAPSHOT,
         };
         let log = storage.log(id);
-        let suspicion_ms = u64::try_from(beats.suspicion().as_millis()).unwrap_or(u64::MAX);
-        let config = openraft::Config {
-            cluster_name: id.to_string(),
-            // Timeout of one append, then of one vote.
-            heartbeat_interval: suspicion_ms.saturating_mul(3) / 2,
-            election_timeout_min: suspicion_ms.saturating_mul(5),
-            election_timeout_max: suspicion_ms.saturating_mul(5).saturating_add(LEASE_MS),
-            enable_tick: false,
-            enable_heartbeat: false,
-            enable_elect: false,
-            enable_pre_vote: Some(false),
-            install_snapshot_timeout: 10_000,
-            max_payload_entries: 64,
-            snapshot_policy: openraft::SnapshotPolicy::Never,
-            max_in_snapshot_log_to_keep: entries_kept,
-            replication_lag_threshold: 4096,
-            backoff: REPLICATION_PAUSES.to_owned(),
-            // A restarted leader must be elected again. With openraft's default it continues to lead,
-            // which caused stale reads and, once, two different payloads under one log id.
-            enable_leader_restore: Some(planted::on(Planted::LeaderRestore)),
-            // A replica whose disk lost entries that it had confirmed is sent them again. It is
-            // notified of the loss first (`recall`), and so grants no vote to a candidate that lacks
-            // them.
-            allow_log_reversion: Some(true),
-            ..Default::default()
-        };
+        let config = raft_config(id, &beats, entries_kept);
         let config = Arc::new(config.validate().map_err(|error| error.to_string())?);
         let replica = Arc::new(replica);
         let observer = storage.observer().cloned();
@@ -184,6 +160,11 @@ impl Group {
     /// The state of this node's replica, for readers.
     pub fn replica(&self) -> &GroupReplica {
         &self.replica
+    }
+
+    /// The same for copies of slices, which are read from it while it changes.
+    pub fn shard_owner(&self) -> Arc<dyn ShardOwner> {
+        Arc::clone(&self.replica) as _
     }
 
     /// The leader, as far as this node knows.
@@ -455,6 +436,38 @@ impl Group {
     pub async fn shut_down(&self) {
         // Shutdown fails only if the joined task panicked, and that panic was reported.
         let _ = self.raft.shutdown().await;
+        self.replica.let_go_of_readers();
+    }
+}
+
+/// openraft's settings for a group. Its own clock does nothing: the failure detector says when to stand for election,
+/// and a node writes the snapshots of its groups.
+fn raft_config(id: GroupId, beats: &Beats, entries_kept: u64) -> openraft::Config {
+    let suspicion_ms = u64::try_from(beats.suspicion().as_millis()).unwrap_or(u64::MAX);
+    openraft::Config {
+        cluster_name: id.to_string(),
+        // Timeout of one append, then of one vote.
+        heartbeat_interval: suspicion_ms.saturating_mul(3) / 2,
+        election_timeout_min: suspicion_ms.saturating_mul(5),
+        election_timeout_max: suspicion_ms.saturating_mul(5).saturating_add(LEASE_MS),
+        enable_tick: false,
+        enable_heartbeat: false,
+        enable_elect: false,
+        enable_pre_vote: Some(false),
+        install_snapshot_timeout: 10_000,
+        max_payload_entries: 64,
+        snapshot_policy: openraft::SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: entries_kept,
+        replication_lag_threshold: 4096,
+        backoff: REPLICATION_PAUSES.to_owned(),
+        // A restarted leader must be elected again. With openraft's default it continues to lead,
+        // which caused stale reads and, once, two different payloads under one log id.
+        enable_leader_restore: Some(planted::on(Planted::LeaderRestore)),
+        // A replica whose disk lost entries that it had confirmed is sent them again. It is
+        // notified of the loss first (`recall`), and so grants no vote to a candidate that lacks
+        // them.
+        allow_log_reversion: Some(true),
+        ..Default::default()
     }
 }
 

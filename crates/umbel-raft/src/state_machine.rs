@@ -9,7 +9,7 @@ use openraft::{EntryPayload, OptionalSend};
 use tokio::sync::watch;
 use tokio_stream::{Stream, StreamExt};
 use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaState, VersionRange};
-use umbel_engine::shard::{ShardCommand, ShardSnapshot, ShardState, SnapshotLoader};
+use umbel_engine::shard::{ShardCommand, ShardOwner, ShardSnapshot, ShardState, SnapshotLoader};
 use umbel_engine::{FilterId, GroupId, ShardId};
 use umbel_filter::HashRange;
 use umbel_ports::encoding::{decode, encode};
@@ -56,6 +56,21 @@ impl Inner {
     /// The last entry that was applied, and the members as of it.
     fn position(&self) -> SnapshotMeta {
         SnapshotMeta { last_log_id: self.applied, last_membership: self.membership.clone() }
+    }
+
+    /// Puts another state in the place of this one, which is returned. Copies that are read from it have what they
+    /// need of it before anybody sees the other one.
+    fn replace_state(&mut self, state: GroupState) -> GroupState {
+        if let GroupState::Shard(before) = &self.state {
+            before.let_go_of_readers();
+        }
+        std::mem::replace(&mut self.state, state)
+    }
+}
+
+impl ShardOwner for GroupReplica {
+    fn read_state(&self, read: &mut dyn FnMut(&ShardState)) {
+        self.read_shard(read);
     }
 }
 
@@ -153,6 +168,13 @@ impl GroupReplica {
         }
     }
 
+    /// Lets copies of slices have what they need, so that they need this replica no longer.
+    pub(crate) fn let_go_of_readers(&self) {
+        if let GroupState::Shard(state) = &self.read().state {
+            state.let_go_of_readers();
+        }
+    }
+
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Inner> {
         check_not_nested(self);
         self.inner.read().expect("no holder of the lock panics")
@@ -205,13 +227,15 @@ impl GroupReplica {
         }
     }
 
-    /// A copy of the state, with the log position and members that belong to it.
-    fn copy(&self) -> (SnapshotMeta, Copied) {
+    /// A copy of the state, with the log position and members that belong to it. Slices are read from this
+    /// replica while they change, where their kinds permit.
+    fn copy(self: &Arc<Self>) -> (SnapshotMeta, Copied) {
+        let owner: Arc<dyn ShardOwner> = Arc::clone(self) as _;
         let inner = self.read();
         let meta = inner.position();
         let copied = match &inner.state {
             GroupState::Meta(state) => Copied::Meta(state.clone()),
-            GroupState::Shard(state) => Copied::Shard(Box::new(state.snapshot())),
+            GroupState::Shard(state) => Copied::Shard(Box::new(state.snapshot_by(&owner))),
         };
         (meta, copied)
     }
@@ -241,7 +265,7 @@ impl GroupReplica {
         let meta = file.meta();
         inner.applied = meta.last_log_id;
         inner.membership = meta.last_membership.clone();
-        let before = std::mem::replace(&mut inner.state, state);
+        let before = inner.replace_state(state);
         drop(inner);
         // Readers do not wait until the memory of all slices is given back.
         drop(before);

@@ -22,7 +22,7 @@ fn copy() -> SliceCopy {
     let spec = SliceSpec { filter: FILTER, generation: Generation(1), shape, key };
     let mut state = ShardState::new(ShardId(0), HashRange::WHOLE);
     state.apply(&ShardCommand::CreateSlice(spec));
-    state.copy_slice(FILTER, Generation(1)).unwrap()
+    state.snapshot().take_slice().unwrap()
 }
 
 /// Begins an export of a snapshot, which holds writes.
@@ -90,8 +90,10 @@ async fn one_snapshot_has_a_copy_of_many_slices_and_another_waits() {
     assert!(matches!(refused, Err(ShardFailure::TooManyExports)));
     // Independent exports are counted separately.
     for _ in 0..EXPORTS_MAX {
+        exports.check_room().unwrap();
         exports.begin(COPIED, copy(), None, None).unwrap();
     }
+    assert!(matches!(exports.check_room(), Err(ShardFailure::TooManyExports)));
     let refused = exports.begin(COPIED, copy(), None, None);
     assert!(matches!(refused, Err(ShardFailure::TooManyExports)));
     for export in begun {

@@ -36,11 +36,13 @@ impl ShardLeader {
             }
             None => {
                 self.confirm().await?;
+                self.exports.check_room()?;
                 None
             }
         };
+        let owner = self.group.shard_owner();
         let (copy, written_index) = self.group.replica().read_shard(|state| {
-            let copy = state.copy_slice(filter, generation)?;
+            let copy = state.read_slice(filter, generation, &owner)?;
             Ok::<_, ShardFailure>((copy, state.written_index(filter, generation)?))
         })?;
         let copied = Copied { filter, generation, written_index };

@@ -27,7 +27,7 @@ impl GroupReplica {
             let reply = change(&mut state);
             let mut inner = self.write(&turn);
             inner.applied = Some(entry.log_id);
-            let before = std::mem::replace(&mut inner.state, GroupState::Shard(state));
+            let before = inner.replace_state(GroupState::Shard(state));
             drop(inner);
             // Readers do not wait until the memory of all slices is given back.
             drop(before);
@@ -35,14 +35,19 @@ impl GroupReplica {
         })
     }
 
-    /// Copies the slices that a command changes and somebody else has too, such as a snapshot that is written.
-    /// Otherwise the state would copy them when it applies the command, and readers would wait for that.
+    /// Copies the slices that a command changes and somebody else has too, such as a snapshot that is written, and
+    /// keeps what readers of slices need. Otherwise the state would do so when it applies the command, and all who
+    /// ask it would wait for that.
     pub(super) fn copy_shared(
         &self,
         _turn: &MutexGuard<'_, ()>,
         command: &ShardCommand,
     ) -> Vec<CopiedSlice> {
         let shared = match &self.read().state {
+            // For a reader that is far behind, most of a slice may be copied.
+            GroupState::Shard(state) if state.has_readers(command) => {
+                beside_others(|| state.shared_slices(command))
+            }
             GroupState::Shard(state) => state.shared_slices(command),
             GroupState::Meta(_) => Vec::new(),
         };
@@ -55,15 +60,19 @@ impl GroupReplica {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use openraft::EntryPayload;
     use openraft::vote::leader_id_adv::LeaderId;
     use umbel_engine::shard::{
-        Bitmap, HashList, KeyName, PreparedInsert, SliceGrowth, SliceShape, SliceSpec,
+        Bitmap, HashList, KeyName, PreparedInsert, ShardSnapshot, SliceGrowth, SliceShape,
+        SliceSpec,
     };
     use umbel_engine::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
     use umbel_filter::{HashFunction, HashRange, ItemHash, Kind};
     use umbel_storage::types::{LogCommand, LogId};
 
+    use super::super::Copied;
     use super::*;
 
     const SPLIT: ShardCommand = ShardCommand::Split { into: ShardId(1), at: 1 << 63 };
@@ -111,11 +120,10 @@ mod tests {
         assert_eq!(read_at_once(&replica), Some((9, HashRange::WHOLE)));
     }
 
-    /// A slice that is shared as long as the snapshot is there.
-    #[tokio::test]
-    async fn what_a_snapshot_has_too_is_copied_before_readers_are_kept_out() {
-        let group = GroupId::of_shard(ShardId(0));
-        let replica = GroupReplica::shard(group, HashRange::WHOLE);
+    /// A replica with a filter, and an entry that inserts an item.
+    fn replica_and_insert() -> (Arc<GroupReplica>, LogEntry) {
+        let replica =
+            Arc::new(GroupReplica::shard(GroupId::of_shard(ShardId(0)), HashRange::WHOLE));
         let shape = SliceShape::Blocks {
             kind: Kind::Blocked.id(),
             block_count: 10,
@@ -131,14 +139,45 @@ mod tests {
             state.prepare_insert(filter, generation, None, hashes, SliceGrowth::ANY)
         });
         let Ok(PreparedInsert::Propose(part)) = prepared else { panic!("{prepared:?}") };
-        let insert = ShardCommand::Insert(vec![part]);
+        (replica, entry(2, ShardCommand::Insert(vec![part])))
+    }
+
+    fn command_of(entry: &LogEntry) -> &ShardCommand {
+        match &entry.payload {
+            EntryPayload::Normal(LogCommand::Shard(command)) => command,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A slice that is shared as long as the snapshot is there.
+    #[tokio::test]
+    async fn what_a_snapshot_has_too_is_copied_before_readers_are_kept_out() {
+        let (replica, insert) = replica_and_insert();
         let snapshot = replica.read_shard(ShardState::snapshot);
-        assert_eq!(replica.copy_shared(&replica.turn(), &insert).len(), 1);
-        let reply = replica.apply(&entry(2, insert.clone()));
+        assert_eq!(replica.copy_shared(&replica.turn(), command_of(&insert)).len(), 1);
+        let reply = replica.apply(&insert);
         assert_eq!(reply, CommandReply::Shard(ShardReply::Inserted(vec![Ok(Bitmap::ones(1))])));
         // The slice has positions of its own now.
-        assert!(replica.copy_shared(&replica.turn(), &insert).is_empty());
-        assert_eq!(snapshot.state().memory_bytes(), 640);
+        assert!(replica.copy_shared(&replica.turn(), command_of(&insert)).is_empty());
+        drop(snapshot);
+    }
+
+    #[tokio::test]
+    async fn a_snapshot_that_is_built_reads_the_replica_without_a_copy_of_it() {
+        let (replica, insert) = replica_and_insert();
+        let frames = |snapshot: &ShardSnapshot| {
+            snapshot.frames().collect::<Result<Vec<_>, _>>().expect("the replica is there")
+        };
+        let before = frames(&replica.read_shard(ShardState::snapshot));
+        let (_, Copied::Shard(snapshot)) = replica.copy() else { panic!("it is a shard's") };
+        assert!(replica.copy_shared(&replica.turn(), command_of(&insert)).is_empty());
+        replica.apply(&insert);
+        assert_eq!(frames(&snapshot), before);
+        // Of a state in whose place another one is, it has the slices.
+        let before = frames(&replica.read_shard(ShardState::snapshot));
+        let (_, Copied::Shard(snapshot)) = replica.copy() else { panic!("it is a shard's") };
+        replica.apply_aside(&entry(3, SPLIT), |state| state.apply_at(3, &SPLIT));
+        assert_eq!(frames(&snapshot), before);
     }
 
     #[tokio::test]

@@ -19,8 +19,8 @@ pub(super) async fn write_copied(writer: &mut SnapshotWriter, copied: Copied) ->
     }
 }
 
-/// Writes slice by slice and drops each slice afterwards: until then, a change to the slice has to copy
-/// it.
+/// Writes slice by slice and drops each slice afterwards: until then, a change to the slice has to keep what it
+/// changes, or to copy the slice.
 pub(super) async fn write_shard(
     writer: &mut SnapshotWriter,
     mut snapshot: ShardSnapshot,

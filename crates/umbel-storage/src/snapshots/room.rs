@@ -59,7 +59,7 @@ impl SnapshotStore {
     /// and `write` writes it. When the disk is full, the file is removed, and all of that is done again once
     /// there is room: openraft stops a group whose snapshot fails.
     ///
-    /// Shards do this one after another. What changes while its copy is being written is in memory twice, so
+    /// Shards do this one after another. What changes while its copy is being written may be in memory twice, so
     /// this bounds the additional memory by that of the largest shard; and a disk writes many snapshots no
     /// faster together than one by one. The turn is not kept while this waits for room.
     ///
