@@ -50,6 +50,10 @@ const SEGMENTS_PER_LOG: u64 = 4;
 /// Bytes of a log segment where a simulation asks for small ones (`Rare::SmallSegments`).
 const SHORT_SEGMENT_BYTES: u32 = 16 << 10;
 
+/// Bytes of the log that are read at once where a simulation asks for few (`Rare::ShortReads`): some records, so that
+/// pieces end within a record as well as between two.
+const SHORT_READ_BYTES: u32 = 300;
+
 /// Why a node did not start. The cluster is unchanged, unless the variant says otherwise.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -367,6 +371,9 @@ pub(crate) async fn open_data(
         options.segment_bytes_max.min(segment_bytes_max(config.log_bytes_max));
     if ports.seed.provokes(Rare::SmallSegments) {
         options.segment_bytes_max = SHORT_SEGMENT_BYTES;
+    }
+    if ports.seed.provokes(Rare::ShortReads) {
+        options.read_bytes_max = SHORT_READ_BYTES;
     }
     let wrapping = ports.wrapping.clone();
     let wrapping = wrapping.map(|key| Arc::new(Wrapping::new(key, Arc::clone(&ports.seed))));

@@ -7,6 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 
 use super::{Disk, File, PortFuture, WriteError};
 
@@ -211,21 +213,23 @@ struct RealFile {
     file: Arc<fs::File>,
 }
 
-/// Reads until the buffer or the file ends.
+/// Reads until so many bytes are read, or the file ends.
 fn read_up_to(file: &fs::File, offset: u64, byte_count: usize) -> io::Result<Bytes> {
     // The buffer is no larger than the file, whatever length the caller asks for.
     let left = file.metadata()?.len().saturating_sub(offset);
-    let mut bytes = vec![0; byte_count.min(usize::try_from(left).unwrap_or(usize::MAX))];
-    let mut done = 0;
-    while done < bytes.len() {
-        match file.read_at(&mut bytes[done..], offset + done as u64) {
+    let byte_count = byte_count.min(usize::try_from(left).unwrap_or(usize::MAX));
+    // Not filled with zeros first: a log of gigabytes is read at a start.
+    let mut bytes = Vec::<u8>::with_capacity(byte_count);
+    while bytes.len() < byte_count {
+        let at = offset + bytes.len() as u64;
+        match rustix::io::pread(file, spare_capacity(&mut bytes), at) {
             Ok(0) => break,
-            Ok(count) => done += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    bytes.truncate(done);
+    // A vector may have more room than was asked for.
+    bytes.truncate(byte_count);
     Ok(bytes.into())
 }
 
@@ -233,6 +237,13 @@ impl File for RealFile {
     fn read_at(&self, offset: u64, byte_count: usize) -> PortFuture<'_, io::Result<Bytes>> {
         let file = Arc::clone(&self.file);
         Box::pin(blocking(move || read_up_to(&file, offset, byte_count)))
+    }
+
+    fn read_pieces(&self, pieces: Vec<(u64, usize)>) -> PortFuture<'_, io::Result<Vec<Bytes>>> {
+        let file = Arc::clone(&self.file);
+        let read = move |(offset, byte_count)| read_up_to(&file, offset, byte_count);
+        // One switch to another thread, however many pieces.
+        Box::pin(blocking(move || pieces.into_iter().map(read).collect()))
     }
 
     fn write_at(&self, offset: u64, bytes: Bytes) -> PortFuture<'_, io::Result<()>> {
@@ -290,6 +301,8 @@ mod tests {
         file.write_at(0, Bytes::from_static(b"ab")).await.unwrap();
         assert_eq!(file.read_at(1, 1 << 40).await.unwrap(), &b"bcde"[..]);
         assert!(file.read_at(9, 4).await.unwrap().is_empty());
+        let pieces = file.read_pieces(vec![(3, 2), (0, 1), (9, 4)]).await.unwrap();
+        assert_eq!(pieces, [&b"de"[..], b"a", b""]);
         file.set_len(3).await.unwrap();
         file.sync().await.unwrap();
         assert_eq!(file.len().await.unwrap(), 3);

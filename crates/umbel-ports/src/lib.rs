@@ -172,6 +172,17 @@ pub trait File: Send + Sync + 'static {
     /// Reads up to `byte_count` bytes from `offset`; fewer only at the file's end.
     fn read_at(&self, offset: u64, byte_count: usize) -> PortFuture<'_, io::Result<Bytes>>;
 
+    /// Reads several pieces, each an offset and a number of bytes, like [`read_at`](Self::read_at), in their order.
+    fn read_pieces(&self, pieces: Vec<(u64, usize)>) -> PortFuture<'_, io::Result<Vec<Bytes>>> {
+        Box::pin(async move {
+            let mut read = Vec::with_capacity(pieces.len());
+            for (offset, byte_count) in pieces {
+                read.push(self.read_at(offset, byte_count).await?);
+            }
+            Ok(read)
+        })
+    }
+
     /// Writes all bytes at `offset`. After an error any part of them may have been written.
     fn write_at(&self, offset: u64, bytes: Bytes) -> PortFuture<'_, io::Result<()>>;
 
@@ -248,6 +259,10 @@ pub enum Rare {
     SmallBatches,
     /// The coordinator uses the shard map and catalogue that the node had 2 s before.
     OldMap,
+    /// The log is read 300 bytes at once, or one record.
+    ShortReads,
+    /// Replicas that are added are sent at most 16 KiB of snapshots per second, in pieces of 1 KiB.
+    SlowMoves,
 }
 
 impl Rare {
@@ -258,6 +273,8 @@ impl Rare {
         (Self::SmallPieces, "small_pieces"),
         (Self::SmallBatches, "small_batches"),
         (Self::OldMap, "old_map"),
+        (Self::ShortReads, "short_reads"),
+        (Self::SlowMoves, "slow_moves"),
     ];
 }
 

@@ -27,6 +27,8 @@ struct Inner {
     calls: u64,
     opens: u64,
     syncs: u64,
+    /// Reads of each file.
+    reads: BTreeMap<usize, u64>,
     locked: bool,
 }
 
@@ -111,6 +113,12 @@ impl FaultDisk {
     /// Number of file syncs so far.
     pub(crate) fn syncs(&self) -> u64 {
         self.inner().syncs
+    }
+
+    /// Number of reads of a file so far.
+    pub(crate) fn reads(&self, path: &str) -> u64 {
+        let inner = self.inner();
+        inner.reads.get(&inner.names[path]).copied().unwrap_or(0)
     }
 
     pub(crate) fn len(&self, path: &str) -> usize {
@@ -413,8 +421,9 @@ fn place(offset: u64) -> usize {
 impl File for OpenFile {
     fn read_at(&self, offset: u64, byte_count: usize) -> PortFuture<'_, io::Result<Bytes>> {
         Box::pin(async move {
-            let inner = self.disk.inner();
+            let mut inner = self.disk.inner();
             inner.alive()?;
+            *inner.reads.entry(self.file).or_default() += 1;
             let bytes = &inner.files[self.file].current;
             let from = place(offset).min(bytes.len());
             let to = from.saturating_add(byte_count).min(bytes.len());

@@ -23,11 +23,14 @@ mod format;
 mod left;
 mod read;
 mod recover;
+mod segment_reader;
 mod state;
 mod writer;
 
 #[cfg(test)]
 mod left_test;
+#[cfg(test)]
+mod pieces_test;
 #[cfg(test)]
 mod waiting_test;
 #[cfg(test)]
@@ -53,12 +56,17 @@ pub(super) const SEGMENT_BYTES_MAX: u32 = 64 << 20;
 const SEGMENT_BYTES_LIMIT: u32 = 128 << 20;
 
 /// Bytes of the longest possible segment file: the limit, the largest record, and hints. A longer file
-/// is not read into memory.
+/// is not read.
 const SEGMENT_FILE_BYTES_MAX: u32 = 256 << 20;
 
 /// Memory for the newest entries of all groups: reads for followers that keep up, and for the state
 /// machines, never wait for the disk.
 const CACHE_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of the log that are read at once: many records, and few enough that the allocator uses their memory again for
+/// the next ones. The memory of a whole segment would come from the system each time, which takes several times as long
+/// as reading it.
+const READ_BYTES_MAX: u32 = 4 << 20;
 
 /// Calls that may wait for the writer. With more of them, one sync does not become more efficient.
 const QUEUE_CALLS_MAX: usize = 4096;
@@ -100,6 +108,9 @@ pub struct WalOptions {
     pub segment_bytes_max: u32,
     /// Bytes of the newest entries in memory, over all groups.
     pub cache_bytes_max: usize,
+    /// Bytes of the log that are read at once; a longer record is read alone. At the start the newest segment is read
+    /// whole.
+    pub read_bytes_max: u32,
     /// Whether writes are synced before they are acknowledged. Without it, a power loss may lose
     /// acknowledged writes or keep the node from starting; a stop of the process does neither.
     pub sync: bool,
@@ -112,6 +123,7 @@ impl WalOptions {
             owner,
             segment_bytes_max: SEGMENT_BYTES_MAX,
             cache_bytes_max: CACHE_BYTES_MAX,
+            read_bytes_max: READ_BYTES_MAX,
             sync: true,
         }
     }
@@ -206,6 +218,8 @@ struct Call {
 /// The interface of the log to its users.
 pub(crate) struct Wal {
     nonce: u64,
+    /// [`WalOptions::read_bytes_max`].
+    read_bytes_max: u32,
     /// Wraps entries that contain secrets.
     wrapping: Option<Arc<Wrapping>>,
     state: Arc<Mutex<State>>,

@@ -12,6 +12,8 @@
 //! the offset below which the segment was durable before the record was written: it distinguishes damage
 //! (below it) from a write that a power loss cut in pieces (above it).
 
+use std::ops::Range;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use openraft::vote::leader_id_adv::LeaderId;
 use umbel_codec::crc32c;
@@ -297,6 +299,17 @@ pub(super) struct Found {
     pub(super) end: u32,
 }
 
+/// Where the body of the record at `offset` of a segment is in `bytes`, which begin at the segment's offset `start`, by
+/// the record's header, which is not verified. None if the header is not in `bytes`, or no record is so long. The body
+/// may end behind them.
+pub(super) fn body_at(bytes: &[u8], start: u32, offset: u32) -> Option<Range<usize>> {
+    let at = usize::try_from(offset.checked_sub(start)?).ok()?;
+    let from = at.checked_add(RECORD_HEADER_BYTES)?;
+    let length = usize::try_from(u32_at(bytes.get(at..from)?, 0)).ok()?;
+    let body = from..from.checked_add(length)?;
+    (BODY_BYTES_MIN..=BODY_BYTES_MAX).contains(&length).then_some(body)
+}
+
 /// The record at `offset` of a segment; `bytes` begin at the segment's offset `start`. None if there is
 /// no complete record.
 pub(super) fn record_at(
@@ -305,15 +318,12 @@ pub(super) fn record_at(
     offset: u32,
     name: SegmentName,
 ) -> Option<Found> {
-    let at = usize::try_from(offset.checked_sub(start)?).ok()?;
-    let header = bytes.get(at..at.checked_add(RECORD_HEADER_BYTES)?)?;
-    let length = usize::try_from(u32_at(header, 0)).ok()?;
+    let Range { start: from, end: to } = body_at(bytes, start, offset)?;
+    let header = bytes.get(from - RECORD_HEADER_BYTES..from)?;
     let synced = u32_at(header, 8);
-    if !(BODY_BYTES_MIN..=BODY_BYTES_MAX).contains(&length) || synced > offset {
+    if synced > offset {
         return None;
     }
-    let from = at + RECORD_HEADER_BYTES;
-    let to = from.checked_add(length)?;
     let body = bytes.get(from..to)?;
     let is_whole = name.crc(offset, synced, body) == u32_at(header, 4);
     if !is_whole && !planted::on(Planted::ChecksumIgnored) {

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use openraft::storage::LogState;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::File;
@@ -14,9 +15,6 @@ use super::format::{Record, SegmentName, record_at, segment_path};
 use super::state::{Location, Plan};
 use crate::types::{LogEntry, LogId, Types, Vote};
 use crate::wrapping;
-
-/// Most bytes of adjacent records that are read with one call.
-const RUN_BYTES_MAX: u32 = 4 << 20;
 
 type Stored = (LogId, Location, Arc<dyn File>);
 
@@ -63,27 +61,41 @@ impl Wal {
         let mut entries = Vec::with_capacity(stored.len() + cached.len());
         let mut rest = &stored[..];
         while !rest.is_empty() {
-            let (run, behind) = rest.split_at(run_length(rest));
-            self.read_run(group, run, &mut entries).await?;
+            let (batch, behind) = rest.split_at(batch_length(rest, self.read_bytes_max));
+            self.read_batch(group, batch, &mut entries).await?;
             rest = behind;
         }
         entries.extend(cached);
         Ok((vote, entries))
     }
 
-    /// Reads adjacent records.
-    async fn read_run(
+    /// Reads records of one segment. Records of other groups are between them, mostly.
+    async fn read_batch(
+        &self,
+        group: GroupId,
+        batch: &[Stored],
+        entries: &mut Vec<LogEntry>,
+    ) -> io::Result<()> {
+        let [(_, Location { segment, .. }, file), ..] = batch else { return Ok(()) };
+        let name = SegmentName { nonce: self.nonce, number: *segment };
+        let pieces = runs_of(batch).map(piece_of).collect();
+        for (run, bytes) in runs_of(batch).zip(file.read_pieces(pieces).await?) {
+            self.decode_run(group, run, (&bytes, name), entries)?;
+        }
+        Ok(())
+    }
+
+    /// Decodes adjacent records from their bytes.
+    fn decode_run(
         &self,
         group: GroupId,
         run: &[Stored],
+        (bytes, name): (&Bytes, SegmentName),
         entries: &mut Vec<LogEntry>,
     ) -> io::Result<()> {
-        let [(_, first, file), ..] = run else { return Ok(()) };
-        let byte_count: usize = run.iter().map(|(_, place, _)| place.byte_count as usize).sum();
-        let bytes = file.read_at(u64::from(first.offset), byte_count).await?;
-        let name = SegmentName { nonce: self.nonce, number: first.segment };
+        let start = run.first().map_or(0, |(_, first, _)| first.offset);
         for (id, place, _) in run {
-            let record = record_at(&bytes, first.offset, place.offset, name)
+            let record = record_at(bytes, start, place.offset, name)
                 .and_then(|found| Record::decode(&found.body));
             let entry = match record {
                 Some(Record::Entry(of, found, bytes)) if (of, found) == (group, *id) => {
@@ -106,18 +118,57 @@ impl Wal {
     }
 }
 
-/// How many of the first records are adjacent, within the limit of one read.
-fn run_length(stored: &[Stored]) -> usize {
+/// How many of the first records are in one segment, within the limit of one read or only one.
+fn batch_length(stored: &[Stored], bytes_max: u32) -> usize {
+    let segment = stored.first().map(|(_, place, _)| place.segment);
     let mut byte_count = 0_u32;
-    let mut end = None;
-    let follows = |(_, place, _): &&Stored| {
+    let fits = |(number, (_, place, _)): &(usize, &Stored)| {
         byte_count = byte_count.saturating_add(place.byte_count);
-        let fits = match end {
-            None => true,
-            Some(end) => end == (place.segment, place.offset) && byte_count <= RUN_BYTES_MAX,
-        };
-        end = Some((place.segment, place.offset + place.byte_count));
-        fits
+        Some(place.segment) == segment && (*number == 0 || byte_count <= bytes_max)
     };
-    stored.iter().take_while(follows).count()
+    stored.iter().enumerate().take_while(fits).count()
+}
+
+/// The records in runs of adjacent ones.
+fn runs_of(batch: &[Stored]) -> impl Iterator<Item = &[Stored]> {
+    batch.chunk_by(|(_, one, _), (_, next, _)| one.end() == next.offset)
+}
+
+/// Offset and number of bytes of adjacent records.
+fn piece_of(run: &[Stored]) -> (u64, usize) {
+    let offset = run.first().map_or(0, |(_, first, _)| u64::from(first.offset));
+    (offset, run.iter().map(|(_, place, _)| place.byte_count as usize).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_ports::Disk;
+
+    use super::*;
+    use crate::fault_disk::FaultDisk;
+    use crate::testing::id;
+
+    /// Bytes that are read with one call.
+    const LIMIT: u32 = 1000;
+
+    #[tokio::test]
+    async fn records_of_a_segment_are_read_with_one_call_up_to_a_limit() {
+        let file = FaultDisk::new().open("segment", true).await.unwrap();
+        let stored = |(segment, offset, byte_count)| {
+            (id(1, 1), Location { segment, offset, byte_count }, Arc::clone(&file))
+        };
+        let batch = |places: &[(u32, u32, u32)]| {
+            let stored: Vec<Stored> = places.iter().copied().map(stored).collect();
+            let batch = &stored[..batch_length(&stored, LIMIT)];
+            runs_of(batch).map(piece_of).collect::<Vec<_>>()
+        };
+        // Two adjacent ones, one behind those of other groups, and one of the next segment.
+        let places = [(1, 32, 10), (1, 42, 8), (1, 100, 5), (2, 105, 9)];
+        assert_eq!(batch(&places), [(32, 18), (100, 5)]);
+        let long = LIMIT - 5;
+        let limit = LIMIT as usize;
+        assert_eq!(batch(&[(1, 32, long), (1, 32 + long, 5), (1, 37 + long, 5)]), [(32, limit)]);
+        assert_eq!(batch(&[(1, 32, long), (1, 40 + long, 6)]), [(32, long as usize)]);
+        assert_eq!(batch(&[(1, 32, 2 * long), (1, 40 + 2 * long, 1)]), [(32, 2 * long as usize)]);
+    }
 }

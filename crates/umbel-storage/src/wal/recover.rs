@@ -11,9 +11,10 @@ use umbel_ports::{Disk, File, WriteError};
 use umbel_step::planted::{self, Planted};
 
 use super::format::{
-    Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, proof_of_damage, record_at,
-    segment_number, segment_path,
+    Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, proof_of_damage, segment_number,
+    segment_path,
 };
+use super::segment_reader::SegmentReader;
 use super::state::{Location, Segment, State, Written, WrittenGroups};
 use super::writer::{Current, Writer};
 use super::{
@@ -129,6 +130,8 @@ pub struct Recovered {
 struct Recovery {
     disk: Arc<dyn Disk>,
     nonce: u64,
+    /// Bytes that are read at once.
+    piece_bytes: usize,
     groups: WrittenGroups,
     segments: BTreeMap<u32, Segment>,
     synced: u32,
@@ -144,7 +147,7 @@ pub(crate) async fn open(
     let make = disk.make_folder(WAL_FOLDER).await;
     make.map_err(OpenError::io(WAL_FOLDER))?;
     disk.sync_folder("").await.map_err(OpenError::io("data folder"))?;
-    let mut recovery = Recovery::start(disk, options.owner).await?;
+    let mut recovery = Recovery::start(disk, &options).await?;
     recovery.read_segments(options.owner).await?;
     recovery.check_entries()?;
     if planted::on(Planted::DropUncommitted) {
@@ -166,11 +169,13 @@ pub(crate) async fn open(
 }
 
 impl Recovery {
-    async fn start(disk: Arc<dyn Disk>, owner: LogOwner) -> Result<Self, OpenError> {
-        let (LogOwner::New { nonce } | LogOwner::Known { nonce, .. }) = owner;
+    async fn start(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<Self, OpenError> {
+        let (LogOwner::New { nonce } | LogOwner::Known { nonce, .. }) = options.owner;
+        let piece_bytes = options.read_bytes_max as usize;
         let recovered = Recovered { nonce, segment_count: 0, record_count: 0, cut_byte_count: 0 };
         let groups = WrittenGroups::default();
-        Ok(Self { disk, nonce, groups, segments: BTreeMap::new(), synced: 0, recovered })
+        let segments = BTreeMap::new();
+        Ok(Self { disk, nonce, piece_bytes, groups, segments, synced: 0, recovered })
     }
 
     async fn read_segments(&mut self, owner: LogOwner) -> Result<(), OpenError> {
@@ -198,14 +203,19 @@ impl Recovery {
         let file = self.disk.open(&path, false).await.map_err(OpenError::io(&*path))?;
         let length = file.len().await.map_err(OpenError::io(&*path))?;
         let is_possible = length <= u64::from(SEGMENT_FILE_BYTES_MAX);
-        let Some(byte_count) = usize::try_from(length).ok().filter(|_| is_possible) else {
+        let Some(byte_count) = u32::try_from(length).ok().filter(|_| is_possible) else {
             return Err(OpenError::Damaged { path, offset: SEGMENT_FILE_BYTES_MAX });
         };
-        let bytes = file.read_at(0, byte_count).await.map_err(OpenError::io(&*path))?;
-        let header = match SegmentHeader::decode(&bytes) {
+        // The newest segment is read once: its tail is written again below, and after a failed sync a second read may
+        // return other bytes than those that were replayed.
+        let piece_bytes = if is_last { byte_count as usize } else { self.piece_bytes };
+        let mut reader = SegmentReader::new(Arc::clone(&file), byte_count, piece_bytes);
+        let head = reader.bytes(0..first_offset()).await.map_err(OpenError::io(&*path))?;
+        let header = match SegmentHeader::decode(&head) {
             Err(got) => return Err(OpenError::UnknownVersion { path, got }),
             Ok(header) => header.filter(|header| header.name.number == number),
         };
+        drop(head);
         if let Some(header) = header {
             self.check_owner(header.name.nonce, is_first, owner)?;
         }
@@ -213,14 +223,14 @@ impl Recovery {
         // A segment's head is made durable before the segment is used. So if the head is incomplete,
         // the segment was never in use, unless older segments have been removed since.
         let head_end = header.map_or(u32::MAX, |header| header.head_byte_count);
-        let (end, proven) = if header.is_some() { self.replay(&bytes, name)? } else { (0, 0) };
-        if (end as usize) < bytes.len() || end < head_end {
+        let (end, proven) =
+            if header.is_some() { self.replay(&mut reader, name).await? } else { (0, 0) };
+        if end < byte_count || end < head_end {
             let is_lost = end < head_end && is_first && number > 1;
-            let is_damaged = || proof_of_damage(&bytes, end, name).is_some();
-            if !is_last || is_lost || !planted::on(Planted::CutMidLog) && is_damaged() {
+            if !is_last || is_lost || is_damaged(&mut reader, end, name).await? {
                 return Err(OpenError::Damaged { path, offset: end });
             }
-            self.recovered.cut_byte_count = length - u64::from(end);
+            self.recovered.cut_byte_count = u64::from(byte_count - end);
             if end < head_end {
                 return self.remove(&path).await;
             }
@@ -231,7 +241,7 @@ impl Recovery {
             // cache only. A sync is not enough: after a failed sync, the system may consider the pages
             // written (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC
             // 2020). So everything that no later record proves to be durable is written again.
-            let tail = bytes.slice(proven as usize..end as usize);
+            let tail = reader.bytes(proven..end).await.map_err(OpenError::io(&*path))?;
             let rewritten = file.write_and_sync(u64::from(proven), tail).await;
             rewritten.map_err(|error| match error {
                 WriteError::Write(source) | WriteError::Sync(source) => {
@@ -267,10 +277,14 @@ impl Recovery {
 
     /// Applies the segment's records up to the first incomplete one. Returns the offset of that one,
     /// and the offset up to which the last complete record proves that the segment was synced.
-    fn replay(&mut self, bytes: &Bytes, name: SegmentName) -> Result<(u32, u32), OpenError> {
-        let header = u32::try_from(SEGMENT_HEADER_BYTES).expect("a small number");
-        let (mut offset, mut proven) = (header, 0);
-        while let Some(found) = record_at(bytes, 0, offset, name) {
+    async fn replay(
+        &mut self,
+        reader: &mut SegmentReader,
+        name: SegmentName,
+    ) -> Result<(u32, u32), OpenError> {
+        let failed = |error| OpenError::io(name.path())(error);
+        let (mut offset, mut proven) = (first_offset(), 0);
+        while let Some(found) = reader.record(offset, name).await.map_err(failed)? {
             let Some(record) = Record::decode(&found.body) else {
                 // The checksum is correct, but this release would not have written the record.
                 return Err(OpenError::Damaged { path: name.path(), offset });
@@ -310,7 +324,7 @@ impl Recovery {
     async fn create(&mut self) -> Result<(), OpenError> {
         let name = SegmentName { nonce: self.nonce, number: 1 };
         let path = name.path();
-        let head_byte_count = u32::try_from(SEGMENT_HEADER_BYTES).expect("a small number");
+        let head_byte_count = first_offset();
         let header = SegmentHeader { name, head_byte_count }.encode();
         let create = async || {
             let file = self.disk.open(&path, true).await?;
@@ -326,6 +340,7 @@ impl Recovery {
     }
 
     fn run(self, options: WalOptions, guard: Box<dyn Send + Sync>) -> Wal {
+        let read_bytes_max = options.read_bytes_max;
         let (&number, newest) = self.segments.last_key_value().expect("there is one at least");
         let current = Current {
             name: SegmentName { nonce: self.nonce, number },
@@ -354,6 +369,7 @@ impl Recovery {
         let writer = tokio::spawn(writer.run());
         Wal {
             nonce: self.nonce,
+            read_bytes_max,
             wrapping: None,
             state,
             queue,
@@ -363,4 +379,23 @@ impl Recovery {
             writer: tokio::sync::Mutex::new(Some(writer)),
         }
     }
+}
+
+/// Offset of the first record of a segment.
+fn first_offset() -> u32 {
+    u32::try_from(SEGMENT_HEADER_BYTES).expect("a small number")
+}
+
+/// Whether the bytes after the last complete record of the newest segment were durable, so that they are not a torn
+/// write.
+async fn is_damaged(
+    reader: &mut SegmentReader,
+    end: u32,
+    name: SegmentName,
+) -> Result<bool, OpenError> {
+    if planted::on(Planted::CutMidLog) {
+        return Ok(false);
+    }
+    let whole = reader.whole().await.map_err(OpenError::io(name.path()))?;
+    Ok(proof_of_damage(&whole, end, name).is_some())
 }

@@ -22,6 +22,13 @@ pub(super) struct Location {
     pub(super) byte_count: u32,
 }
 
+impl Location {
+    /// Offset after the record.
+    pub(super) const fn end(self) -> u32 {
+        self.offset.saturating_add(self.byte_count)
+    }
+}
+
 /// A group's state according to its records in the segments: what a start would find.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Written {

@@ -39,7 +39,7 @@ pub(super) async fn indexes(storage: &Storage, group: GroupId) -> Vec<u64> {
     entries.into_iter().map(|entry| entry.log_id.index).collect()
 }
 
-async fn refused(disk: &FaultDisk, options: WalOptions) -> OpenError {
+pub(super) async fn refused(disk: &FaultDisk, options: WalOptions) -> OpenError {
     Storage::open(Arc::new(disk.clone()), options).await.err().expect("the start is refused")
 }
 
