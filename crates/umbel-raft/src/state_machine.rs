@@ -2,11 +2,13 @@
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::Duration;
 
 use openraft::entry::RaftPayload;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_stream::{Stream, StreamExt};
 use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaState, VersionRange};
 use umbel_engine::shard::{ShardCommand, ShardOwner, ShardSnapshot, ShardState, SnapshotLoader};
@@ -25,12 +27,18 @@ mod head;
 mod merges;
 mod nesting;
 mod records;
+#[cfg(test)]
+mod turn_test;
 mod written;
 
 use head::{Head, meta_at};
 use nesting::{Reading, check_not_nested};
 use records::{Records, invalid};
 use written::{write_copied, write_shard};
+
+/// How long entries are applied before other tasks get their turn: far below the time after which a silent node is
+/// suspected. A start applies 64 entries that are at hand, which may take half a second.
+const TURN: Duration = Duration::from_millis(5);
 
 /// A node's replica of a group, shared by the log that changes it and its readers.
 pub struct GroupReplica {
@@ -416,7 +424,12 @@ impl RaftStateMachine<Types> for StateMachine {
     where
         S: Stream<Item = io::Result<EntryResponder<Types>>> + Unpin + OptionalSend,
     {
+        let mut turn_began = Instant::now();
         while let Some(next) = entries.next().await {
+            if turn_began.elapsed() >= TURN {
+                tokio::task::yield_now().await;
+                turn_began = Instant::now();
+            }
             let (mut entry, responder) = next?;
             if planted::on(Planted::IdsOnLeaderOnly)
                 && responder.is_none()
