@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use openraft::RaftMetrics;
-use openraft::errors::{ClientWriteError, RaftError};
+use openraft::errors::{ClientWriteError, Fatal, RaftError};
 use openraft::type_config::alias::WatchReceiverOf;
 use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
@@ -18,7 +18,9 @@ use umbel_engine::{GroupId, NodeId};
 use umbel_ports::{Purpose, Rare, Seed};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::observer::Event;
-use umbel_storage::types::{CommandReply, LogCommand, LogId, NodeAddress, Runtime, Types};
+use umbel_storage::types::{
+    CommandReply, LogCommand, LogId, NodeAddress, Runtime, StorageFault, Types,
+};
 use umbel_storage::{FinalStateId, LogStore, Storage};
 
 use crate::beats::Beats;
@@ -132,7 +134,8 @@ impl Group {
             openraft::Raft::new(node, config, network.clone(), log.clone(), machine),
         )
         .await
-        .map_err(|error| format!("{id}: {error}"))?;
+        .map_err(|error| format!("{id}: {}", reason_of(&error)))?;
+        network.follow_members(raft.metrics());
         let reads = ConfirmedReads::new(id, &raft, &log, &replica, &network);
         let barrier = reads.start(beats.election());
         let incoming = SnapshotReceiver::new(storage.snapshots(id));
@@ -476,11 +479,16 @@ fn failure_of(mut metrics: WatchReceiverOf<Types, RaftMetrics<Types>>) -> Option
     // Seen from here on: an unseen change would hide that the other end of the channel is closed.
     let running = metrics.borrow_and_update().running_state.clone();
     if let Err(error) = running {
-        return Some(error.to_string());
+        return Some(reason_of(&error));
     }
     // A core that panicked reports no error, but its end of the channel is closed.
     let is_gone = matches!(metrics.changed().now_or_never(), Some(Err(_)));
     is_gone.then(|| "its task ended without a word".to_owned())
+}
+
+/// What an error means for whoever runs the node.
+fn reason_of(error: &Fatal<Types>) -> String {
+    StorageFault::advice_in(error).map_or_else(|| error.to_string(), ToOwned::to_owned)
 }
 
 /// The leader that a replica knows of. A replica that restarted, or returned with its promises, may
@@ -492,8 +500,10 @@ fn leader_of(metrics: &RaftMetrics<Types>) -> Option<NodeId> {
 
 #[cfg(test)]
 mod tests {
+    use openraft::errors::ErrorSource as _;
     use openraft::type_config::TypeConfigExt;
     use openraft_rt::WatchSender;
+    use umbel_storage::types::Advice;
 
     use super::*;
 
@@ -505,6 +515,22 @@ mod tests {
         assert_eq!(failure_of(metrics.clone()), None);
         drop(sender);
         assert!(failure_of(metrics.clone()).is_some());
+    }
+
+    #[test]
+    fn advice_is_the_whole_reason_and_other_causes_come_with_what_was_done() {
+        let reason = |cause: io::Error| {
+            let cause = StorageFault::from_error(&cause);
+            let error = StorageError::apply(id(1, 7), cause);
+            let (sender, metrics) = Types::watch_channel(RaftMetrics::new_initial(NodeId(1)));
+            let mut failed = RaftMetrics::new_initial(NodeId(1));
+            failed.running_state = Err(Fatal::StorageError(error));
+            sender.send(failed).expect("a receiver is left");
+            failure_of(metrics).expect("it has failed")
+        };
+        assert_eq!(reason(Advice("start a release".to_owned()).into()), "start a release");
+        let broken = reason(io::Error::other("broken"));
+        assert!(broken.starts_with("when ") && broken.ends_with(": broken"), "{broken}");
     }
 
     /// A replica that returned to a node which led the group before it left.

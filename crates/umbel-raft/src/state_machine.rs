@@ -18,7 +18,8 @@ use umbel_ports::encoding::{decode, encode};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::observer::{Event, NodeObserver, Payload};
 use umbel_storage::types::{
-    CommandReply, LogCommand, LogEntry, LogId, SnapshotMeta, StoredMembership, Types, entry_id,
+    Advice, CommandReply, LogCommand, LogEntry, LogId, SnapshotMeta, StoredMembership, Types,
+    entry_id,
 };
 use umbel_storage::{SnapshotFile, SnapshotStore, Storage};
 
@@ -315,9 +316,10 @@ async fn load_slices(
 }
 
 fn unknown_version(needed: ClusterVersion, versions: VersionRange) -> io::Error {
-    io::Error::other(format!(
+    let text = format!(
         "the cluster is at {needed}, and this release runs clusters of {versions}: start a release that runs that"
-    ))
+    );
+    Advice(text).into()
 }
 
 /// openraft's view of a [`GroupReplica`].

@@ -12,6 +12,8 @@ use umbel_engine::{Generation, NodeId};
 
 use crate::observer::{EntryId, VoteId};
 
+mod fault;
+pub use fault::{Advice, StorageFault};
 /// The tokio runtime, with election timeouts drawn from a seed that is set when a group starts.
 pub type Runtime =
     openraft_rt::deterministic_rng::DeterministicRng<openraft_rt_tokio::TokioRuntime>;
@@ -24,6 +26,7 @@ openraft::declare_raft_types!(
         NodeId = NodeId,
         Node = NodeAddress,
         AsyncRuntime = Runtime,
+        ErrorSource = StorageFault,
 );
 
 /// The command in a log entry.
