@@ -42,6 +42,8 @@ pub mod memory_net;
 pub mod metrics;
 mod net;
 mod pacer;
+#[cfg(any(test, feature = "testing"))]
+pub mod recorded;
 mod secret;
 mod seed;
 mod tls;

@@ -13,7 +13,9 @@ use umbel_engine::{Generation, NodeId};
 use crate::observer::{EntryId, VoteId};
 
 mod fault;
+
 pub use fault::{Advice, StorageFault};
+
 /// The tokio runtime, with election timeouts drawn from a seed that is set when a group starts.
 pub type Runtime =
     openraft_rt::deterministic_rng::DeterministicRng<openraft_rt_tokio::TokioRuntime>;
@@ -125,40 +127,6 @@ pub(crate) fn own_log_id(node: NodeId, index: u64) -> LogId {
 }
 
 #[cfg(test)]
-mod tests {
-    use umbel_engine::FilterId;
-    use umbel_engine::meta::{FilterChange, FilterName, FilterOrder};
-    use umbel_ports::encoding::{decode, encode};
-
-    use super::*;
-
-    #[test]
-    fn the_bytes_of_an_order_are_for_ever() {
-        let (filter, name) = (FilterId(7), FilterName::new("a").unwrap());
-        let change = FilterChange::SetExpiry { expires_ms: Some(9) };
-        let command = LogCommand::Meta(MetaCommand::Order(FilterOrder { filter, name, change }));
-        let bytes = encode(&command);
-        // The encoding's version, the kind of group, the kind of command; filter, name and change behind them.
-        let expected: Vec<u8> = [
-            &[1, 0, 0, 0, 0, 39, 0, 0, 0][..],
-            &7_u64.to_le_bytes(),
-            &1_u64.to_le_bytes(),
-            b"a",
-            &1_u32.to_le_bytes(),
-            &[1],
-            &9_u64.to_le_bytes(),
-        ]
-        .concat();
-        assert_eq!(bytes, expected);
-        assert_eq!(decode::<LogCommand>(&bytes).unwrap(), command);
-    }
-
-    #[test]
-    fn the_bytes_of_a_renewal_are_for_ever() {
-        let renewal = MetaCommand::RenewImport { filter: FilterId(7), expires_ms: 9 };
-        let expected: Vec<u8> =
-            [&[1, 0, 0, 0, 0, 40, 0, 0, 0][..], &7_u64.to_le_bytes(), &9_u64.to_le_bytes()]
-                .concat();
-        assert_eq!(encode(&LogCommand::Meta(renewal)), expected);
-    }
-}
+mod recorded_meta_test;
+#[cfg(test)]
+mod recorded_shard_test;
