@@ -509,6 +509,9 @@ pub enum Compares {
 }
 
 #[cfg(test)]
+mod recorded_test;
+
+#[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 

@@ -36,6 +36,8 @@ use crate::witness::{Restarted, Witness};
 mod held_commits;
 #[cfg(test)]
 mod network_test;
+#[cfg(test)]
+mod recorded_test;
 mod snapshot_receiver;
 pub(crate) mod terms;
 

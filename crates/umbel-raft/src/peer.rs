@@ -17,6 +17,8 @@ mod session;
 #[cfg(test)]
 mod link_test;
 #[cfg(test)]
+mod recorded_test;
+#[cfg(test)]
 mod service_test;
 #[cfg(test)]
 pub(crate) mod test_node;

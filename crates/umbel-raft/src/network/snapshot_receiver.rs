@@ -30,7 +30,7 @@ pub(crate) const SNAPSHOT_IDLE: Duration = Duration::from_secs(60);
 const CHUNK_HEAD_BYTES: usize = 17;
 
 /// Body of [`CallKind::SnapshotBegin`](crate::peer::CallKind::SnapshotBegin).
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct SnapshotBegin {
     /// Identifies the transfer among those of the sender and the group.
     pub(super) transfer: u64,
@@ -43,15 +43,16 @@ pub(super) struct SnapshotBegin {
 }
 
 /// Body of [`CallKind::SnapshotEnd`](crate::peer::CallKind::SnapshotEnd).
-#[derive(Serialize, Deserialize)]
+#[derive(PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct SnapshotEnd {
     pub(super) transfer: u64,
 }
 
-#[derive(Serialize, Deserialize)]
-struct ChunkHead {
-    transfer: u64,
-    offset: u64,
+/// What is before the bytes of a chunk.
+#[derive(PartialEq, Debug, Serialize, Deserialize)]
+pub(super) struct ChunkHead {
+    pub(super) transfer: u64,
+    pub(super) offset: u64,
 }
 
 /// Body of [`CallKind::SnapshotChunk`](crate::peer::CallKind::SnapshotChunk): the head, then the
