@@ -22,6 +22,7 @@ use umbel_engine::limits::{
 use umbel_engine::meta::CORE_COUNT_MAX;
 use umbel_engine::placement::Zone;
 use umbel_filter::Kind;
+use umbel_raft::MOVE_BYTES_PER_SECOND_MIN;
 
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
 
@@ -151,6 +152,11 @@ crate::settings! {
         /// Bytes of log after which shards write snapshots, so that the log can be truncated: at least
         /// 16777216. A larger value means fewer snapshots and longer starts.
         log_bytes_max: u64 = 256 << 20,
+        /// Bytes of snapshots that the node sends per second to replicas that are added to shards, because nodes
+        /// join or are drained, or for balance: at least 1048576; 0 for no limit. By default the two moves that
+        /// run at once leave a node about half of a network of 1 Gbit/s. While a voter of the shard is not
+        /// reachable, there is no limit.
+        move_bytes_per_second_max: u64 = 32 << 20,
         /// Milliseconds between two checks whether copies of replicated filters have changes to
         /// exchange, 10 to 600000; a requested exchange begins at once.
         sweep_interval_ms: u64 = 250,
@@ -207,6 +213,11 @@ const SCRUB_INTERVAL_S_MAX: u64 = 365 * 86_400;
 
 /// Lowest limit of delta bytes per second: one frame then takes a few seconds.
 const EXCHANGE_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
+
+/// The lowest value of a setting that is this limit, or 0 for none.
+const fn least_but_none(value: u64, least: u64) -> u64 {
+    if value == 0 { 0 } else { least }
+}
 
 impl Config {
     /// The defaults of a cluster of one node, to try things out.
@@ -397,13 +408,19 @@ impl Config {
             (
                 "request_bytes_max",
                 self.request_bytes_max,
-                if self.request_bytes_max == 0 { 0 } else { CLIENT_MESSAGE_BYTES_MAX as u64 },
+                least_but_none(self.request_bytes_max, CLIENT_MESSAGE_BYTES_MAX as u64),
                 i64::MAX as u64,
             ),
             ("memory_limit_bytes", self.memory_limit_bytes, 0, i64::MAX as u64),
             ("queue_items_max", self.queue_items_max, REQUEST_ITEMS_MAX as u64, QUEUE_ITEMS_MAX),
             // Settings files contain signed numbers.
             ("log_bytes_max", self.log_bytes_max, LOG_BYTES_MIN, i64::MAX as u64),
+            (
+                "move_bytes_per_second_max",
+                self.move_bytes_per_second_max,
+                least_but_none(self.move_bytes_per_second_max, MOVE_BYTES_PER_SECOND_MIN),
+                i64::MAX as u64,
+            ),
             (
                 "sweep_interval_ms",
                 self.sweep_interval_ms,
@@ -414,11 +431,7 @@ impl Config {
             (
                 "exchange_bytes_per_second_max",
                 self.exchange_bytes_per_second_max,
-                if self.exchange_bytes_per_second_max == 0 {
-                    0
-                } else {
-                    EXCHANGE_BYTES_PER_SECOND_MIN
-                },
+                least_but_none(self.exchange_bytes_per_second_max, EXCHANGE_BYTES_PER_SECOND_MIN),
                 i64::MAX as u64,
             ),
             ("scrub_interval_s", self.scrub_interval_s, 0, SCRUB_INTERVAL_S_MAX),

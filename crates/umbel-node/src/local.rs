@@ -88,7 +88,9 @@ impl Local {
         let timing = Timing { beat_ms: config.heartbeat_ms, suspect_ms: config.suspect_ms };
         let outside = (Arc::clone(&ports.net), Arc::clone(&seed));
         let memory = (storage.clone(), witness);
-        let host = GroupHost::start(identity, timing, outside, memory, founders).await?;
+        let move_rate = config.move_bytes_per_second_max;
+        let host = GroupHost::start(identity, timing, outside, memory, founders, move_rate).await?;
+        let host = Arc::new(host);
         let meta = host.start_meta(ports.versions).await?;
         let member = Member::new(identity, ports, Arc::clone(&host), Arc::clone(&meta), failure);
         let member = Arc::new(member);

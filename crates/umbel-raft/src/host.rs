@@ -7,13 +7,13 @@ use umbel_engine::liveness::Timing;
 use umbel_engine::meta::VersionRange;
 use umbel_engine::{GroupId, NodeId};
 use umbel_filter::HashRange;
-use umbel_ports::{Net, Purpose, Seed};
+use umbel_ports::{Net, Pacer, Purpose, Rare, Seed};
 use umbel_storage::Storage;
 
 use crate::beats::Beats;
 use crate::group::Group;
 use crate::known_members::known_members;
-use crate::network::Network;
+use crate::network::{Moves, Network, SLOW_MOVE_BYTES_PER_SECOND};
 use crate::peer::{Links, LocalIdentity};
 use crate::read_rounds::ReadRounds;
 use crate::recall::{LATER_TIMEOUT, Recollection, START_TIMEOUT};
@@ -31,6 +31,8 @@ pub struct GroupHost {
     witness: Arc<Witness>,
     rounds: ReadRounds,
     recollection: Arc<Recollection>,
+    /// The rate at which snapshots are sent to replicas that are added.
+    move_pacer: Arc<Pacer>,
 }
 
 /// The groups that run on a node, for what serves and drives them.
@@ -56,6 +58,10 @@ impl GroupHost {
     /// Asks other nodes what they know of this one: those that the disk names as members of the meta
     /// group, and `founders`. Groups may start after that.
     ///
+    /// To replicas that are added to shards, the node sends at most `move_bytes_per_second_max` bytes of
+    /// snapshots per second, at least [`MOVE_BYTES_PER_SECOND_MIN`](crate::MOVE_BYTES_PER_SECOND_MIN); 0 is
+    /// no limit.
+    ///
     /// # Errors
     /// If the meta group's log cannot be read, or a node reports that this one was removed from the
     /// cluster.
@@ -65,6 +71,7 @@ impl GroupHost {
         (net, seed): (Arc<dyn Net>, Arc<dyn Seed>),
         (storage, witness): (Storage, Arc<Witness>),
         founders: BTreeMap<NodeId, String>,
+        move_bytes_per_second_max: u64,
     ) -> Result<Self, String> {
         let node = identity.node;
         let links = Arc::new(Links::new(net, Arc::clone(&seed), identity));
@@ -76,7 +83,12 @@ impl GroupHost {
         );
         let recollection = Arc::new(Recollection::default());
         recollection.query(&links, node, nodes, START_TIMEOUT).await?;
-        Ok(Self { node, seed, storage, links, beats, witness, rounds, recollection })
+        let move_rate = match seed.provokes(Rare::SlowMoves) {
+            true => SLOW_MOVE_BYTES_PER_SECOND,
+            false => move_bytes_per_second_max,
+        };
+        let move_pacer = Arc::new(Pacer::new(move_rate));
+        Ok(Self { node, seed, storage, links, beats, witness, rounds, recollection, move_pacer })
     }
 
     /// Starts the meta group from its state on disk; `versions` are the cluster versions that this node
@@ -108,7 +120,8 @@ impl GroupHost {
 
     async fn start_group(&self, id: GroupId, replica: GroupReplica) -> Result<Arc<Group>, String> {
         let (links, witness) = (Arc::clone(&self.links), Arc::clone(&self.witness));
-        let network = Network::new(links, witness, self.rounds.clone(), id);
+        let moves = Moves::new(Arc::clone(&self.move_pacer), Arc::clone(&self.beats));
+        let network = Network::new(links, witness, self.rounds.clone(), id, moves);
         let (seed, beats) = (Arc::clone(&self.seed), Arc::clone(&self.beats));
         Group::start(id, self.node, replica, &self.storage, network, seed, beats).await
     }

@@ -34,16 +34,21 @@ use crate::recall::notify_lost;
 use crate::witness::{Restarted, Witness};
 
 mod held_commits;
+mod moves;
 #[cfg(test)]
 mod network_test;
 #[cfg(test)]
 mod recorded_test;
 mod snapshot_receiver;
+#[cfg(test)]
+mod snapshot_receiver_test;
 pub(crate) mod terms;
 
 use held_commits::{COMMIT_HOLD, hold_commits};
 use terms::{AbsurdTerm, check_vote};
 
+pub use moves::MOVE_BYTES_PER_SECOND_MIN;
+pub(crate) use moves::{Moves, Reports, SLOW_MOVE_BYTES_PER_SECOND};
 pub(crate) use snapshot_receiver::SnapshotReceiver;
 use snapshot_receiver::{SNAPSHOT_CHUNK_BYTES, SnapshotBegin, SnapshotEnd, chunk_body};
 
@@ -63,6 +68,7 @@ pub(crate) struct Network {
     transfer_count: Arc<AtomicU64>,
     /// Set when the snapshot to send was found to be damaged on the disk.
     has_damaged_snapshot: Arc<AtomicBool>,
+    moves: Arc<Moves>,
 }
 
 impl Network {
@@ -72,9 +78,28 @@ impl Network {
         witness: Arc<Witness>,
         rounds: ReadRounds,
         group: GroupId,
+        moves: Moves,
     ) -> Self {
         let (announced, transfer_count, has_damaged_snapshot) = Default::default();
-        Self { links, witness, rounds, group, announced, transfer_count, has_damaged_snapshot }
+        let moves = Arc::new(moves);
+        Self {
+            links,
+            witness,
+            rounds,
+            group,
+            announced,
+            transfer_count,
+            has_damaged_snapshot,
+            moves,
+        }
+    }
+
+    /// Learns of the group's members from now on, on which it depends what is sent at the rate of moves. The
+    /// catalogue is never sent at that rate: it is small, and a node that joins can do nothing without it.
+    pub(crate) fn follow_members(&self, reports: Reports) {
+        if self.group.shard().is_some() {
+            self.moves.follow(reports);
+        }
     }
 
     /// The index up to which followers may have applied entries because this node told them of the
@@ -86,6 +111,7 @@ impl Network {
     /// Notes that a node gets a replica of this group that has no entries yet.
     pub(crate) fn starts_anew(&self, node: NodeId) {
         self.witness.starts_anew(node, self.group);
+        self.moves.starts_anew(node);
     }
 
     /// Whether a snapshot was found to be damaged since this was asked last.
@@ -257,7 +283,7 @@ impl PeerReplica {
         Err(ReplicaError::Damaged(error))
     }
 
-    /// Sends a snapshot in chunks; the whole `timeout` applies to each of them.
+    /// Sends a snapshot in chunks; the whole `timeout` applies to each of them, once it may be sent.
     async fn send_snapshot(
         &self,
         vote: Vote,
@@ -265,19 +291,21 @@ impl PeerReplica {
         timeout: Duration,
     ) -> Result<SnapshotResponse<Types>, ReplicaError> {
         self.check_snapshot(&snapshot.snapshot).await?;
-        let Network { witness, group, .. } = &self.network;
+        let Network { witness, group, moves, .. } = &self.network;
         let (ticket, last) = (witness.ticket(self.to, *group, vote), snapshot.meta.last_log_id);
         let transfer = self.network.transfer_count.fetch_add(1, Ordering::Relaxed) + 1;
         let file = snapshot.snapshot;
         let byte_count = file.byte_count();
         let begin = SnapshotBegin { transfer, vote, meta: snapshot.meta, byte_count };
         self.send(CallKind::SnapshotBegin, encode(&begin), timeout).await?;
-        let is_small = self.network.links.provokes(Rare::SmallPieces);
+        let links = &self.network.links;
+        let is_small = links.provokes(Rare::SmallPieces) || links.provokes(Rare::SlowMoves);
         let chunk_bytes = if is_small { SMALL_CHUNK_BYTES } else { SNAPSHOT_CHUNK_BYTES };
         let mut offset = 0;
         while offset < byte_count {
             let wanted = (byte_count - offset).min(chunk_bytes as u64);
             let wanted = usize::try_from(wanted).expect("a chunk is small");
+            moves.pass(self.to, wanted).await;
             let read = file.read(offset, wanted).await;
             let bytes = read.map_err(|error| ReplicaError::Read { offset, error })?;
             if bytes.is_empty() {
@@ -285,6 +313,7 @@ impl PeerReplica {
             }
             let body = chunk_body(transfer, offset, &bytes);
             self.send(CallKind::SnapshotChunk, body, timeout).await?;
+            metrics::snapshot_sent(bytes.len());
             offset += bytes.len() as u64;
         }
         let end = SnapshotEnd { transfer };
@@ -292,6 +321,7 @@ impl PeerReplica {
             self.send_request(CallKind::SnapshotEnd, &end, timeout).await?;
         self.check_term(vote, &answer.vote)?;
         if answer.vote == vote {
+            moves.has_served(self.to);
             witness.confirmed(self.to, *group, (ticket, vote), last)?;
         }
         Ok(answer)

@@ -100,6 +100,12 @@ fn numbers_have_ranges() {
     assert!(refused(|config| config.queue_items_max = 1).contains("queue_items_max"));
     assert!(refused(|config| config.log_bytes_max = u64::MAX).contains("log_bytes_max"));
     assert!(refused(|config| config.data.clear()).contains("data"));
+    let message = refused(|config| config.move_bytes_per_second_max = 1_048_575);
+    assert!(
+        message.starts_with("move_bytes_per_second_max = 1048575: expected 1048576"),
+        "{message}"
+    );
+    accepted(|config| config.move_bytes_per_second_max = 0);
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub(crate) fn describe() {
     }
 }
 
-const ALL: [Measurement; 57] = [
+const ALL: [Measurement; 58] = [
     counter(INSERT_NEW, Unit::Count, "Items that this node's shards called new."),
     counter(INSERT_PRESENT, Unit::Count, "Inserted items that were present."),
     counter(INSERT_REPEATED, Unit::Count, "Items of requests that came again."),
@@ -142,6 +142,7 @@ const ALL: [Measurement; 57] = [
         Unit::Count,
         "Calls with entries or heartbeats that this node's leaders made to other replicas.",
     ),
+    counter(SNAPSHOT_SENT, Unit::Bytes, "Bytes of snapshots that were sent to other replicas."),
     counter(
         REPLICAS_BEHIND,
         Unit::Count,

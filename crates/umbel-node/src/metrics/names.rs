@@ -4,7 +4,7 @@ pub(super) use umbel_ports::metrics::{
     CERTIFICATE_EXPIRES, CONNECTIONS_REFUSED, HANDSHAKES_FAILED,
 };
 pub(super) use umbel_raft::metrics::{
-    LINKS_REPLACED, RAFT_APPENDS, REPLICAS_BEHIND, REPLICAS_LOST,
+    LINKS_REPLACED, RAFT_APPENDS, REPLICAS_BEHIND, REPLICAS_LOST, SNAPSHOT_SENT,
 };
 pub(super) use umbel_storage::metrics::{WAL_WRITE_SECONDS, WAL_WRITTEN_BYTES};
 

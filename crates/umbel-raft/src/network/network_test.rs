@@ -12,23 +12,24 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
 use openraft::storage::Snapshot;
+use openraft::type_config::TypeConfigExt;
 use tempfile::TempDir;
+use tokio::time::Instant;
 use tonic::Status;
 use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
 use umbel_ports::encoding::{decode, encode};
 use umbel_ports::memory_net::{CountingSeed, MemoryNet};
-use umbel_ports::{Net, PortFuture, RealDisk};
+use umbel_ports::{Net, Pacer, PortFuture, RealDisk};
 use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
 use umbel_storage::identity::Identity;
 use umbel_storage::testing::{entry as log_entry, id as log_id};
 use umbel_storage::types::{LogId, NodeAddress, SnapshotMeta, Types, Vote};
 use umbel_storage::{SnapshotFile, Storage, WalOptions};
 
-use super::snapshot_receiver::{
-    SNAPSHOT_CHUNK_BYTES, SNAPSHOT_IDLE, SNAPSHOT_TRANSFERS_MAX, SnapshotBegin, SnapshotEnd,
-    SnapshotReceiver, chunk_body,
-};
+use super::moves::Moves;
+use super::moves::tests::report;
+use super::snapshot_receiver::{SNAPSHOT_CHUNK_BYTES, SnapshotBegin, SnapshotReceiver};
 use super::terms::INDEX_MAX;
 use super::{Network, PeerReplica};
 use crate::beats::Beats;
@@ -39,9 +40,9 @@ use crate::read_rounds::ReadRounds;
 use crate::recall::calls::{RecallAnswer, RecallRequest};
 use crate::state_machine::GroupReplica;
 
-const GROUP: GroupId = GroupId::of_shard(ShardId(3));
+pub(super) const GROUP: GroupId = GroupId::of_shard(ShardId(3));
 
-async fn storage(folder: &TempDir) -> Storage {
+pub(super) async fn storage(folder: &TempDir) -> Storage {
     let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
     Storage::open_wrapped(disk, WalOptions::new(Identity::new(1).log_owner()), None)
         .await
@@ -49,7 +50,7 @@ async fn storage(folder: &TempDir) -> Storage {
         .0
 }
 
-fn vote() -> Vote {
+pub(super) fn vote() -> Vote {
     Vote::new(5, NodeId(1))
 }
 
@@ -141,8 +142,10 @@ async fn pair(never_ends: bool) -> Pair {
     let follower = serve_handler(&*net, "two:1", follower).await;
     let links = Arc::new(links(&net, 1));
     let beats = Arc::new(Beats::new(NodeId(1), 1, TIMING));
-    let rounds = ReadRounds::start(NodeId(1), Arc::clone(&links), beats);
-    let mut network = Network::new(links, Arc::default(), rounds, GROUP);
+    let rounds = ReadRounds::start(NodeId(1), Arc::clone(&links), Arc::clone(&beats));
+    // A chunk a second, once the group's members are known.
+    let moves = Moves::new(Arc::new(Pacer::new(SNAPSHOT_CHUNK_BYTES as u64)), beats);
+    let mut network = Network::new(links, Arc::default(), rounds, GROUP, moves);
     let replica = network.new_client(NodeId(2), &NodeAddress("two:1".to_owned())).await;
     Pair { replica, follower, leader_storage, folders }
 }
@@ -197,6 +200,29 @@ async fn snapshots_arrive_whole() {
     }
 }
 
+/// Time is virtual. The first chunk goes at once, each other one after a second.
+#[tokio::test]
+async fn an_added_replica_is_sent_its_first_snapshot_at_the_rate_of_moves() {
+    let mut pair = pair(false).await;
+    let file = snapshot_of(&pair.leader_storage, &vec![7; 3 * SNAPSHOT_CHUNK_BYTES]).await;
+    let (_sender, reports) = Types::watch_channel(report(&[1]));
+    pair.replica.network.follow_members(reports);
+    tokio::time::pause();
+    let mut seconds = Vec::new();
+    for _ in 0..2 {
+        let begun_at = Instant::now();
+        let snapshot = Snapshot { meta: file.meta().clone(), snapshot: file.clone() };
+        let cancel = std::future::pending();
+        pair.replica.full_snapshot(vote(), snapshot, cancel, option()).await.unwrap();
+        seconds.push(begun_at.elapsed().as_secs_f64());
+        let (_, got) = pair.follower.handler.installed.lock().unwrap().pop().unwrap();
+        assert_eq!(got.byte_count(), file.byte_count());
+    }
+    // A twentieth of a second was saved up.
+    assert!((1.95..2.5).contains(&seconds[0]), "{seconds:?}");
+    assert!(seconds[1] < 0.5, "the second one waits for nothing: {seconds:?}");
+}
+
 /// The damage is in the head of the body, which has no checksum of its own.
 #[tokio::test]
 async fn a_snapshot_that_was_damaged_on_the_disk_is_not_sent() {
@@ -237,17 +263,9 @@ async fn sending_can_be_cancelled() {
     assert!(matches!(error, Err(StreamingError::Closed(_))), "{error:?}");
 }
 
-fn begin(transfer: u64, byte_count: u64) -> Bytes {
-    begin_of(vote(), transfer, byte_count)
-}
-
-fn begin_of(vote: Vote, transfer: u64, byte_count: u64) -> Bytes {
+pub(super) fn begin_of(vote: Vote, transfer: u64, byte_count: u64) -> Bytes {
     let meta = SnapshotMeta::default();
     encode(&SnapshotBegin { transfer, vote, meta, byte_count })
-}
-
-fn end(transfer: u64) -> Bytes {
-    encode(&SnapshotEnd { transfer })
 }
 
 /// A group of this node alone.
@@ -255,7 +273,8 @@ async fn lone_group(storage: &Storage) -> Arc<Group> {
     let net: Arc<dyn Net> = Arc::new(MemoryNet::default());
     let (links, beats) = (Arc::new(links(&net, 1)), Arc::new(Beats::new(NodeId(1), 1, TIMING)));
     let rounds = ReadRounds::start(NodeId(1), Arc::clone(&links), Arc::clone(&beats));
-    let network = Network::new(links, Arc::default(), rounds, GROUP);
+    let moves = Moves::new(Arc::new(Pacer::new(0)), Arc::clone(&beats));
+    let network = Network::new(links, Arc::default(), rounds, GROUP, moves);
     let replica = GroupReplica::shard(GROUP, HashRange::WHOLE);
     let seed = Arc::new(CountingSeed::default());
     Group::start(GROUP, NodeId(1), replica, storage, network, seed, beats).await.unwrap()
@@ -300,100 +319,6 @@ async fn a_snapshot_of_a_later_leader_than_its_sender_stops_no_group() {
     assert!(refused.contains("entry 3 of term 6"), "{refused}");
     assert_eq!(group.failure(), None);
     group.shut_down().await;
-}
-
-#[tokio::test]
-async fn what_does_not_fit_ends_the_transfer() {
-    let folder = TempDir::new().unwrap();
-    let receiver = SnapshotReceiver::new(storage(&folder).await.snapshots(GROUP));
-    let from = NodeId(1);
-    for (offset, bytes, text) in [
-        (1, &b"abc"[..], "3 bytes at 1 of a snapshot of 5 bytes that goes on at 0"),
-        (0, b"abcdef", "6 bytes at 0 of a snapshot of 5 bytes that goes on at 0"),
-        (0, b"", "0 bytes at 0 of a snapshot of 5 bytes that goes on at 0"),
-        (u64::MAX, b"abc", "3 bytes at 18446744073709551615 of a snapshot of 5 bytes"),
-    ] {
-        receiver.begin(from, begin(1, 5)).await.unwrap();
-        let refusal = receiver.chunk(from, chunk_body(1, offset, bytes)).await.unwrap_err();
-        assert!(refusal.message.starts_with(text), "{refusal}");
-        let refusal = receiver.chunk(from, chunk_body(1, 0, b"abc")).await.unwrap_err();
-        assert_eq!(refusal.message, "snapshot transfer 1 of node 1 is not known");
-    }
-    receiver.begin(from, begin(2, 5)).await.unwrap();
-    receiver.chunk(from, chunk_body(2, 0, b"abc")).await.unwrap();
-    // The same transfer number from another sender is another transfer.
-    assert!(receiver.chunk(NodeId(3), chunk_body(2, 3, b"de")).await.is_err());
-    let refusal = receiver.end(from, end(2)).await.unwrap_err();
-    assert_eq!(refusal.message, "the snapshot ends at byte 3 of 5");
-    assert!(receiver.end(from, end(2)).await.is_err());
-    for body in [&b""[..], b"\x01", &[0xff; 17], &[0xff; 40]] {
-        let body = Bytes::copy_from_slice(body);
-        let reasons = [
-            receiver.begin(from, body.clone()).await.unwrap_err().reason,
-            receiver.chunk(from, body.clone()).await.unwrap_err().reason,
-            receiver.end(from, body).await.unwrap_err().reason,
-        ];
-        assert_eq!(reasons, [RefusalReason::BadBody; 3]);
-    }
-}
-
-#[tokio::test]
-async fn transfers_are_few() {
-    let folder = TempDir::new().unwrap();
-    let receiver = SnapshotReceiver::new(storage(&folder).await.snapshots(GROUP));
-    let senders = SNAPSHOT_TRANSFERS_MAX as u64;
-    // A sender's next transfer replaces its previous one.
-    for transfer in 0..5 {
-        for sender in 0..senders {
-            receiver.begin(NodeId(sender), begin(transfer, 3)).await.unwrap();
-        }
-    }
-    let late = NodeId(senders);
-    let refusal = receiver.begin(late, begin(1, 3)).await.unwrap_err();
-    assert_eq!(refusal.reason, RefusalReason::Overloaded);
-    assert!(receiver.chunk(NodeId(0), chunk_body(3, 0, b"abc")).await.is_err());
-    receiver.chunk(NodeId(0), chunk_body(4, 0, b"abc")).await.unwrap();
-    receiver.end(NodeId(0), end(4)).await.unwrap();
-    receiver.begin(late, begin(1, 3)).await.unwrap();
-    assert!(receiver.begin(NodeId(0), begin(5, 3)).await.is_err());
-    // All transfers are idle for too long.
-    tokio::time::pause();
-    tokio::time::advance(SNAPSHOT_IDLE + Duration::from_secs(1)).await;
-    tokio::time::resume();
-    receiver.begin(NodeId(0), begin(6, 3)).await.unwrap();
-    assert!(receiver.chunk(late, chunk_body(1, 0, b"abc")).await.is_err());
-}
-
-#[tokio::test]
-async fn a_later_leader_does_not_wait_for_transfers_of_earlier_ones() {
-    let folder = TempDir::new().unwrap();
-    let receiver = SnapshotReceiver::new(storage(&folder).await.snapshots(GROUP));
-    let senders = SNAPSHOT_TRANSFERS_MAX as u64;
-    for sender in 0..senders {
-        receiver.begin(NodeId(sender), begin(1, 3)).await.unwrap();
-    }
-    let (earlier, later) = (Vote::new(4, NodeId(8)), Vote::new(6, NodeId(9)));
-    let refusal = receiver.begin(NodeId(8), begin_of(earlier, 1, 3)).await.unwrap_err();
-    assert_eq!(refusal.reason, RefusalReason::Overloaded);
-    receiver.begin(NodeId(9), begin_of(later, 1, 3)).await.unwrap();
-    assert!(receiver.chunk(NodeId(0), chunk_body(1, 0, b"abc")).await.is_err());
-    receiver.chunk(NodeId(9), chunk_body(1, 0, b"abc")).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_transfer_that_nobody_continues_ends_without_another_call() {
-    let folder = TempDir::new().unwrap();
-    let receiver = SnapshotReceiver::new(storage(&folder).await.snapshots(GROUP));
-    let from = NodeId(1);
-    receiver.begin(from, begin(1, 3)).await.unwrap();
-    receiver.drop_idle();
-    receiver.chunk(from, chunk_body(1, 0, b"a")).await.unwrap();
-    tokio::time::pause();
-    tokio::time::advance(SNAPSHOT_IDLE + Duration::from_secs(1)).await;
-    tokio::time::resume();
-    receiver.drop_idle();
-    let refusal = receiver.chunk(from, chunk_body(1, 1, b"b")).await.unwrap_err();
-    assert_eq!(refusal.message, "snapshot transfer 1 of node 1 is not known");
 }
 
 #[tokio::test]
