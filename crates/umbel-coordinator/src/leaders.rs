@@ -31,6 +31,11 @@ impl Coordinator {
         self.calls.is_reachable(node)
     }
 
+    /// Whether another node is heard, by its beats.
+    pub fn is_alive(&self, node: NodeId) -> bool {
+        self.local().is_ok_and(|local| local.is_alive(node))
+    }
+
     /// Reads this node's copy of the catalogue and the shard map.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use umbel_engine::NodeId;
 use umbel_ports::{Net, Seed};
 
 use super::Coordinator;
+use umbel_node::Readiness;
 use umbel_node::failure::CallFailure;
 
 /// The shards of which this node has a replica.
@@ -74,12 +75,11 @@ impl Coordinator {
         own
     }
 
-    /// Whether this node should get traffic.
-    ///
-    /// # Errors
-    /// If it should not: why.
-    pub async fn is_ready(&self) -> Result<(), String> {
-        let local = self.local().map_err(|error| error.to_string())?;
-        local.is_ready().await
+    /// Whether this node should get traffic, and what it cannot serve.
+    pub async fn readiness(&self) -> Readiness {
+        match self.local() {
+            Ok(local) => local.readiness().await,
+            Err(error) => Readiness { why_not: Some(error.to_string()), no_majority: Vec::new() },
+        }
     }
 }

@@ -8,6 +8,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use umbel_coordinator::Coordinator;
+use umbel_node::Readiness;
 
 use super::RenderMetrics;
 use super::caller::Caller;
@@ -33,15 +34,20 @@ pub(super) fn pages(
     };
     Router::new()
         .route("/livez", get(async || "live\n"))
-        .route("/readyz", get(move || async move { ready(coordinator.is_ready().await) }))
+        .route("/readyz", get(move || async move { ready(&coordinator.readiness().await) }))
         .route("/metrics", get(measured))
 }
 
-fn ready(outcome: Result<(), String>) -> Response {
-    match outcome {
-        Ok(()) => "ready\n".into_response(),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
+}
+
+/// The body names groups without a majority whatever the code is.
+fn ready(readiness: &Readiness) -> Response {
+    let code = match readiness.why_not {
+        None => StatusCode::OK,
+        Some(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (code, format!("{readiness}\n")).into_response()
 }
 
 fn metrics(render: Option<&RenderMetrics>, of_filters: &str) -> Response {
@@ -60,13 +66,19 @@ fn metrics(render: Option<&RenderMetrics>, of_filters: &str) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use umbel_engine::GroupId;
     use super::*;
 
     #[test]
-    fn answers_say_what_is_wrong() {
-        assert_eq!(ready(Ok(())).status(), StatusCode::OK);
-        let not_yet = ready(Err("no leader".to_owned()));
-        assert_eq!(not_yet.status(), StatusCode::SERVICE_UNAVAILABLE);
+    #[tokio::test]
+    async fn answers_say_what_is_wrong() {
+        let mut readiness = Readiness { why_not: None, no_majority: vec![GroupId::META] };
+        let answer = ready(&readiness);
+        assert_eq!(answer.status(), StatusCode::OK);
+        let body = axum::body::to_bytes(answer.into_body(), 100).await.unwrap();
+        assert_eq!(body, "ready\nno majority of: meta group\n");
+        readiness.why_not = Some("no leader".to_owned());
+        assert_eq!(ready(&readiness).status(), StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(metrics(None, "").status(), StatusCode::NOT_FOUND);
         let render: RenderMetrics = Arc::new(|| "umbel_epoch 1\n".to_owned());
         let page = metrics(Some(&render), "");

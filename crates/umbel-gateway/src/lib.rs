@@ -284,7 +284,7 @@ const SHOWN_SERVICES: [&str; 6] = [
 async fn show_health(health: HealthReporter, coordinator: &Coordinator) {
     let mut shown = None;
     loop {
-        let is_ready = coordinator.is_ready().await.is_ok();
+        let is_ready = coordinator.readiness().await.why_not.is_none();
         if shown != Some(is_ready) {
             shown = Some(is_ready);
             let status = if is_ready { ServingStatus::Serving } else { ServingStatus::NotServing };

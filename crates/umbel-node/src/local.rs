@@ -39,7 +39,9 @@ mod report;
 mod serve;
 
 use homes::Homes;
-use readiness::Readiness;
+use readiness::Checks;
+
+pub use readiness::Readiness;
 
 /// Pause between checks whether the other founders of a shard run their replicas.
 const FOUNDING_PAUSE: Duration = Duration::from_millis(20);
@@ -52,7 +54,7 @@ pub struct Local {
     clock: Arc<WallClock>,
     storage: Storage,
     host: Arc<GroupHost>,
-    readiness: Readiness,
+    checks: Checks,
     homes: Homes,
     meta: Arc<Group>,
     shards: RwLock<BTreeMap<ShardId, Arc<ShardLeader>>>,
@@ -111,8 +113,8 @@ impl Local {
             config,
             clock,
             storage,
-            host: Arc::new(host),
-            readiness: Readiness::default(),
+            host,
+            checks: Checks::default(),
             homes: Homes::default(),
             meta,
             shards: RwLock::default(),
@@ -179,6 +181,11 @@ impl Local {
     /// This node's failure detector.
     pub(crate) fn beats(&self) -> &Beats {
         self.host.beats()
+    }
+
+    /// Whether another node is heard, by its beats.
+    pub fn is_alive(&self, node: NodeId) -> bool {
+        self.beats().is_alive(node)
     }
 
     /// This node's network.

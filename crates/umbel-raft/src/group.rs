@@ -180,12 +180,16 @@ impl Group {
         self.raft.is_leader()
     }
 
-    /// Whether this node leads although no majority of the voters is alive.
-    pub fn lacks_quorum(&self) -> bool {
+    /// Whether this node hears a majority of the voters, itself included if it votes.
+    pub fn hears_majority(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let voters = metrics.membership_config.membership().get_joint_config();
-        metrics.state.is_leader() && !self.beats.has_majority(voters)
+        self.beats.has_majority(metrics.membership_config.membership().get_joint_config())
+    }
+
+    /// Whether this node leads although no majority of the voters is alive.
+    pub fn lacks_quorum(&self) -> bool {
+        self.is_leader() && !self.hears_majority()
     }
 
     /// This node's current term.

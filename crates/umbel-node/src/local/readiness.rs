@@ -1,8 +1,10 @@
-//! Whether a node should get traffic: its replicas must run, know their leaders, and follow them.
+//! Whether a node should get traffic: it must be in touch with the cluster, and its replicas must run, know their
+//! leaders, and follow them. Groups without a majority are named, but no reason to send calls elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,7 +13,7 @@ use tokio::time::Instant;
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{GroupId, NodeId};
 use umbel_raft::peer::CallKind;
-use umbel_raft::{Group, committed_in};
+use umbel_raft::{Group, committed_in, request_committed};
 use umbel_storage::WalHealth;
 
 use super::Local;
@@ -26,29 +28,69 @@ const LEADER_TIMEOUT: Duration = Duration::from_millis(1000);
 /// How long replicas may take to apply what was committed when their leaders were asked.
 const FOLLOW_TIMEOUT: Duration = Duration::from_millis(1000);
 
-/// The last answer; its lock lets one check run at a time.
+/// Whether a node should get traffic, and what it cannot serve.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Readiness {
+    /// Why the node should get no traffic; None if it should.
+    pub why_not: Option<String>,
+    /// The groups of the node's replicas of whose voters it hears no majority, the meta group first. Calls that need
+    /// them fail here, and at all other nodes, too, unless some of these hear a majority.
+    pub no_majority: Vec<GroupId>,
+}
+
+impl fmt::Display for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.why_not.as_deref().unwrap_or("ready"))?;
+        for (index, group) in self.no_majority.iter().enumerate() {
+            let before = if index == 0 { "\nno majority of: " } else { ", " };
+            write!(f, "{before}{group}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What the checks of a node remember.
 #[derive(Default)]
-pub(super) struct Readiness(Mutex<Option<(Instant, Result<(), String>)>>);
+pub(super) struct Checks {
+    /// The last answer of the leaders; its lock lets one check run at a time.
+    followed: Mutex<Option<(Instant, Result<(), String>)>>,
+    /// Since when the node has been in touch with the cluster, as the checks saw it.
+    in_touch_since: std::sync::Mutex<Option<Instant>>,
+}
 
 impl Local {
     /// Checks whether this node should get traffic.
-    ///
-    /// # Errors
-    /// If it should not: why.
-    pub async fn is_ready(&self) -> Result<(), String> {
+    pub async fn readiness(&self) -> Readiness {
+        let groups = self.groups().into_iter();
+        let (heard, lost): (Vec<_>, Vec<_>) = groups.partition(|group| group.hears_majority());
+        let why_not = self.check(&heard, &lost).await.err();
+        Readiness { why_not, no_majority: lost.iter().map(|group| group.id()).collect() }
+    }
+
+    /// Whether this node should get traffic, given the groups of which it hears a majority, and the others.
+    async fn check(&self, heard: &[Arc<Group>], lost: &[Arc<Group>]) -> Result<(), String> {
         self.runs_all()?;
-        let mut last = self.readiness.0.lock().await;
+        self.is_in_touch(lost)?;
+        if let Some(group) = heard.iter().find(|group| group.leader().is_none()) {
+            return Err(format!("{} has no leader that this node knows", group.id()));
+        }
+        // What a replica has lost is no matter of who is heard, so that of a group without a majority counts.
+        let lacking = |group: &Arc<Group>| Some((group.id(), group.lacking()?));
+        if let Some((group, why)) = heard.iter().chain(lost).find_map(lacking) {
+            return Err(format!("{group}: {why}"));
+        }
+        let mut last = self.checks.followed.lock().await;
         if let Some((at, answer)) = &*last
             && at.elapsed() < ANSWER_STANDS
         {
             return answer.clone();
         }
-        let answer = self.follows_all().await;
+        let answer = self.follows_all(heard).await;
         *last = Some((Instant::now(), answer.clone()));
         answer
     }
 
-    /// Whether all replicas run and know their leaders.
+    /// Whether all replicas run.
     fn runs_all(&self) -> Result<(), String> {
         if self.is_stopping.load(Ordering::Relaxed) {
             return Err("the node is stopping".to_owned());
@@ -65,24 +107,40 @@ impl Local {
         let Some(wanted) = wanted else {
             return Err("the cluster is not formed, or this node has not heard of it".to_owned());
         };
-        let shards = self.shards();
-        if shards.len() < wanted {
-            return Err(format!("{} of {wanted} replicas are running", shards.len()));
+        let running = self.shards().len();
+        if running < wanted {
+            return Err(format!("{running} of {wanted} replicas are running"));
         }
-        let groups = self.groups();
-        if let Some(group) = groups.iter().find(|group| group.leader().is_none()) {
-            return Err(format!("{} has no leader that this node knows", group.id()));
+        Ok(())
+    }
+
+    /// Whether this node is in touch with the cluster, so that what it does not hear is most likely lost to the other
+    /// nodes, too. It is if it hears a majority of the meta group, of which there is one only, or of all nodes.
+    fn is_in_touch(&self, lost: &[Arc<Group>]) -> Result<(), String> {
+        let nodes = self.addresses();
+        let heard_count = nodes.keys().filter(|&&node| self.is_alive(node)).count();
+        // No holder of the lock panics.
+        let mut since = self.checks.in_touch_since.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.meta.hears_majority() && 2 * heard_count <= nodes.len() {
+            *since = None;
+            return Err(format!(
+                "this node hears {heard_count} of {} nodes, itself included: it may be cut off",
+                nodes.len()
+            ));
         }
-        match groups.iter().find_map(|group| Some((group.id(), group.lacking()?))) {
-            Some((group, why)) => Err(format!("{group}: {why}")),
-            None => Ok(()),
+        let in_touch = since.get_or_insert_with(Instant::now).elapsed();
+        match lost.first() {
+            // A node that has just started has not heard all others yet.
+            Some(group) if in_touch < self.beats().election() => {
+                Err(format!("{}: this node does not hear a majority yet", group.id()))
+            }
+            _ => Ok(()),
         }
     }
 
-    /// Whether all replicas have applied what is committed now.
-    async fn follows_all(&self) -> Result<(), String> {
-        let leaders: BTreeSet<NodeId> =
-            self.groups().iter().filter_map(|group| group.leader()).collect();
+    /// Whether these replicas have applied what is committed now.
+    async fn follows_all(&self, groups: &[Arc<Group>]) -> Result<(), String> {
+        let leaders: BTreeSet<NodeId> = groups.iter().filter_map(|group| group.leader()).collect();
         let others = leaders.into_iter().filter(|&leader| leader != self.node);
         let asked = others.map(|leader| async move { (leader, self.committed_by(leader).await) });
         let mut committed = BTreeMap::new();
@@ -93,9 +151,9 @@ impl Local {
                 Err(why) => drop(failures.insert(leader, why)),
             }
         }
-        let follow = self.groups().into_iter().map(|group| {
+        let follow = groups.iter().map(|group| {
             let (committed, failures) = (&committed, &failures);
-            async move { self.follows(&group, committed, failures).await }
+            async move { self.follows(group, committed, failures).await }
         });
         join_all(follow).await.into_iter().collect()
     }
@@ -136,5 +194,73 @@ impl Local {
         let called =
             self.member.call(leader, CallKind::Recall, GroupId::META, body, LEADER_TIMEOUT).await;
         committed_in(&called.map_err(|error| error.to_string())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Node;
+    use crate::testing::{deadline, start_cluster};
+
+    #[test]
+    fn groups_without_a_majority_are_named_whether_ready_or_not() {
+        let mut readiness = Readiness::default();
+        assert_eq!(readiness.to_string(), "ready");
+        readiness.no_majority = vec![GroupId::META, GroupId::of_shard(umbel_engine::ShardId(4))];
+        assert_eq!(readiness.to_string(), "ready\nno majority of: meta group, shard 4");
+        readiness.why_not = Some("the log failed".to_owned());
+        assert_eq!(readiness.to_string(), "the log failed\nno majority of: meta group, shard 4");
+    }
+
+    /// Waits until all these nodes say this of themselves.
+    async fn until_all_say(nodes: &[Node], says: impl Fn(NodeId, &Readiness) -> bool) {
+        for node in nodes {
+            let number = node.local().node();
+            let until = deadline();
+            loop {
+                let said = node.local().readiness().await;
+                if says(number, &said) {
+                    break;
+                }
+                assert!(Instant::now() < until, "{number}: {said}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+
+    /// Two of five nodes are down, so that the third replica of a shard is alone.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_shard_without_a_majority_leaves_nodes_ready_and_a_node_that_is_cut_off_is_not() {
+        let folders = [(); 5].map(|()| tempfile::tempdir().unwrap());
+        let nodes = start_cluster(&folders).await;
+        until_all_say(&nodes, |_, said| *said == Readiness::default()).await;
+        let records = nodes[0].local().read_meta(|state| {
+            let record = |(_, record): (_, &ShardRecord)| (record.shard, record.members());
+            state.shards().map(record).collect::<Vec<_>>()
+        });
+        let down = [records[0].1[0], records[0].1[1]];
+        let (stopped, mut nodes): (Vec<_>, Vec<_>) =
+            nodes.into_iter().partition(|node| down.contains(&node.local().node()));
+        join_all(stopped.into_iter().map(Node::shutdown)).await;
+        let lost_to = |node: NodeId| {
+            let is_lost =
+                |members: &[NodeId]| down.iter().chain([&node]).all(|node| members.contains(node));
+            let lost = records.iter().filter(|(_, members)| is_lost(members));
+            lost.map(|&(shard, _)| GroupId::of_shard(shard)).collect::<Vec<_>>()
+        };
+        assert!(nodes.iter().any(|node| !lost_to(node.local().node()).is_empty()));
+        until_all_say(&nodes, |node, said| {
+            *said == Readiness { why_not: None, no_majority: lost_to(node) }
+        })
+        .await;
+        nodes.remove(0).shutdown().await;
+        until_all_say(&nodes, |_, said| {
+            let why_not = said.why_not.as_deref().unwrap_or_default();
+            why_not.starts_with("this node hears 2 of 5 nodes")
+                && said.no_majority.first() == Some(&GroupId::META)
+        })
+        .await;
+        join_all(nodes.into_iter().map(Node::shutdown)).await;
     }
 }
