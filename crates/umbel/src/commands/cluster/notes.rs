@@ -1,16 +1,72 @@
-//! What an operator should know of the size of a cluster, in words.
+//! What an operator should know of a cluster, in words: majorities that are away, and its size.
 
 use std::collections::BTreeSet;
 
 use umbel_client::StatusResponse;
-use umbel_client::proto::NodeStatus;
+use umbel_client::proto::{NodeStatus, ShardStatus};
+
+use super::show::numbers;
 
 /// What it is about, and a text with what to do.
 pub(super) type Note = (&'static str, String);
 
-/// What status says: what the cluster lacks, and what it has too many of.
+/// Most shards that a note lists, so that it stays a line; more are counted.
+const SHARDS_LISTED_MAX: usize = 8;
+
+/// What status says: which groups have no majority, what the cluster lacks, and what it has too many of.
 pub(super) fn of(status: &StatusResponse) -> Vec<Note> {
-    lacks(status, 0).into_iter().chain(spare_shards(status)).collect()
+    let wrong = no_majority(status).into_iter();
+    wrong.chain(lacks(status, 0)).chain(spare_shards(status)).collect()
+}
+
+/// Groups of which a majority of the nodes does not answer. A leader that is cut off from the others does not know
+/// it, and is still shown as the leader.
+fn no_majority(status: &StatusResponse) -> Option<Note> {
+    let answering: BTreeSet<u64> =
+        status.nodes.iter().filter(|node| node.is_reachable).map(|node| node.node).collect();
+    let is_lost = |nodes: &[u64]| {
+        2 * nodes.iter().filter(|&node| answering.contains(node)).count() <= nodes.len()
+    };
+    let is_voter = |node: &&NodeStatus| node.meta_role == "voter";
+    let voters: Vec<u64> = status.nodes.iter().filter(is_voter).map(|node| node.node).collect();
+    let is_meta_lost = !voters.is_empty() && is_lost(&voters);
+    // While replicas move, the status does not say which of both sets vote.
+    let is_shard_lost = |shard: &&ShardStatus| {
+        let is_target_lost = shard.target.is_empty() || is_lost(&shard.target);
+        !shard.replicas.is_empty() && is_lost(&shard.replicas) && is_target_lost
+    };
+    let lost: Vec<&ShardStatus> = status.shards.iter().filter(is_shard_lost).collect();
+    let listed = || {
+        let numbers = lost.iter().take(SHARDS_LISTED_MAX).map(|shard| shard.shard.to_string());
+        let numbers = numbers.collect::<Vec<_>>().join(",");
+        match lost.len() {
+            1 => format!("shard {numbers}"),
+            count if count > SHARDS_LISTED_MAX => format!("{count} shards, such as {numbers}"),
+            _ => format!("shards {numbers}"),
+        }
+    };
+    let groups: Vec<String> =
+        [is_meta_lost.then(|| "the meta group".to_owned()), (!lost.is_empty()).then(listed)]
+            .into_iter()
+            .flatten()
+            .collect();
+    let members = lost.iter().flat_map(|shard| shard.replicas.iter());
+    let members = members.chain(is_meta_lost.then_some(&voters).into_iter().flatten());
+    let away: BTreeSet<u64> = members.copied().filter(|node| !answering.contains(node)).collect();
+    let away: Vec<u64> = away.into_iter().collect();
+    (!groups.is_empty()).then(|| {
+        let (groups, listed) = (groups.join(" and "), numbers(&away));
+        let text = match away.as_slice() {
+            [_] => format!(
+                "{groups}: node {listed} does not answer, so what needs a majority fails: start it, or repair the network"
+            ),
+            _ => format!(
+                "{groups}: nodes {listed} do not answer, so what needs a majority fails: start them, or repair the \
+                 network"
+            ),
+        };
+        ("no majority", text)
+    })
 }
 
 /// Shards that cores and filters do not need, if they are half of all at least: fewer are not worth the
@@ -71,8 +127,6 @@ pub(super) fn texts(notes: &[Note]) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use umbel_client::proto::ShardStatus;
-
     use super::*;
 
     /// Nodes from 1 on, each with its state and zone, of a cluster that wants three replicas.
@@ -125,6 +179,48 @@ mod tests {
         assert_eq!(of(&["a", "a", "b", "b"]), [("too few zones", TWO_ZONES.to_owned())]);
         // Two nodes have two replicas, in two zones.
         assert_eq!(texts(&of(&["a", "b"])), [TWO_NODES]);
+    }
+
+    #[test]
+    fn groups_without_a_majority_are_named_with_the_nodes_to_start() {
+        let node = |(node, is_reachable)| NodeStatus {
+            node,
+            is_reachable,
+            meta_role: if node == 2 { "learner" } else { "voter" }.to_owned(),
+            ..NodeStatus::default()
+        };
+        let shard = |shard, replicas: &[u64]| ShardStatus {
+            shard,
+            replicas: replicas.to_vec(),
+            ..ShardStatus::default()
+        };
+        let status = |away: &[u64], shards| StatusResponse {
+            nodes: (1..=4).map(|number| node((number, !away.contains(&number)))).collect(),
+            shards,
+            ..StatusResponse::default()
+        };
+        let shards = || vec![shard(0, &[1, 3, 4]), shard(1, &[2, 3, 4])];
+        let said = |away: &[u64], shards| no_majority(&status(away, shards)).map(|(_, text)| text);
+        assert_eq!(said(&[], shards()), None);
+        assert_eq!(said(&[4], shards()), None);
+        let rest = "so what needs a majority fails: start";
+        assert_eq!(
+            said(&[1, 4], shards()),
+            Some(format!(
+                "the meta group and shard 0: nodes 1,4 do not answer, {rest} them, or repair the network"
+            ))
+        );
+        assert_eq!(
+            said(&[2, 4], shards()),
+            Some(format!("shard 1: nodes 2,4 do not answer, {rest} them, or repair the network"))
+        );
+        // Of two nodes, one is no majority.
+        assert_eq!(
+            said(&[2], vec![shard(7, &[1, 2])]),
+            Some(format!("shard 7: node 2 does not answer, {rest} it, or repair the network"))
+        );
+        let many = said(&[2], (0..9).map(|number| shard(number, &[2])).collect()).unwrap();
+        assert!(many.starts_with("9 shards, such as 0,1,2,3,4,5,6,7: node 2 does not"), "{many}");
     }
 
     #[test]
