@@ -36,6 +36,11 @@ impl Coordinator {
         self.local().is_ok_and(|local| local.is_alive(node))
     }
 
+    /// How far the wall clock of the node at this address is ahead, see [`umbel_node::Local::clock_ahead_ms`].
+    pub async fn clock_ahead_ms(&self, node: NodeId, address: &str) -> Option<i64> {
+        self.local().ok()?.clock_ahead_ms(node, address).await
+    }
+
     /// Reads this node's copy of the catalogue and the shard map.
     ///
     /// # Errors

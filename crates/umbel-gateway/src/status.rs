@@ -38,11 +38,18 @@ pub(super) async fn status_now(
         })
         .buffered(STATUS_CALLS_MAX)
         .collect::<Vec<_>>();
-    let members = response.nodes.iter().map(|node| (node.node, node.state != REMOVED));
-    let nodes = stream::iter(members.collect::<Vec<_>>())
-        .map(async |(node, is_member)| {
-            let reached = coordinator.is_reachable(NodeId(node));
-            is_member && timeout(STATUS_TIMEOUT, reached).await.unwrap_or(false)
+    let member = |node: &v1::NodeStatus| {
+        (node.state != REMOVED).then(|| (NodeId(node.node), node.address.clone()))
+    };
+    let nodes = stream::iter(response.nodes.iter().map(member).collect::<Vec<_>>())
+        .map(async |member| {
+            let Some((node, address)) = member else { return (false, None) };
+            let reached = timeout(STATUS_TIMEOUT, coordinator.is_reachable(node)).await;
+            if !reached.unwrap_or(false) {
+                return (false, None);
+            }
+            let clock = timeout(STATUS_TIMEOUT, coordinator.clock_ahead_ms(node, &address));
+            (true, clock.await.ok().flatten())
         })
         .buffered(STATUS_CALLS_MAX)
         .collect::<Vec<_>>();
@@ -55,8 +62,9 @@ pub(super) async fn status_now(
         shard.memory_bytes = status.memory_bytes;
         *leader_counts.entry(shard.leader).or_default() += 1;
     }
-    for (node, is_reachable) in response.nodes.iter_mut().zip(reached) {
+    for (node, (is_reachable, ahead_ms)) in response.nodes.iter_mut().zip(reached) {
         node.is_reachable = is_reachable;
+        node.clock_ahead_ms = ahead_ms;
         node.leader_count = leader_counts.get(&node.node).copied().unwrap_or(0);
     }
     let alive = response.nodes.iter().filter(|node| node.is_reachable);
@@ -127,6 +135,7 @@ fn table(state: &MetaState, meta: &GroupView) -> v1::StatusResponse {
         is_reachable: false,
         meta_role: meta_role(meta, node).to_owned(),
         zone: state.zones().get(node).map(ToString::to_string).unwrap_or_default(),
+        clock_ahead_ms: None,
     });
     let shards = state.shards().map(|(range, record)| v1::ShardStatus {
         shard: record.shard.0,
@@ -179,6 +188,7 @@ mod tests {
     use umbel_engine::placement::Zone;
 
     use super::*;
+    use crate::test_node::start_alone;
 
     #[test]
     fn a_table_shows_the_catalogue() {
@@ -212,6 +222,17 @@ mod tests {
         assert_eq!(super::table(&state, &meta).splitting, Some(4));
         state.apply(6, &MetaCommand::ShardFormed { shard: ShardId(4) });
         assert_eq!(super::table(&state, &meta).splitting, None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_status_tells_how_far_clocks_are_from_that_of_the_node_that_answers() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let status = status_now(&node.coordinator(), &v1::StatusRequest::default()).await.unwrap();
+        let said: Vec<_> =
+            status.nodes.iter().map(|node| (node.is_reachable, node.clock_ahead_ms)).collect();
+        assert_eq!(said, [(true, Some(0))]);
+        node.shutdown().await;
     }
 
     #[test]

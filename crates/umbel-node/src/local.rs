@@ -27,6 +27,7 @@ use crate::shard_leader::ShardLeader;
 use crate::space::Space;
 use crate::wall_clock::WallClock;
 
+mod clocks;
 mod founding;
 mod homes;
 mod job_standing;
@@ -38,6 +39,7 @@ mod replicas;
 mod report;
 mod serve;
 
+use clocks::Clocks;
 use homes::Homes;
 use readiness::Checks;
 
@@ -52,6 +54,8 @@ pub struct Local {
     node: NodeId,
     config: Config,
     clock: Arc<WallClock>,
+    /// How far the clocks of other nodes are from the machine's.
+    clocks: Clocks,
     storage: Storage,
     host: Arc<GroupHost>,
     checks: Checks,
@@ -112,6 +116,7 @@ impl Local {
             node: identity.node,
             config,
             clock,
+            clocks: Clocks::default(),
             storage,
             host,
             checks: Checks::default(),

@@ -235,6 +235,8 @@ impl CallHandler for PeerAdmission {
             oldest_version: self.versions.oldest.0,
             newest_version: self.versions.newest.0,
             release: VERSION.to_owned(),
+            resp_address: self.resp_address.clone(),
+            wall_ms: self.local.get().map_or(0, |local| local.seed().wall_ms()),
         }
     }
 }

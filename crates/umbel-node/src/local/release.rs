@@ -1,4 +1,4 @@
-//! The release that each node runs, as the node reports it.
+//! What each node reports of itself: its release, and where clients reach its port of the Redis protocol.
 
 use std::time::Duration;
 
@@ -11,8 +11,11 @@ use umbel_raft::peer::{cluster_bytes, member_client};
 use super::Local;
 use crate::VERSION;
 
-/// How long a node may take to report its release.
+/// How long a node may take to report what it is asked.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Longest reported address of the Redis protocol, in bytes: names of hosts have at most 253.
+const RESP_ADDRESS_BYTES_MAX: usize = 300;
 
 /// The versions that an answer names.
 pub(crate) const fn versions_of(answer: &WhoAreYouResponse) -> VersionRange {
@@ -32,6 +35,31 @@ impl Local {
         if node == self.node() {
             return Ok((VERSION.to_owned(), self.versions()));
         }
+        let answer = self.asked(node, address).await?;
+        let versions = versions_of(&answer);
+        Ok((answer.release, versions))
+    }
+
+    /// Host and port at which clients reach another node's port of the Redis protocol; None if it has none, or its
+    /// release does not report it.
+    ///
+    /// # Errors
+    /// If the node did not answer: why.
+    pub async fn resp_address_of(
+        &self,
+        node: NodeId,
+        address: &str,
+    ) -> Result<Option<(String, u16)>, String> {
+        let answer = self.asked(node, address).await?;
+        Ok(resp_address(&answer))
+    }
+
+    /// Asks another node who it is.
+    pub(super) async fn asked(
+        &self,
+        node: NodeId,
+        address: &str,
+    ) -> Result<WhoAreYouResponse, String> {
         let identity = self.identity();
         let mut client = member_client(self.net(), address, identity.member(node))
             .map_err(|error| error.to_string())?;

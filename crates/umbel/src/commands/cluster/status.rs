@@ -22,6 +22,7 @@ pub(super) fn json(status: &StatusResponse) -> Value {
             "reachable": node.is_reachable,
             "meta": node.meta_role,
             "zone": node.zone,
+            "clock_ahead_ms": node.clock_ahead_ms,
         })
     };
     let shard = |shard: &ShardStatus| {
