@@ -7,7 +7,7 @@ use crate::clock::Stopwatch;
 use crate::exit::UsageError;
 use crate::units::seconds;
 use crate::waiting::Waiting;
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use clap::Args;
 use serde_json::json;
 use umbel_client::proto::MergeShardResponse;
@@ -48,6 +48,11 @@ impl MergeArgs {
                      same command goes on",
                     self.timeout
                 ),
+                Err(error) if !merges.is_empty() => {
+                    return Err(Error::new(error).context(format!(
+                        "there are {count} shards, to be {wanted}; what is merged stays so"
+                    )));
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -68,6 +73,13 @@ impl MergeArgs {
 
 /// How many shards there are, and how many there shall be.
 fn counts(status: &StatusResponse, to: Option<u32>) -> Result<(u32, u32)> {
+    // The cluster would refuse only the last one of these merges.
+    if to == Some(0) {
+        return Err(UsageError(
+            "--to 0: a cluster has at least one shard; nothing was merged".to_owned(),
+        )
+        .into());
+    }
     let count = u32::try_from(status.shards.len())?;
     let wanted = to.unwrap_or(count.saturating_sub(1));
     if wanted > count {
@@ -115,6 +127,16 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "--to 7: there are 6 shards; `umbel cluster split --to 7` makes more"
+        );
+    }
+
+    #[test]
+    fn no_shard_at_all_is_refused_before_anything_is_merged() {
+        let error = counts(&status(6, false), Some(0)).unwrap_err();
+        assert!(error.is::<UsageError>());
+        assert_eq!(
+            error.to_string(),
+            "--to 0: a cluster has at least one shard; nothing was merged"
         );
     }
 
