@@ -127,14 +127,14 @@ impl Node {
         let listener = listen(&ports, &config.listen).await?;
         let address = config.advertise.clone().unwrap_or_else(|| listener.local_address());
         check_address(&config, &identity, &address)?;
-        let founders = formation::founders(&config, &address);
+        let founding = (formation::founders(&config, &address), config.formation());
 
         let cell = Arc::new(OnceLock::new());
         let disk = Arc::clone(&ports.disk);
         let (witness, kept) = (Arc::<Witness>::default(), (disk, storage.clone()));
         let (known, versions) = (Arc::clone(&witness), ports.versions);
         let admission =
-            PeerAdmission::new(Arc::clone(&cell), identity, kept, known, founders, versions);
+            PeerAdmission::new(Arc::clone(&cell), identity, kept, known, founding, versions, said);
         let admission = Arc::new(admission);
         let calls = Arc::new(LeaderCalls::new(Arc::clone(&cell), Arc::clone(&ports.seed)));
         let peers = PeerService::new(Arc::clone(&admission) as _);

@@ -8,7 +8,9 @@ use tonic::{Status, Streaming};
 use umbel_engine::meta::{NodeRecord, VersionRange};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::{Disk, PortFuture};
-use umbel_proto::v1::{AdoptRequest, ExchangePart, ExchangeQuestion, ScrubPart, WhoAreYouResponse};
+use umbel_proto::v1::{
+    AdoptRequest, ExchangePart, ExchangeQuestion, Founder, ScrubPart, WhoAreYouResponse,
+};
 use umbel_raft::peer::{
     AnswerStream, CallHandler, CallKind, CallRefusal, LocalIdentity, PEER_PROTOCOL, RefusalReason,
     cluster_bytes, cluster_of_bytes,
@@ -34,6 +36,8 @@ pub(crate) struct PeerAdmission {
     witness: Arc<Witness>,
     /// The founders in this node's configuration; empty if it does not form a cluster.
     founders: Vec<String>,
+    /// Shards of a new cluster, and replicas of each, in this node's configuration.
+    formation: (u32, u32),
     /// Cluster versions that this node supports.
     versions: VersionRange,
     /// The membership in the identity, for tasks that wait for adoption.
@@ -46,12 +50,23 @@ impl PeerAdmission {
         identity: Identity,
         (disk, storage): (Arc<dyn Disk>, Storage),
         witness: Arc<Witness>,
-        founders: Vec<String>,
+        (founders, formation): (Vec<String>, (u32, u32)),
         versions: VersionRange,
     ) -> Self {
         let membership = watch::Sender::new(member_of(&identity));
         let identity = Mutex::new(identity);
-        Self { local, identity, disk, storage, witness, founders, versions, membership }
+        Self {
+            local,
+            identity,
+            disk,
+            storage,
+            witness,
+            founders,
+            formation,
+            versions,
+            resp_address,
+            membership,
+        }
     }
 
     /// What this node knows of a starting one. It answers also while it is starting itself, because
@@ -119,6 +134,9 @@ impl PeerAdmission {
         let own = own.ok_or_else(|| {
             Status::invalid_argument(format!("founders: {node} is not among them"))
         })?;
+        if let Some(warning) = other_formation(&request, own, self.formation) {
+            tracing::warn!("{warning}");
+        }
         let new = Identity {
             nonce: identity.nonce,
             cluster: Some(cluster),
@@ -152,6 +170,26 @@ fn not_a_member(node: NodeId) -> String {
         "{node} was removed from the cluster, or never was in it; with an empty data folder and a \
          certificate of its own it may join again"
     )
+}
+
+/// What a founder says that was started with other numbers of shards and replicas than the one that adopts it. No
+/// refusal: the cluster is well defined, by the numbers of the first founder, and has started so in every release.
+fn other_formation(
+    request: &AdoptRequest,
+    own: &Founder,
+    (shards, replicas): (u32, u32),
+) -> Option<String> {
+    let AdoptRequest { shard_count, replica_count, .. } = *request;
+    if (shard_count, replica_count) == (shards, replicas) {
+        return None;
+    }
+    let first = request.founders.iter().min_by_key(|founder| founder.node)?;
+    Some(format!(
+        "node {} ({}) forms the cluster with {shard_count} shards and {replica_count} replicas of each, but this one, \
+         node {} ({}), was started for {shards} and {replicas}: the numbers of node {} count; start all founders with \
+         the same shards and replicas",
+        first.node, first.address, own.node, own.address, first.node
+    ))
 }
 
 /// The membership that an identity contains.
@@ -238,5 +276,28 @@ impl CallHandler for PeerAdmission {
             resp_address: self.resp_address.clone(),
             wall_ms: self.local.get().map_or(0, |local| local.seed().wall_ms()),
         }
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn founders_with_other_numbers_are_named_with_them() {
+        let founder = |node, address: &str| Founder { node, address: address.to_owned() };
+        let own = founder(2, "n2:1");
+        let request = AdoptRequest {
+            founders: vec![founder(1, "n1:1"), own.clone()],
+            shard_count: 16,
+            replica_count: 3,
+            ..AdoptRequest::default()
+        };
+        assert_eq!(other_formation(&request, &own, (16, 3)), None);
+        let said = |shards, replicas| other_formation(&request, &own, (shards, replicas)).unwrap();
+        let warning = said(8, 3);
+        for part in ["node 1 (n1:1)", "16 shards and 3 replicas", "node 2 (n2:1)", "for 8 and 3"] {
+            assert!(warning.contains(part), "{warning}");
+        }
+        assert!(said(16, 1).contains("for 16 and 1"));
     }
 }

@@ -3,7 +3,7 @@
 use umbel_client::{NewFilter, ReadLevel};
 
 use crate::load::item;
-use crate::servers::{Cluster, number_of};
+use crate::servers::{Cluster, Server, number_of};
 
 /// Items of a batch, which needs several requests.
 const BATCH_ITEMS: u64 = 200_000;
@@ -11,9 +11,18 @@ const BATCH_ITEMS: u64 = 200_000;
 #[tokio::test(flavor = "multi_thread")]
 async fn items_inserted_through_one_node_are_found_through_every_other() {
     let item_count = number_of("UMBEL_CLUSTER_TEST_ITEMS", 200_000);
-    let cluster = Cluster::form_with(3, |node| node.set("UMBEL_SHARDS", "16")).await;
-    let memberships: Vec<(u64, String)> =
-        cluster.nodes.iter().map(crate::servers::Server::membership).collect();
+    // The last one of three is given another number.
+    let mut numbers = ["16", "16", "8"].into_iter().cycle();
+    let set_shards = |node: &mut Server| node.set("UMBEL_SHARDS", numbers.next().unwrap());
+    let cluster = Cluster::form_with(3, set_shards).await;
+    let has_warned = |node: &Server| node.log().contains("was started for 8 and 3");
+    assert_eq!(
+        cluster.nodes.iter().map(has_warned).collect::<Vec<_>>(),
+        [false, false, true],
+        "{}",
+        cluster.logs()
+    );
+    let memberships: Vec<(u64, String)> = cluster.nodes.iter().map(Server::membership).collect();
     assert!((1..).zip(&memberships).all(|(number, found)| found.0 == number), "{memberships:?}");
     assert!(memberships.iter().all(|found| found.1 == memberships[0].1), "{memberships:?}");
     let status = cluster
