@@ -70,10 +70,14 @@ pub(crate) async fn membership(
     address: &str,
 ) -> Result<LocalIdentity, String> {
     if let Some(member) = *admission.membership().borrow() {
+        if let Some(join) = &config.join {
+            let cluster = format_args!("{:032x}", member.cluster);
+            tracing::info!(%cluster, join, "the data folder belongs to a cluster, join is not used");
+        }
         return Ok(member);
     }
     let founders = founders(config, address);
-    match &config.join {
+    let member = match &config.join {
         _ if founders.first().is_some_and(|first| first == address) => {
             found(admission, ports, &founders, address).await
         }
@@ -181,6 +185,22 @@ async fn who_is(ports: &Ports, address: &str) -> Option<umbel_proto::v1::WhoAreY
     let mut client = peer_client(&ports.net, address).ok()?;
     let asked = client.who_are_you(WhoAreYouRequest {});
     Some(tokio::time::timeout(REQUEST_TIMEOUT, asked).await.ok()?.ok()?.into_inner())
+}
+
+/// Warns if the node that `join` names is of another cluster than this node, whose data folder belongs to
+/// `cluster`. It is no error: addresses are given to others over the years, and this node is a member that
+/// starts again with the command that it joined with. Asks once; a node that does not answer is not waited for.
+pub async fn warn_of_other_cluster(config: Config, ports: Ports, cluster: u128) {
+    let Some(join) = &config.join else { return };
+    let answer = who_is(&ports, join).await;
+    let other = answer.and_then(|answer| cluster_of_bytes(&answer.cluster_id));
+    if let Some(other) = other.filter(|&other| other != cluster) {
+        tracing::warn!(
+            "join is not used: {join} is of cluster {other:032x}, and the data folder {} belongs to cluster \
+             {cluster:032x}; to join the other one, name an empty folder",
+            config.data
+        );
+    }
 }
 
 /// Requests a number from a member. `has_tls` says whether this node speaks TLS.

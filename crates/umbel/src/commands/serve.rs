@@ -22,7 +22,9 @@ use toml::{Table, Value};
 use umbel_client::{KeyPairFiles, TlsFiles};
 use umbel_gateway::{RenderMetrics, client_interface};
 use umbel_node::ports::Ports;
-use umbel_node::{CORE_COUNT_MAX, Config, HISTOGRAMS, Node, StartError, enrol};
+use umbel_node::{
+    CORE_COUNT_MAX, Config, HISTOGRAMS, Node, StartError, enrol, warn_of_other_cluster,
+};
 use umbel_ports::{
     IssuedFiles, NodeSigner, TlsNet, WrappingKey, memory_limit_bytes, raise_descriptor_limit,
 };
@@ -205,12 +207,14 @@ async fn serve(
     let rendered = metrics.clone();
     let render: RenderMetrics = Arc::new(move || rendered.render());
     tokio::spawn(keep_metrics_small(metrics));
+    let (known, asked) = (config.clone(), ports.clone());
     let node = tokio::select! {
         biased;
         () = signal.asked() => return Ok(Exit::Done),
         node = start(config, ports, render) => node?,
     };
     let (node, taken) = node;
+    tokio::spawn(warn_of_other_cluster(known, asked, node.cluster()));
     let (address, id, cluster) = (node.address(), node.id(), node.cluster());
     eprint_text(format_args!("listening on {address}, {id} of cluster {cluster:032x}\n"));
     if let Some(address) = node.resp_address() {

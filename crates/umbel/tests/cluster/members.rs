@@ -67,6 +67,37 @@ async fn a_node_joins_and_another_is_drained_and_removed_under_load() {
     history.check();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_is_to_join_another_cluster_says_that_it_stays_in_its_own() {
+    let mut cluster = Cluster::form(1).await;
+    let mut member = cluster.another(&["--join", &cluster.nodes[0].address]);
+    member.start();
+    member.ready().await;
+    let own = member.membership();
+    // With the same command, it starts again.
+    assert_eq!(member.stop().await.code(), Some(0));
+    member.start();
+    member.ready().await;
+    assert_eq!(member.membership(), own);
+    let unused = "the data folder belongs to a cluster, join is not used";
+    assert!(member.log().contains(unused), "{}", member.log());
+
+    let mut stranger = cluster.another(&["--dev"]);
+    stranger.start();
+    stranger.ready().await;
+    assert_eq!(member.stop().await.code(), Some(0));
+    member.set_args(&["--join", &stranger.address]);
+    member.start();
+    let (theirs, ours) = (stranger.membership().1, &own.1);
+    let place = format!("{} is of cluster {theirs}", stranger.address);
+    until("the other cluster is named", || async { member.log().contains(&place).then_some(()) })
+        .await;
+    assert!(member.log().contains(&format!("belongs to cluster {ours}")), "{}", member.log());
+    member.ready().await;
+    assert_eq!(&member.membership(), &own);
+    cluster.nodes.extend([member, stranger]);
+}
+
 /// The nodes of a shard after all planned moves.
 fn after(planned: &StatusResponse, shard: &ShardStatus) -> Vec<u64> {
     let mut replicas = shard.replicas.clone();
