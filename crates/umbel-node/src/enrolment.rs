@@ -11,7 +11,7 @@
 //! ```
 
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,6 +92,30 @@ pub enum EnrolError {
         /// The reason, and what to do.
         why: String,
     },
+}
+
+impl EnrolError {
+    /// Whether the settings, or the file that they name, are wrong: the node gets no certificate before
+    /// they are corrected.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        match self {
+            // A disk that fails may be read later.
+            Self::TokenFile { source, .. } => matches!(
+                source.kind(),
+                ErrorKind::NotFound
+                    | ErrorKind::IsADirectory
+                    | ErrorKind::NotADirectory
+                    | ErrorKind::PermissionDenied
+                    | ErrorKind::InvalidData
+            ),
+            Self::Token { .. } | Self::Address => true,
+            Self::Data(error) => error.is_usage(),
+            Self::Files(_) | Self::Tls(_) | Self::OtherCluster { .. } | Self::Refused { .. } => {
+                false
+            }
+        }
+    }
 }
 
 fn read_token(file: &str) -> Result<JoinToken, EnrolError> {

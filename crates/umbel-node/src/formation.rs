@@ -33,9 +33,10 @@ use umbel_storage::identity::{Identity, MemberState};
 use umbel_storage::types::NodeAddress;
 
 use crate::calls::{MetaAnswer, MetaRequest};
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::local::Local;
 use crate::local::release::versions_of;
+use crate::node::StartError;
 use crate::peer_admission::PeerAdmission;
 use crate::ports::Ports;
 use crate::reasons::{Reasons, reason_of};
@@ -68,7 +69,7 @@ pub(crate) async fn membership(
     config: &Config,
     ports: &Ports,
     address: &str,
-) -> Result<LocalIdentity, String> {
+) -> Result<LocalIdentity, StartError> {
     if let Some(member) = *admission.membership().borrow() {
         if let Some(join) = &config.join {
             let cluster = format_args!("{:032x}", member.cluster);
@@ -86,11 +87,9 @@ pub(crate) async fn membership(
             let has_tls = config.tls_cert.is_some();
             join(admission, ports, (member, has_tls), address).await
         }
-        None => {
-            Err("the node belongs to no cluster: name --initial-cluster, --join or --dev"
-                .to_owned())
-        }
-    }
+        None => return Err(ConfigError::NoOrigin.into()),
+    };
+    member.map_err(StartError::Membership)
 }
 
 /// Draws the cluster's identity and stores it, unless another founder reports an existing cluster. The

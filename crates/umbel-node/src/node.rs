@@ -77,6 +77,14 @@ pub enum StartError {
     Membership(String),
 }
 
+impl StartError {
+    /// Whether the settings are wrong: the node will not start before they are corrected.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, Self::Config(_))
+    }
+}
+
 /// Why a running node stopped by itself. Whatever it acknowledged is on the other replicas.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{0}")]
@@ -423,9 +431,7 @@ async fn become_part(
     failure: watch::Sender<Option<String>>,
     jobs: Arc<JobHost>,
 ) -> Result<Arc<Local>, StartError> {
-    let member = formation::membership(admission, config, ports, address)
-        .await
-        .map_err(StartError::Membership)?;
+    let member = formation::membership(admission, config, ports, address).await?;
     let founders = (1..).map(NodeId).zip(formation::founders(config, address)).collect();
     let kept = (storage, witness);
     let local = Local::start(member, config.clone(), ports, kept, failure, jobs, founders)

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use umbel_dedup::DedupError;
+use umbel_node::{EnrolError, StartError};
 use umbel_reconcile::ReconcileError;
 
 pub(crate) use umbel_files::UsageError;
@@ -24,7 +25,9 @@ impl Exit {
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         let is_usage = error.is::<UsageError>()
             || error.downcast_ref().is_some_and(ReconcileError::is_usage)
-            || error.downcast_ref().is_some_and(DedupError::is_usage);
+            || error.downcast_ref().is_some_and(DedupError::is_usage)
+            || error.downcast_ref().is_some_and(StartError::is_usage)
+            || error.downcast_ref().is_some_and(EnrolError::is_usage);
         if is_usage { Self::Usage } else { Self::Failed }
     }
 }
@@ -50,7 +53,25 @@ pub(crate) fn text_of(error: &anyhow::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use umbel_node::EnrolError;
+    use umbel_node::ConfigError;
+
+    #[test]
+    fn wrong_settings_of_a_node_are_wrong_usage() {
+        let token_file = |kind: std::io::ErrorKind| {
+            let source = std::io::Error::from(kind);
+            Exit::of(&EnrolError::TokenFile { file: "token".to_owned(), source }.into())
+        };
+        assert_eq!(token_file(std::io::ErrorKind::NotFound), Exit::Usage);
+        assert_eq!(token_file(std::io::ErrorKind::Other), Exit::Failed, "a disk that fails");
+        assert_eq!(Exit::of(&EnrolError::Address.into()), Exit::Usage);
+        let no_origin = || StartError::from(ConfigError::NoOrigin);
+        assert_eq!(Exit::of(&no_origin().into()), Exit::Usage);
+        assert_eq!(Exit::of(&EnrolError::from(no_origin()).into()), Exit::Usage);
+        let refused = StartError::Membership("no".to_owned());
+        assert_eq!(Exit::of(&refused.into()), Exit::Failed);
+        let unread = EnrolError::Files(std::io::Error::from(std::io::ErrorKind::NotFound));
+        assert_eq!(Exit::of(&unread.into()), Exit::Failed);
+    }
 
     #[test]
     fn no_cause_is_told_twice() {

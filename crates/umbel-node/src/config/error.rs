@@ -82,6 +82,9 @@ pub enum ConfigError {
         /// Name of the other.
         other: &'static str,
     },
+    /// The data folder belongs to no cluster, and no setting says where the node belongs. Set one.
+    #[error("the node belongs to no cluster: name --initial-cluster, --join or --dev")]
+    NoOrigin,
     /// The list of founders lacks this node. All founders need the same list.
     #[error(
         "initial_cluster names {}, but not this node, which is \"{own}\" to others: add it, or set \

@@ -123,7 +123,12 @@ impl Drop for Server {
 
 #[test]
 fn wrong_settings_are_exit_code_2_and_are_named() {
-    let files = [("a.toml", "shards = 1025\n"), ("b.toml", "shard = 1\n"), ("c.toml", "x\ny")];
+    let files = [
+        ("a.toml", "shards = 1025\n"),
+        ("b.toml", "shard = 1\n"),
+        ("c.toml", "x\ny"),
+        ("no.token", "no token\n"),
+    ];
     let sandbox = Sandbox::with(&files);
     for (args, said) in [
         ("--listen nowhere", &["listen = \"nowhere\"", "HOST:PORT"][..]),
@@ -139,6 +144,12 @@ fn wrong_settings_are_exit_code_2_and_are_named() {
         ("--config b.toml", &["b.toml", "\"shard\" is no setting"]),
         ("--config c.toml", &["c.toml:1"]),
         ("--no-such-flag", &["--no-such-flag"]),
+        ("--listen 127.0.0.1:0 --data new", &["--initial-cluster, --join or --dev"]),
+        (
+            "--join a:1 --join-token-file gone.token",
+            &["join_token_file gone.token", "No such file"],
+        ),
+        ("--join a:1 --join-token-file no.token", &["join_token_file no.token"]),
     ] {
         run(&sandbox, &format!("serve {args}")).refused(2, said);
     }

@@ -150,7 +150,7 @@ async fn two_nodes_join_by_tokens_and_a_token_is_good_for_one() {
         assert!(log.contains("umbel::audit") && log.contains("an enrolment was denied"), "{log}");
     }
     put(&founded.folder().join("torn"), &token[..40]);
-    assert!(founded.joiner(0, "torn").refused().await.contains("no token for joining"));
+    assert!(founded.joiner(0, "torn").refused_with(2).await.contains("no token for joining"));
 
     let alice = founded.client(founded.alice.clone(), options());
     alice.create("seen", &NewFilter::for_rate(1000, 0.01)).await.unwrap();
