@@ -289,7 +289,8 @@ pub(crate) async fn complete(
         replica_count,
     };
     for (node, address) in nodes.iter().filter(|&&(node, _)| node != local.node()) {
-        adopt(ports, AdoptRequest { node: node.0, ..request.clone() }, address).await?;
+        let request = AdoptRequest { node: node.0, ..request.clone() };
+        adopt(ports, request, (address, config.tls_cert.is_some())).await?;
     }
     // A vote request to a node that is still starting is lost, and costs an election timeout.
     let mut newest = ports.versions.newest;
@@ -369,8 +370,13 @@ async fn newest_of(ports: &Ports, address: &str) -> ClusterVersion {
     }
 }
 
-/// Adopts one node, however long it takes to start.
-async fn adopt(ports: &Ports, request: AdoptRequest, address: &str) -> Result<(), String> {
+/// Adopts one node, however long it takes to start. `has_tls` says whether this node speaks TLS.
+async fn adopt(
+    ports: &Ports,
+    request: AdoptRequest,
+    (address, has_tls): (&str, bool),
+) -> Result<(), String> {
+    let mut reasons = Reasons::default();
     let mut client =
         peer_client(&ports.net, address).map_err(|error| format!("{address}: {error}"))?;
     loop {
@@ -388,7 +394,10 @@ async fn adopt(ports: &Ports, request: AdoptRequest, address: &str) -> Result<()
                 status.message()
             ));
         }
-        tracing::info!(address, reason = status.message(), "waiting for a founding node");
+        let reason = reason_of(&status, has_tls);
+        if reasons.is_due(&reason, Instant::now()) {
+            tracing::info!(address, reason, "waiting for a founding node");
+        }
         tokio::time::sleep(RETRY_PAUSE).await;
     }
 }

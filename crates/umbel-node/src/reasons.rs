@@ -1,4 +1,4 @@
-//! What a node logs while it asks a cluster to take it, again and again.
+//! What a node logs while it asks a cluster to take it, or others to found one, again and again.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;

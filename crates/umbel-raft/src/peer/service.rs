@@ -216,8 +216,8 @@ fn check_hello(hello: &Hello, local: Option<LocalIdentity>) -> Result<(), Status
     let wanted = NodeId(hello.to);
     match local {
         None => refused(format!(
-            "this node belongs to no cluster, so it is not {wanted} of cluster {cluster:032x}: its \
-             data was replaced; remove {wanted} from the cluster"
+            "this node belongs to no cluster yet, so it is not {wanted} of cluster {cluster:032x}: it is \
+             about to join; if that lasts, its data was replaced: remove {wanted} from the cluster"
         )),
         Some(us) if us.cluster != cluster => refused(format!(
             "this is {} of cluster {:032x}, not {wanted} of cluster {cluster:032x}: correct the \

@@ -20,7 +20,7 @@ use umbel_proto::v1::{
 
 use super::clients::peer_client;
 use super::limits::LINK_MESSAGE_BYTES_MAX;
-use super::test_node::{CLUSTER, SECOND, TestNode, links, serve};
+use super::test_node::{CLUSTER, SECOND, TestNode, links, send_request, serve};
 use super::{CallError, CallKind, PEER_PROTOCOL, RefusalReason, cluster_bytes};
 
 fn net() -> Arc<dyn Net> {
@@ -113,7 +113,7 @@ async fn a_call_to_another_node_gets_a_hint() {
     let nobody = serve(&*net, "nobody:1", None).await;
     let (code, text) = refused(&net, &nobody, |_| {}).await;
     assert_eq!(code, Code::FailedPrecondition);
-    assert!(text.starts_with("this node belongs to no cluster, so it is not node 2"), "{text}");
+    assert!(text.starts_with("this node belongs to no cluster yet, so it is not node 2"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
