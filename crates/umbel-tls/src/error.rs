@@ -69,6 +69,18 @@ pub enum TlsError {
         /// The beginning of its validity.
         from: String,
     },
+    /// The certificate names a client, so that no client or node would accept the server that presents it. Name the
+    /// node's own, or make one.
+    #[error(
+        "{}: the certificate is the client {name}'s, and a server needs a node's: `umbel cluster certs node` makes one",
+        file.display()
+    )]
+    OfClient {
+        /// The file.
+        file: PathBuf,
+        /// The client's name.
+        name: String,
+    },
     /// The key belongs to another certificate. Name files that were made together.
     #[error("{} is not the key of the certificate {}", key.display(), certificate.display())]
     KeyMismatch {

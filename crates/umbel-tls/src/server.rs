@@ -26,7 +26,7 @@ impl ServerTls {
     /// Reads the authorities' certificates and this end's certificate.
     ///
     /// # Errors
-    /// If a file cannot be read or used.
+    /// If a file cannot be read or used, or the certificate is a client's.
     pub fn open(ca: &std::path::Path, pair: KeyPairFiles) -> Result<Self, TlsError> {
         let files = TlsFiles { ca: ca.to_owned(), pair: Some(pair) };
         Ok(Self { config: Reloading::open(files, server_config)? })
@@ -102,6 +102,12 @@ fn server_config(files: &TlsFiles, loaded: Loaded) -> Result<ServerConfig, TlsEr
     let (Some(names), Some(pair)) = (&files.pair, loaded.pair) else {
         unreachable!("a server is opened with a certificate")
     };
+    if let Some(PeerIdentity::Client(name)) =
+        pair.chain.first().map(|own| PeerIdentity::from_certificate(own))
+    {
+        let (file, name) = (names.certificate.clone(), name.to_string());
+        return Err(TlsError::OfClient { file, name });
+    }
     let chain = with_authority(pair.chain, &loaded.authorities);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let unusable = |source| TlsError::Authority { file: files.ca.clone(), source };

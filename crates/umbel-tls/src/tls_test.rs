@@ -198,6 +198,9 @@ fn files_that_do_not_fit_are_named() {
     let error = ServerTls::open(&ca, none).err().unwrap();
     assert!(matches!(error, TlsError::Read { .. }), "{error}");
 
+    let error = ServerTls::open(&ca, files.alice()).err().unwrap();
+    assert!(matches!(&error, TlsError::OfClient { name, .. } if name == "alice"), "{error}");
+
     let torn = fs::read_to_string(&ours.certificate).unwrap().replace("M", "*");
     fs::write(files.path("torn.pem"), torn).unwrap();
     let torn = KeyPairFiles { certificate: files.path("torn.pem"), ..ours };
