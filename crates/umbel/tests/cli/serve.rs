@@ -201,6 +201,21 @@ fn a_server_starts_says_where_and_stops_when_asked() {
     assert_eq!(server.stop(), Some(0));
 }
 
+/// The log goes to files and journals, in which escape sequences would be in the way.
+#[test]
+fn the_log_has_no_colours() {
+    let sandbox = Sandbox::new();
+    let mut child = umbel(&sandbox, SERVE).stdout(Stdio::null()).spawn().unwrap();
+    let mut said = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    while !said.contains(" INFO") {
+        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "the server ended: {said}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!said.contains('\x1b'), "{said:?}");
+}
+
 /// Most file descriptors of the server below.
 #[cfg(target_os = "linux")]
 const DESCRIPTORS: usize = 150;

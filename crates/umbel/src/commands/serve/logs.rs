@@ -11,8 +11,10 @@ umbel_node::settings! {
         /// Log format: `text`, or `json`, one object per line.
         log_format: String = "text".to_owned(),
         /// What is logged: `error`, `warn`, `info`, `debug` or `trace`; also per module, like
-        /// `info,umbel_raft=debug`. At `info` openraft logs every step of an election.
-        log_level: String = "info,openraft=error".to_owned(),
+        /// `info,umbel_raft=debug`. At `info` openraft logs every step of an election, and its modules `api` and
+        /// `raft_inner` log as an error whatever a caller is told anyway, such as that a replica was stopped.
+        log_level: String =
+            "info,openraft=error,openraft::raft::api=off,openraft::raft::raft_inner=off".to_owned(),
     }
 }
 
@@ -26,7 +28,12 @@ pub(crate) fn start(settings: &LogSettings) -> Result<()> {
         let level = &settings.log_level;
         UsageError(format!("log_level = \"{level}\": {error}; expected a level like info or debug"))
     })?;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Never with colours: the log goes to files and journals, and the crate's default depends on which features other
+    // crates of the build enable.
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .with_writer(std::io::stderr);
     // Cannot panic: a process runs one server, and so installs one subscriber.
     match settings.log_format.as_str() {
         "json" => lines.json().init(),
