@@ -9,8 +9,8 @@ use umbel_storage::types::NodeAddress;
 use super::{FOUNDING_PAUSE, Local};
 
 impl Local {
-    /// Forms a shard's group. One founder does it as soon as the others run their replicas, so that it
-    /// is elected at once and leaders are spread over the nodes. The others do it only if that one does
+    /// Forms a shard's group. The founder that is the shard's home does it as soon as the others run their
+    /// replicas, so that it is elected at once and stays the leader. The others do it only if that one does
     /// not. All of them form the group identically, so it does no harm if several do.
     pub(super) async fn found_shard(
         self: Arc<Self>,
@@ -27,7 +27,7 @@ impl Local {
         let is_first = match parent {
             // The leader of the other half has applied the split, and the other members are about to.
             Some(parent) => self.shard(parent).is_some_and(|half| half.group().is_leader()),
-            None => founders.get(shard.0 as usize % founders.len()) == Some(&self.node),
+            None => self.is_home_of(group.id()),
         };
         let patience = self.host.beats().election();
         if is_first {
@@ -54,6 +54,10 @@ impl Local {
         }
     }
 
+    fn is_home_of(&self, group: GroupId) -> bool {
+        self.meta.replica().read_meta(|state| self.homes.is_at(state, group, self.node))
+    }
+
     /// Whether all these nodes run their replica of a group.
     async fn all_run(&self, group: GroupId, nodes: &[NodeId]) -> bool {
         for &node in nodes {
@@ -62,5 +66,56 @@ impl Local {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use umbel_engine::placement;
+
+    use crate::testing::{config, free_addresses, start};
+    use crate::{Config, Node};
+
+    /// By the numbers of shards, node 2 would form six of sixteen, and leaders would move afterwards.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_first_leader_of_each_shard_is_its_home() {
+        let folders = [(); 5].map(|()| tempfile::tempdir().unwrap());
+        let addresses = free_addresses(5);
+        let starts = folders.iter().zip(&addresses).map(|(folder, address)| {
+            start(Config {
+                listen: address.clone(),
+                initial_cluster: addresses.clone(),
+                shards: 16,
+                ..config(folder.path())
+            })
+        });
+        let nodes = futures_util::future::join_all(starts).await;
+        let leaders = || {
+            let mut leaders = BTreeMap::new();
+            for node in &nodes {
+                let shards = node.local().shards().into_iter();
+                for shard in shards.filter(|shard| shard.group().is_leader()) {
+                    let group = shard.group();
+                    leaders.insert(group.id(), (group.term(), node.local().node()));
+                }
+            }
+            leaders
+        };
+        let mut first = leaders();
+        while first.len() < 16 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            first = leaders();
+        }
+        let homes = nodes[0].local().read_meta(|state| placement::homes(state.shard_map()));
+        // A busy machine may have elected a second leader of a shard by now.
+        let first_term = first.values().map(|&(term, _)| term).min().unwrap();
+        for (group, (_, leader)) in first.iter().filter(|(_, (term, _))| *term == first_term) {
+            assert_eq!(*leader, homes[group], "{group}");
+        }
+        drop(first);
+        futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
     }
 }

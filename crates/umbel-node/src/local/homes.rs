@@ -16,7 +16,7 @@ pub(super) struct Homes(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// None if the cluster's version is too low.
+    /// None until they have been computed.
     epoch: Option<Epoch>,
     homes: Arc<BTreeMap<GroupId, NodeId>>,
 }
@@ -24,12 +24,25 @@ struct Known {
 impl Homes {
     /// The home of each shard's group; none if the cluster's version is too low.
     pub(super) fn of(&self, state: &MetaState) -> Arc<BTreeMap<GroupId, NodeId>> {
-        let epoch = (state.version() >= SINCE).then(|| state.epoch());
+        match state.version() >= SINCE {
+            true => self.by_map(state),
+            false => Arc::default(),
+        }
+    }
+
+    /// Whether a node is the one that forms the group of a new shard: its home, so that leaders need not move
+    /// afterwards. It is the home at any version: a new cluster is raised to the newest one while its shards are
+    /// formed, and a group may be formed by several nodes.
+    pub(super) fn is_at(&self, state: &MetaState, group: GroupId, node: NodeId) -> bool {
+        self.by_map(state).get(&group) == Some(&node)
+    }
+
+    fn by_map(&self, state: &MetaState) -> Arc<BTreeMap<GroupId, NodeId>> {
+        let epoch = Some(state.epoch());
         // No holder of the lock leaves it inconsistent: it is written as a whole.
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.epoch != epoch {
-            let homes = epoch.map(|_| placement::homes(state.shard_map())).unwrap_or_default();
-            *known = Known { epoch, homes: Arc::new(homes) };
+            *known = Known { epoch, homes: Arc::new(placement::homes(state.shard_map())) };
         }
         Arc::clone(&known.homes)
     }
@@ -57,5 +70,23 @@ mod tests {
         let add = MetaCommand::AddNode { address: "n6:1".to_owned(), nonce: 1 };
         state.apply(2, &add);
         assert!(!Arc::ptr_eq(&first, &homes.of(&state)), "the map has another epoch");
+    }
+
+    #[test]
+    fn each_group_is_formed_by_the_node_that_stays_its_leader() {
+        let mut state = MetaState::new();
+        let nodes = (1..=5).map(|node| (NodeId(node), format!("n{node}:1"))).collect();
+        let form = MetaCommand::Form { cluster: 9, nodes, shard_count: 64, replica_count: 3 };
+        state.apply(1, &form);
+        // The version is raised while shards are formed.
+        let founding = Homes::default();
+        let raised = state.clone().at_version(ClusterVersion(4));
+        let homes = Homes::default().of(&raised);
+        for record in &state.shard_map().shards {
+            let group = record.group();
+            let formers =
+                record.founders.iter().filter(|&&node| founding.is_at(&state, group, node));
+            assert_eq!(formers.collect::<Vec<_>>(), [&homes[&group]]);
+        }
     }
 }
