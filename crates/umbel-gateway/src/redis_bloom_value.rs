@@ -24,6 +24,10 @@ use crate::redis_bloom_dump::{DumpError, DumpPieceError, DumpReader, DumpWriter}
 /// The name of the module type.
 pub const TYPE_NAME: &[u8; 9] = b"MBbloom--";
 
+/// The name of the module type of RedisBloom's cuckoo filters, which are not read: their fingerprints are
+/// computed from another hash than those of the kind `cuckoo`, and items cannot be recovered from them.
+pub const CUCKOO_TYPE_NAME: &str = "MBbloomCF";
+
 /// The form that is written.
 const WRITTEN_FORM: u16 = 4;
 

@@ -19,7 +19,9 @@ use super::chain_dumps;
 use super::expiry::{moment, now_for};
 use super::session::{NoFilter, Session};
 use crate::limits::RESP_PAYLOADS_MAX;
-use crate::redis_bloom_value::{BloomValueError, PayloadOfFrames, Unwanted, ValuePart, read_value};
+use crate::redis_bloom_value::{
+    BloomValueError, CUCKOO_TYPE_NAME, PayloadOfFrames, Unwanted, ValueError, ValuePart, read_value,
+};
 
 /// Largest filter that has a payload, in bytes of its arrays: 16 MiB, which `RESTORE` accepts in one
 /// argument together with the other fields. For a compressed payload the limit applies to what it unpacks
@@ -163,6 +165,13 @@ fn parts_of(payload: &[u8]) -> Result<(Bytes, Vec<ImportPart>), Refusal> {
         (Err(_), Some(byte_count)) => {
             let error = BloomValueError::TooLarge { byte_count, max: PAYLOAD_BYTES_MAX };
             Err(Refusal::Other(format!("ERR {error}: BF.LOADCHUNK takes it in pieces").into()))
+        }
+        (Err(ValueError::Type(name)), None) if name == CUCKOO_TYPE_NAME => {
+            let what = format!(
+                "ERR a cuckoo filter of RedisBloom ({CUCKOO_TYPE_NAME}) has fingerprints of another hash than \
+                 Umbel's: add its items to a new filter"
+            );
+            Err(Refusal::Other(what.into()))
         }
         (Err(_), None) => Err(Refusal::DumpFormat),
     }

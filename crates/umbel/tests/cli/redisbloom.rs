@@ -109,6 +109,7 @@ fn what_breaks_off_leaves_nothing_and_names_server_and_key() {
         (b"*2\r\n:0\r\n$0\r\n\r\n", "no header came"),
         (b"-NOAUTH Authentication required.\r\n", "NOAUTH"),
         (b"-ERR a\x1b[2Jb\r\n", "ERR a?[2Jb"),
+        (b"-ERR unknown command 'BF.SCANDUMP'\r\n", "it has no RedisBloom; the items of sets"),
     ] {
         let address = said(answer);
         import(&format!("redis://{address}/k")).refused(1, &[&address, "key \"k\"", said_of_it]);

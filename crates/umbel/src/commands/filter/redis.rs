@@ -18,10 +18,12 @@ pub(super) use source::SourceArgs;
 use crate::commands::cluster::show::{facts, print};
 use crate::exit::{Exit, UsageError};
 use anyhow::{Context, Result, anyhow, bail};
+use bytes::Bytes;
 use clap::Args;
 use file::{key_of, parse_given, send_filter};
 use serde_json::json;
-use server::{Dump, Server};
+use server::Server;
+use source::cuckoo_refused;
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -31,6 +33,7 @@ use umbel_client::proto::{
     import_chunk,
 };
 use umbel_gateway::redis_bloom_dump::{DumpReader, DumpWriter};
+use umbel_gateway::redis_bloom_value::CUCKOO_TYPE_NAME;
 use umbel_tls::{ForeignFiles, KeyPairFiles};
 
 /// Most messages, of some megabytes each, that are read ahead of sending.
@@ -90,7 +93,7 @@ pub(super) async fn import(
 ) -> Result<Exit> {
     let begun = async {
         let mut server = Server::connect(from.place(), files).await?;
-        let Dump { piece, .. } = server.dump(from, 0).await?.context("no header came")?;
+        let piece = first_piece(&mut server, from).await?;
         let reader = DumpReader::new(&piece).with_context(|| {
             "the server's copy is not in RedisBloom's form: of an Umbel node, `umbel filter export` copies \
              filters of other kinds"
@@ -107,6 +110,21 @@ pub(super) async fn import(
     read.with_context(|| from.to_string())?;
     super::show::print_summary(is_json, &outcome?)?;
     Ok(Exit::Done)
+}
+
+/// The first piece of a filter. Where there is none because the key has a cuckoo filter of RedisBloom's, the error
+/// says so: the server's `WRONGTYPE` does not tell that it can never be copied.
+async fn first_piece(server: &mut Server, from: &Address) -> Result<Bytes> {
+    match server.dump(from, 0).await {
+        Ok(dump) => Ok(dump.context("no header came")?.piece),
+        Err(error) if error.to_string().contains("WRONGTYPE") => {
+            match server.type_of(&from.key).await.as_deref() {
+                Ok(CUCKOO_TYPE_NAME) => Err(cuckoo_refused()),
+                _ => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Parses where a filter is copied from: an address or the path of a file.

@@ -3,7 +3,7 @@
 //! A file is read twice: first to its end, to verify its checksum before the cluster receives anything,
 //! then up to the value that is wanted.
 
-use super::source::{BLOOM_TYPE, Packer, Unwanted};
+use super::source::{BLOOM_TYPE, Packer, Unwanted, cuckoo_refused};
 use crate::commands::filter::items::ReadBatch;
 use crate::exit::UsageError;
 use anyhow::{Context, Result, anyhow, bail};
@@ -16,12 +16,9 @@ use tokio::sync::mpsc;
 use umbel_client::proto::{
     ExportEnd, ExportFrame, ExportHeader, ImportChunk, ImportHeader, import_chunk,
 };
-use umbel_gateway::redis_bloom_value::{self, ValuePart};
+use umbel_gateway::redis_bloom_value::{self, CUCKOO_TYPE_NAME, ValuePart};
 use umbel_rdb::{Key, RdbError, RdbReader, Value};
 use umbel_resp::glob;
-
-/// The type name of RedisBloom's cuckoo filters.
-const CUCKOO_TYPE: &str = "MBbloomCF";
 
 /// Most names that an error lists for the user to choose from.
 const TOLD_NAMES_MAX: usize = 5;
@@ -168,10 +165,7 @@ impl FileDatabase {
         if let Some(name) = name {
             return match &*self.value_of(&name)?.type_name() {
                 BLOOM_TYPE => Ok(name),
-                CUCKOO_TYPE => bail!(
-                    "it is a cuckoo filter of RedisBloom ({CUCKOO_TYPE}), whose fingerprints come of another hash than \
-                     Umbel's: add its items anew"
-                ),
+                CUCKOO_TYPE_NAME => Err(cuckoo_refused()),
                 other => bail!("it is of type {other}: `umbel filter insert --from` takes items"),
             };
         }

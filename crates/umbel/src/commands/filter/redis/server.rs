@@ -401,6 +401,17 @@ fn no_answer(NoAnswer(what): NoAnswer) -> anyhow::Error {
 
 fn refused(words: &[&[u8]], text: &str) -> anyhow::Error {
     let command = String::from_utf8_lossy(words.first().copied().unwrap_or_default());
+    // The server's text repeats the arguments, among which may be a piece of a filter.
+    if command.starts_with("BF.") && text.starts_with("ERR unknown command") {
+        let no_bloom =
+            format!("{command}: the server does not know this command, so it has no RedisBloom");
+        return match &*command {
+            "BF.LOADCHUNK" => anyhow!(no_bloom),
+            _ => anyhow!(
+                "{no_bloom}; the items of sets and other keys are taken by `umbel filter insert --from`"
+            ),
+        };
+    }
     anyhow!("{command}: {}", harmless(text))
 }
 

@@ -14,6 +14,7 @@ use clap::Args;
 use std::fmt;
 use tokio::sync::mpsc;
 use umbel_client::{ITEM_BYTES_MAX, PackedBatch};
+use umbel_gateway::redis_bloom_value::CUCKOO_TYPE_NAME;
 use umbel_tls::ForeignFiles;
 
 /// The type name of RedisBloom's Bloom filters, and of all filters on a node.
@@ -261,10 +262,19 @@ pub(super) fn no_items(type_name: &str) -> anyhow::Error {
         BLOOM_TYPE => anyhow!(
             "it is a filter ({BLOOM_TYPE}), which does not know its items: `umbel filter import --from` copies one"
         ),
+        CUCKOO_TYPE_NAME => cuckoo_refused(),
         name => anyhow!(
             "it is of type {name}: sets, sorted sets, hashes and lists have items, and --keys takes the names of keys"
         ),
     }
+}
+
+/// The error for a cuckoo filter of RedisBloom's.
+pub(super) fn cuckoo_refused() -> anyhow::Error {
+    anyhow!(
+        "it is a cuckoo filter of RedisBloom ({CUCKOO_TYPE_NAME}), whose fingerprints come of another hash than \
+         Umbel's: add its items anew"
+    )
 }
 
 /// The name of a key without the prefix.

@@ -1,6 +1,7 @@
 //! Items from servers that behave correctly, and from servers that do not.
 
 use super::address::{parse_address, parse_origin};
+use super::first_piece;
 use super::server::Server;
 use super::source::{Packer, Source, What, begun, scan_items};
 use crate::commands::filter::items;
@@ -155,7 +156,8 @@ async fn names_of_keys_lose_their_prefix() {
 
 #[tokio::test]
 async fn what_has_no_items_is_refused_by_its_type() {
-    let cases: [(Answering, &str); 4] = [
+    let cases: [(Answering, &str); 5] = [
+        (|_| Some(b"+MBbloomCF\r\n".to_vec()), "of another hash than Umbel's"),
         (|_| Some(b"+string\r\n".to_vec()), "it is of type string"),
         (|_| Some(b"+MBbloom--\r\n".to_vec()), "`umbel filter import --from`"),
         (|_| Some(b"+none\r\n".to_vec()), "there is no such key"),
@@ -169,6 +171,33 @@ async fn what_has_no_items_is_refused_by_its_type() {
         let named = error.starts_with(&format!("redis://{address}, key \"k\": "));
         assert!(named && error.contains(expected), "{error}");
     }
+}
+
+/// `WRONGTYPE` alone would not say that no command copies it.
+#[tokio::test]
+async fn a_cuckoo_filter_is_not_copied_and_the_error_says_why() {
+    let first = async |answering| {
+        let address = format!("redis://{}/k", server(answering).await);
+        let address = parse_address(&address).unwrap();
+        let mut server = Server::connect(address.place(), &ForeignFiles::default()).await.unwrap();
+        first_piece(&mut server, &address).await.unwrap_err().to_string()
+    };
+    let cuckoo: Answering = |words| match &*words[0] {
+        "TYPE" => Some(b"+MBbloomCF\r\n".to_vec()),
+        _ => Some(b"-WRONGTYPE Operation\r\n".to_vec()),
+    };
+    assert!(first(cuckoo).await.contains("MBbloomCF"));
+    let set: Answering = |words| match &*words[0] {
+        "TYPE" => Some(b"+set\r\n".to_vec()),
+        _ => Some(b"-WRONGTYPE Operation\r\n".to_vec()),
+    };
+    assert!(first(set).await.contains("WRONGTYPE"));
+    // An answer of another node's that passes is reported as it is.
+    let busy: Answering = |words| match &*words[0] {
+        "TYPE" => Some(b"+MBbloomCF\r\n".to_vec()),
+        _ => Some(b"-TRYAGAIN it is being loaded\r\n".to_vec()),
+    };
+    assert!(first(busy).await.contains("TRYAGAIN"));
 }
 
 /// Servers that hang up, never finish, or send what was not requested.
