@@ -6,7 +6,7 @@ use crate::table::CommandSpec;
 
 pub use self::cuckoo::{CuckooCommand, CuckooInsert};
 pub use self::dump::DumpCommand;
-pub use self::payload::PayloadCommand;
+pub use self::payload::{PayloadCommand, RestoreTime};
 pub use self::umbel::{
     CreateFilter, LatePolicy, NewSize, NewWindow, SetEstimate, UmbelCommand, WindowEnd,
 };

@@ -34,7 +34,7 @@ pub use command::{
     Condition, ConnectionCommand, CreateFilter, Credentials, CuckooCommand, CuckooInsert,
     DumpCommand, Expiry, ExpiryCommand, Hello, InfoField, InsertItems, Items, KeysCommand,
     LatePolicy, ListFilter, NewBloom, NewSize, NewWindow, PayloadCommand, ReplyMode, RequestName,
-    Scan, SetEstimate, TimeUnit, Transaction, UmbelCommand, WindowEnd,
+    RestoreTime, Scan, SetEstimate, TimeUnit, Transaction, UmbelCommand, WindowEnd,
 };
 pub use decode::{Decoder, ProtocolError};
 pub use refusal::Refusal;

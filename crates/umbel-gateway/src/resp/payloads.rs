@@ -12,7 +12,7 @@ use umbel_engine::ShardId;
 use umbel_engine::meta::{FilterName, FilterState, FilterVerb, MetaError};
 use umbel_node::failure::CallFailure;
 use umbel_rdb::{checked_payload, read_module_value};
-use umbel_resp::{Expiry, PayloadCommand, Refusal, Reply};
+use umbel_resp::{PayloadCommand, Refusal, Reply, RestoreTime};
 
 use super::answers::refusal;
 use super::chain_dumps;
@@ -43,8 +43,8 @@ pub(super) async fn answer(
     }
     match command {
         PayloadCommand::Dump { key } => dump(session, key).await,
-        PayloadCommand::Restore { key, expiry, replaces, payload } => {
-            restore(session, key, (expiry, replaces), payload).await
+        PayloadCommand::Restore { key, time, replaces, payload } => {
+            restore(session, key, (time, replaces), payload).await
         }
     }
 }
@@ -87,13 +87,14 @@ fn no_payload(error: BloomValueError) -> Refusal {
 async fn restore(
     session: &Session,
     key: &[u8],
-    (expiry, replaces): (Option<Expiry>, bool),
+    (time, replaces): (RestoreTime<'_>, bool),
     payload: &[u8],
 ) -> Result<Reply, Refusal> {
     let name = session.filter(FilterVerb::Manage, key)?;
     if !replaces && is_taken(session, &name).await? {
         return Err(Refusal::BusyKey);
     }
+    let expiry = time.expiry()?;
     let (settings, parts) = parts_of(payload)?;
     let coordinator = &session.shared.coordinator;
     let deadline = session.shared.deadlines.of_long_command();

@@ -108,6 +108,26 @@ async fn damaged_payloads_leave_nothing() {
     node.shutdown().await;
 }
 
+/// As in Redis, options are checked first, then whether the key exists, then its time, then the payload.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_exists_is_refused_before_a_wrong_time() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    client.call("UMBEL.CREATE k KIND redisbloom CAPACITY 10 ERROR 0.01", "+OK\r\n").await;
+    for (words, answer) in [
+        ("k -1 x NOPE", "-ERR syntax error\r\n"),
+        ("k -1 x", "-BUSYKEY Target key name already exists.\r\n"),
+        ("k nope x", "-BUSYKEY Target key name already exists.\r\n"),
+        ("k -1 x REPLACE", "-ERR Invalid TTL value, must be >= 0\r\n"),
+        ("none nope x", "-ERR value is not an integer or out of range\r\n"),
+        ("none -1 x ABSTTL", "-ERR Invalid TTL value, must be >= 0\r\n"),
+        ("none 0 x", "-ERR DUMP payload version or checksum are wrong\r\n"),
+    ] {
+        client.call(&format!("RESTORE {words}"), answer).await;
+    }
+    node.shutdown().await;
+}
+
 /// Payloads that clients do not read occupy the permits until they are read.
 #[tokio::test(flavor = "multi_thread")]
 async fn payloads_on_their_way_have_a_most() {

@@ -17,13 +17,35 @@ pub enum PayloadCommand<'a> {
     Restore {
         /// Its name.
         key: &'a [u8],
-        /// Its expiry; None if it does not expire.
-        expiry: Option<Expiry>,
+        /// When it expires.
+        time: RestoreTime<'a>,
         /// Whether a key of that name is replaced.
         replaces: bool,
         /// The payload that `DUMP` returned.
         payload: &'a [u8],
     },
+}
+
+/// The time of `RESTORE`, which is read last: as in Redis, a key that exists is refused before a wrong time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RestoreTime<'a> {
+    text: &'a [u8],
+    is_moment: bool,
+}
+
+impl RestoreTime<'_> {
+    /// The expiry of the key; None if it does not expire.
+    ///
+    /// # Errors
+    /// If the time is no number, or below 0.
+    pub fn expiry(self) -> Result<Option<Expiry>, Refusal> {
+        match integer(self.text).ok_or(Refusal::NotInteger)? {
+            ..0 => Err(Refusal::RestoreTime),
+            0 => Ok(None),
+            at_ms if self.is_moment => Ok(Some(Expiry::AtMs(at_ms))),
+            ms => Ok(Some(Expiry::InMs(ms))),
+        }
+    }
 }
 
 /// Largest value of `FREQ`, as in Redis.
@@ -63,12 +85,28 @@ pub(crate) fn restore(arguments: Arguments<'_>) -> Parsed<'_> {
         }
         at += 1;
     }
-    let expiry = match integer(arguments.at(2)).ok_or(Refusal::NotInteger)? {
-        ..0 => return Err(Refusal::RestoreTime),
-        0 => None,
-        at_ms if is_moment => Some(Expiry::AtMs(at_ms)),
-        ms => Some(Expiry::InMs(ms)),
-    };
+    let time = RestoreTime { text: arguments.at(2), is_moment };
     let (key, payload) = (arguments.at(1), arguments.at(3));
-    Ok(Command::Payload(PayloadCommand::Restore { key, expiry, replaces, payload }))
+    Ok(Command::Payload(PayloadCommand::Restore { key, time, replaces, payload }))
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_restore_are_none_relative_or_moments() {
+        let expiry = |text: &str, is_moment| {
+            let expiry = RestoreTime { text: text.as_bytes(), is_moment }.expiry();
+            expiry.map_err(|refusal| refusal.to_string())
+        };
+        assert_eq!((expiry("0", false), expiry("0", true)), (Ok(None), Ok(None)));
+        assert_eq!(expiry("5", false), Ok(Some(Expiry::InMs(5))));
+        assert_eq!(expiry("5", true), Ok(Some(Expiry::AtMs(5))));
+        for is_moment in [false, true] {
+            let below = "ERR Invalid TTL value, must be >= 0".to_owned();
+            assert_eq!(expiry("-1", is_moment), Err(below));
+            let none = "ERR value is not an integer or out of range".to_owned();
+            assert_eq!(expiry("x", is_moment), Err(none));
+        }
+    }
 }
