@@ -116,7 +116,7 @@ fn row(spec: &'static CommandSpec) -> Reply {
 }
 
 fn key_specification(spec: &CommandSpec, keys: KeyRange) -> Reply {
-    let flags: &[&str] = if spec.is_write() { &["RW", "UPDATE"] } else { &["RO", "ACCESS"] };
+    let flags: &[&str] = if spec.is_write() { &["RW", "update"] } else { &["RO", "access"] };
     let last = if keys.last > 0 { 0 } else { keys.last };
     let search = vec![Reply::entry("index", Reply::number(keys.first))];
     let range = vec![

@@ -277,6 +277,9 @@ pub enum Refusal {
         /// The parameter as received, truncated.
         parameter: String,
     },
+    /// An integer that is too large for what it counts.
+    #[error("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX)]
+    NotInt32,
     /// SELECT: no such database.
     #[error("ERR DB index is out of range")]
     DatabaseRange,

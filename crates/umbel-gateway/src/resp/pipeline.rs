@@ -37,7 +37,7 @@ const JOINED_BYTES_MAX: usize = 1 << 20;
 const COMMANDS_AT_ONCE: usize = 64;
 
 /// Commands that a transaction carries out at once instead of queueing them.
-const RUN_AT_ONCE: [&str; 5] = ["multi", "exec", "discard", "quit", "reset"];
+const RUN_AT_ONCE: [&str; 6] = ["multi", "exec", "discard", "watch", "quit", "reset"];
 
 /// Carries out the first of these commands, and some that follow it; returns how many. A transaction to
 /// execute is left in the session.
@@ -293,7 +293,8 @@ fn refused_in_transaction(
 ) -> Refusal {
     let is_exec = arguments.get(0).is_some_and(|name| name.eq_ignore_ascii_case(b"exec"));
     match &mut session.queue {
-        Some(_) if is_exec => {
+        // Without a transaction, too, as in Redis.
+        _ if is_exec => {
             session.queue = None;
             let text = refusal.to_string();
             let why = text.strip_prefix("ERR ").unwrap_or(&text).to_owned();

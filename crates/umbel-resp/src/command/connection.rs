@@ -48,6 +48,7 @@ pub(crate) fn select(arguments: Arguments<'_>) -> Parsed<'_> {
 /// Parses the number of a database.
 pub(super) fn database(argument: &[u8]) -> Result<u8, Refusal> {
     let number = integer(argument).ok_or(Refusal::NotInteger)?;
+    let number = i32::try_from(number).map_err(|_| Refusal::NotInt32)?;
     let number = u8::try_from(number).ok().filter(|&number| i64::from(number) < DATABASE_COUNT);
     number.ok_or(Refusal::DatabaseRange)
 }

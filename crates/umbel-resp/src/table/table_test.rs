@@ -71,7 +71,7 @@ fn text(reply: &Reply, protocol: Protocol) -> String {
 fn command_info_has_ten_elements() {
     let reply = answered(&["COMMAND", "INFO", "bf.add", "nothing"]);
     let expected = "*2|*10|$6|bf.add|:3|*3|+write|+denyoom|+module|:1|:1|:1|*2|+@write|+@bloom|*0|\
-                    *1|*6|$5|flags|*2|+RW|+UPDATE|$12|begin_search|*4|$4|type|$5|index|$4|spec|*2|$5|index|:1|\
+                    *1|*6|$5|flags|*2|+RW|+update|$12|begin_search|*4|$4|type|$5|index|$4|spec|*2|$5|index|:1|\
                     $9|find_keys|*4|$4|type|$5|range|$4|spec|*6|$7|lastkey|:0|$7|keystep|:1|$5|limit|:0|*0|$-1|";
     assert_eq!(text(&reply, Protocol::Two), expected);
     let removes = text(&answered(&["COMMAND", "INFO", "cf.del"]), Protocol::Two);

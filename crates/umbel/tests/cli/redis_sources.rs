@@ -4,13 +4,6 @@
 use crate::redis_server::Redis;
 use crate::sandbox::Sandbox;
 use crate::serve::{Server, umbel};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-
-/// Far more than any answer takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn names_of_keys_are_items() {
@@ -120,19 +113,6 @@ fn servers_with_tls_prove_themselves_first() {
     without_password(pair).kept();
     without_password("--cert certs/client-bob.pem --cert-key certs/client-alice.key")
         .refused(2, &["certs/client-alice.key"]);
-}
-
-/// A Redis server, which is killed when the test ends.
-struct Redis {
-    child: Child,
-    address: String,
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[test]
