@@ -41,6 +41,20 @@ impl Coordinator {
         self.local().ok()?.clock_ahead_ms(node, address).await
     }
 
+    /// Host and port at which clients reach the Redis protocol of the node at this address, see
+    /// [`umbel_node::Local::resp_address_of`].
+    ///
+    /// # Errors
+    /// If the node did not answer: why.
+    pub async fn resp_address_of(
+        &self,
+        node: NodeId,
+        address: &str,
+    ) -> Result<Option<(String, u16)>, String> {
+        let local = self.local().map_err(|failure| failure.to_string())?;
+        local.resp_address_of(node, address).await
+    }
+
     /// Reads this node's copy of the catalogue and the shard map.
     ///
     /// # Errors

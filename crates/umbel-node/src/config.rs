@@ -9,7 +9,8 @@ mod console;
 mod error;
 mod setting;
 
-pub use address::host_of;
+pub use address::{host_of, reached_at};
+pub(crate) use address::{join as join_address, split as split_address};
 pub use cluster_answers::ClusterAnswers;
 pub use console::ConsoleMode;
 pub use error::ConfigError;
@@ -335,6 +336,15 @@ impl Config {
     /// The host and port at which clients reach the Redis protocol, if that is not where the node listens for it.
     pub fn resp_announced(&self) -> Option<(&str, u16)> {
         self.resp_announce.as_deref().and_then(address::split)
+    }
+
+    /// Host and port at which clients reach the Redis protocol of this node: those of `resp_announce`, or else those
+    /// of the listener at the address `local`, see [`reached_at`].
+    pub fn resp_reached_at(&self, local: &str, advertised: &str) -> (String, u16) {
+        match self.resp_announced() {
+            Some((host, port)) => (host.to_owned(), port),
+            None => reached_at(local, advertised),
+        }
     }
 
     /// How `CLUSTER` of the Redis protocol is answered; None if there is no such way.

@@ -19,7 +19,7 @@ use umbel_storage::identity::{self, Identity, IdentityError};
 use umbel_storage::{LogOwner, OpenError, Storage, WalOptions, Wrapping};
 
 use crate::client_interface::{ClientInterface, ServedNode};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, join_address};
 use crate::controller;
 use crate::cube;
 use crate::formation;
@@ -141,6 +141,8 @@ impl Node {
         let disk = Arc::clone(&ports.disk);
         let (witness, kept) = (Arc::<Witness>::default(), (disk, storage.clone()));
         let (known, versions) = (Arc::clone(&witness), ports.versions);
+        let resp_address = resp.as_ref().map(|listener| listener.local_address());
+        let said = resp_said(&config, resp_address.as_deref(), &address);
         let admission =
             PeerAdmission::new(Arc::clone(&cell), identity, kept, known, founding, versions, said);
         let admission = Arc::new(admission);
@@ -150,7 +152,6 @@ impl Node {
         let jobs = JobHost::new();
         let (stop, stopped) = watch::channel(false);
         let (failure, failed) = watch::channel(None);
-        let resp_address = resp.as_ref().map(|listener| listener.local_address());
         let served = ServedNode {
             config: config.clone(),
             address: address.clone(),
@@ -327,6 +328,12 @@ impl Node {
 async fn listen(ports: &Ports, address: &str) -> Result<Box<dyn Listener>, StartError> {
     let failed = |source| StartError::Listen { address: address.to_owned(), source };
     ports.net.listen(address).await.map_err(failed)
+}
+
+/// What a node says of where clients reach its port of the Redis protocol, which listens at `local`.
+fn resp_said(config: &Config, local: Option<&str>, advertised: &str) -> String {
+    let reached = local.map(|local| config.resp_reached_at(local, advertised));
+    reached.map(|(host, port)| join_address(&host, port)).unwrap_or_default()
 }
 
 /// Stops the server again if the start fails half way.

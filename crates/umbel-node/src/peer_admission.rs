@@ -40,6 +40,8 @@ pub(crate) struct PeerAdmission {
     formation: (u32, u32),
     /// Cluster versions that this node supports.
     versions: VersionRange,
+    /// Where clients reach this node's port of the Redis protocol, as `host:port`; empty if it has none.
+    resp_address: String,
     /// The membership in the identity, for tasks that wait for adoption.
     membership: watch::Sender<Option<LocalIdentity>>,
 }
@@ -52,6 +54,7 @@ impl PeerAdmission {
         witness: Arc<Witness>,
         (founders, formation): (Vec<String>, (u32, u32)),
         versions: VersionRange,
+        resp_address: String,
     ) -> Self {
         let membership = watch::Sender::new(member_of(&identity));
         let identity = Mutex::new(identity);

@@ -38,8 +38,22 @@ pub fn host_of(address: &str) -> Option<&str> {
     split(address).map(|(host, _)| host)
 }
 
+/// Host and port of a listener at the address `local`, as others reach it: if that means all addresses, the host is
+/// that of `advertised`, where others reach the node.
+pub fn reached_at(local: &str, advertised: &str) -> (String, u16) {
+    let port = local.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
+    let is_certain = |host: &&str| !matches!(*host, "0.0.0.0" | "::");
+    let host = host_of(local).filter(is_certain).or_else(|| host_of(advertised));
+    (host.unwrap_or("127.0.0.1").to_owned(), port)
+}
+
+/// A host and a port as `host:port`, an IPv6 address in brackets.
+pub(crate) fn join(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 /// The host, without the brackets of an IPv6 address, and the port; None if the text has another form.
-pub(super) fn split(text: &str) -> Option<(&str, u16)> {
+pub(crate) fn split(text: &str) -> Option<(&str, u16)> {
     let (host, port) = text.rsplit_once(':')?;
     // `+7300` would parse as a number too.
     let port = port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse().ok())??;

@@ -165,6 +165,30 @@ fn questions_about_a_redis_cluster_are_answered_or_not() {
     }
     let message = refused(|config| config.resp_cluster = "spread".into());
     assert_eq!(message, "resp_cluster = \"spread\": expected single or off");
+    let message = refused(|config| config.resp_cluster = "split".into());
+    assert_eq!(message, "resp_cluster = \"split\": expected single, spread or off");
+}
+
+#[test]
+fn clients_reach_the_redis_protocol_where_it_is_announced_or_listens() {
+    let config = Config::default();
+    let reached = |local: &str| config.resp_reached_at(local, "node-1:7300");
+    assert_eq!(reached("10.0.0.7:6379"), ("10.0.0.7".to_owned(), 6379));
+    assert_eq!(reached("0.0.0.0:6379"), ("node-1".to_owned(), 6379));
+    assert_eq!(reached("[::]:6380"), ("node-1".to_owned(), 6380));
+    assert_eq!(reached("[2001:db8::1]:6379"), ("2001:db8::1".to_owned(), 6379));
+    let config = Config { resp_announce: Some("cache.example:16379".into()), ..config };
+    let announced = config.resp_reached_at("0.0.0.0:6379", "node-1:7300");
+    assert_eq!(announced, ("cache.example".to_owned(), 16379));
+}
+
+#[test]
+fn transactions_are_ordered_or_strict() {
+    for transactions in ["ordered", "strict"] {
+        accepted(|config| config.resp_multi = transactions.into());
+    }
+    let message = refused(|config| config.resp_multi = "isolated".into());
+    assert_eq!(message, "resp_multi = \"isolated\": expected ordered or strict");
 }
 
 #[test]

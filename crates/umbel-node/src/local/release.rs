@@ -10,6 +10,7 @@ use umbel_raft::peer::{cluster_bytes, member_client};
 
 use super::Local;
 use crate::VERSION;
+use crate::config::split_address;
 
 /// How long a node may take to report what it is asked.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
@@ -71,7 +72,35 @@ impl Local {
         if answer.cluster_id != cluster_bytes(identity.cluster) || answer.node != node.0 {
             return Err(format!("another node answers at {address}"));
         }
-        let versions = versions_of(&answer);
-        Ok((answer.release, versions))
+        Ok(answer)
+    }
+}
+
+/// The address of the Redis protocol that an answer names.
+fn resp_address(answer: &WhoAreYouResponse) -> Option<(String, u16)> {
+    let text = Some(&*answer.resp_address).filter(|text| text.len() <= RESP_ADDRESS_BYTES_MAX)?;
+    let (host, port) = split_address(text)?;
+    Some((host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::join_address;
+
+    #[test]
+    fn only_what_is_an_address_is_believed() {
+        let of = |text: String| {
+            resp_address(&WhoAreYouResponse { resp_address: text, ..Default::default() })
+        };
+        for (host, port) in [("n1", 6379), ("2001:db8::1", 7), ("10.0.0.7", 6380)] {
+            assert_eq!(of(join_address(host, port)), Some((host.to_owned(), port)));
+        }
+        for text in ["", "n1", "n1:", "n 1:6379", "n1:6379\r\n", "n1:65536"] {
+            assert_eq!(of(text.to_owned()), None, "{text:?}");
+        }
+        let long = |length| format!("{}:1", "n".repeat(length));
+        assert!(of(long(253)).is_some());
+        assert_eq!(of(long(299)), None);
     }
 }
