@@ -70,6 +70,8 @@ mod server_test;
 #[cfg(test)]
 mod set_test;
 #[cfg(test)]
+mod strict_test;
+#[cfg(test)]
 mod umbel_test;
 
 /// Pause after a connection could not be accepted.

@@ -8,6 +8,7 @@ mod cluster_answers;
 mod console;
 mod error;
 mod setting;
+mod transactions;
 
 pub use address::{host_of, reached_at};
 pub(crate) use address::{join as join_address, split as split_address};
@@ -15,6 +16,7 @@ pub use cluster_answers::ClusterAnswers;
 pub use console::ConsoleMode;
 pub use error::ConfigError;
 pub use setting::{Setting, SettingKind, SettingValue};
+pub use transactions::Transactions;
 
 use address::Address;
 use umbel_engine::limits::{
@@ -121,6 +123,10 @@ crate::settings! {
         /// mode need; `off`, the error of a server without cluster support, for clients that take every server
         /// that answers for a cluster, like StackExchange.Redis.
         resp_cluster: String = "single".to_owned(),
+        /// Transactions (`MULTI`, `EXEC`) of the Redis protocol: `ordered` executes the commands in their order, and
+        /// those of other clients may come between them; `strict` refuses `EXEC` if more than one of its commands
+        /// concerns more than the connection, for programs that rely on nothing coming between.
+        resp_multi: String = "ordered".to_owned(),
         /// Kind of the filters that `BF.RESERVE`, `BF.ADD`, `BF.MADD` and `BF.INSERT` create: `scalable`, which
         /// grow; `redisbloom`, equal to RedisBloom's bit by bit, each in one shard and with a public hash;
         /// `blocked` or `classic`, which do not grow. With NONSCALING `blocked` replaces `scalable`.
@@ -265,6 +271,9 @@ impl Config {
         if self.cluster_answers().is_none() {
             return Err(ConfigError::ClusterAnswers { mode: self.resp_cluster.clone() });
         }
+        if self.transactions().is_none() {
+            return Err(ConfigError::Transactions { mode: self.resp_multi.clone() });
+        }
         if let Some(zone) = &self.zone {
             Zone::new(zone.as_str())?;
         }
@@ -350,6 +359,11 @@ impl Config {
     /// How `CLUSTER` of the Redis protocol is answered; None if there is no such way.
     pub fn cluster_answers(&self) -> Option<ClusterAnswers> {
         ClusterAnswers::of(&self.resp_cluster)
+    }
+
+    /// What `EXEC` of the Redis protocol does; None if there is no such thing.
+    pub fn transactions(&self) -> Option<Transactions> {
+        Transactions::of(&self.resp_multi)
     }
 
     /// The zone in which the node fails together with others; None if it fails alone.

@@ -310,7 +310,8 @@ pub enum Refusal {
     /// EXEC after a command that could not be queued.
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     ExecAbort,
-    /// `EXEC` itself was refused: the transaction is over, and nothing of it was done. Send it again.
+    /// `EXEC` itself was refused: the transaction is over, and nothing of it was done. The text says whether it can be
+    /// sent again, and what to change.
     #[error("EXECABORT Transaction discarded because of: {why}")]
     ExecRefused {
         /// The refusal's text.

@@ -355,7 +355,8 @@ mod tests {
             budget: Budget::new(1 << 20),
             needs_member: false,
             default_kind: Kind::Scalable,
-            answers_cluster: true,
+            cluster_answers: ClusterAnswers::Single,
+            is_strict: false,
             address: ("127.0.0.1".to_owned(), 6379),
             announced: ("127.0.0.1".to_owned(), 6379),
         }))

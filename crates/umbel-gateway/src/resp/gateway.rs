@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
-use umbel_node::config::{ClusterAnswers, Config, host_of};
+use umbel_node::config::{ClusterAnswers, Config, Transactions, reached_at};
 use umbel_ports::Listener;
 
 use crate::budget::Budget;
@@ -21,8 +21,10 @@ pub(crate) struct RespGateway {
     pub(crate) needs_member: bool,
     /// The kind of the filters that plain commands create.
     pub(crate) default_kind: Kind,
-    /// Whether `CLUSTER` is answered, instead of refused.
-    pub(crate) answers_cluster: bool,
+    /// How `CLUSTER` is answered.
+    pub(crate) cluster_answers: ClusterAnswers,
+    /// Whether `EXEC` refuses commands that those of other clients could come between.
+    pub(crate) is_strict: bool,
     /// The host and port of this listener.
     pub(crate) address: (String, u16),
     /// The host and port at which clients reach it.
@@ -51,9 +53,10 @@ impl RespGateway {
             budget,
             needs_member: config.require_node_identity,
             default_kind: config.default_kind().unwrap_or(Kind::Scalable),
-            answers_cluster: config.cluster_answers() != Some(ClusterAnswers::Off),
-            announced: announced.unwrap_or_else(|| address.clone()),
-            address,
+            cluster_answers: config.cluster_answers().unwrap_or(ClusterAnswers::Single),
+            is_strict: config.transactions() == Some(Transactions::Strict),
+            address: reached_at(&local, advertised),
+            announced: config.resp_reached_at(&local, advertised),
         }
     }
 }

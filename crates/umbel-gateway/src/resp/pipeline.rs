@@ -417,6 +417,12 @@ fn run_transaction(session: &mut Session, transaction: Transaction, out: &mut Ve
         (Transaction::Discard, None) => Refusal::DiscardWithoutMulti.into(),
         (Transaction::Execute, None) => Refusal::ExecWithoutMulti.into(),
         (Transaction::Execute, Some(queue)) if queue.is_broken => Refusal::ExecAbort.into(),
+        (Transaction::Execute, Some(queue)) if session.shared.is_strict && !queue.is_isolated() => {
+            let why = "other clients' commands could come between, and resp_multi is strict: send the commands \
+                       without MULTI"
+                .to_owned();
+            Refusal::ExecRefused { why }.into()
+        }
         (Transaction::Execute, Some(queue)) => {
             encode_array_head(queue.requests.len(), out);
             // Whether the client wants the array decides for all of its elements.

@@ -76,6 +76,19 @@ impl Queue {
         self.requests.push(request.clone());
         Ok(())
     }
+    /// Whether nothing of other clients can come between the commands: at most one of them concerns more than the
+    /// connection.
+    pub(super) fn is_isolated(&self) -> bool {
+        let is_of_connection = |request: &&Request| {
+            table::find(Arguments::new(request)).is_ok_and(|spec| {
+                matches!(spec.docs.group, "connection" | "transactions")
+                    // Commands of clients in cluster mode: what they change is the connection, too.
+                    || matches!(spec.name, "readonly" | "readwrite" | "asking")
+            })
+        };
+        let own_count = self.requests.iter().filter(is_of_connection).count();
+        self.requests.len() - own_count <= 1
+    }
 }
 
 /// Why a key names no filter.

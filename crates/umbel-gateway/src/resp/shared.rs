@@ -27,8 +27,10 @@ pub(super) struct Shared {
     pub(super) needs_member: bool,
     /// The kind of the filters that plain commands create.
     pub(super) default_kind: Kind,
-    /// Whether `CLUSTER` is answered, instead of refused.
-    pub(super) answers_cluster: bool,
+    /// How `CLUSTER` is answered.
+    pub(super) cluster_answers: ClusterAnswers,
+    /// Whether `EXEC` refuses commands that those of other clients could come between.
+    pub(super) is_strict: bool,
     /// The host and port of this listener.
     pub(super) address: (String, u16),
     /// The host and port at which clients reach it.
@@ -46,14 +48,16 @@ impl Shared {
     /// Of a listener without connections.
     pub(super) fn new(gateway: RespGateway) -> Self {
         let RespGateway { coordinator, timeout_max, budget, needs_member, .. } = gateway;
-        let RespGateway { default_kind, answers_cluster, address, announced, .. } = gateway;
+        let RespGateway { default_kind, cluster_answers, is_strict, address, announced, .. } =
+            gateway;
         Self {
             coordinator,
             deadlines: Deadlines::new(timeout_max),
             budget,
             needs_member,
             default_kind,
-            answers_cluster,
+            cluster_answers,
+            is_strict,
             address,
             announced,
             started: Instant::now(),

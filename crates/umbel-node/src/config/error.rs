@@ -133,6 +133,12 @@ pub enum ConfigError {
         /// The given way.
         mode: String,
     },
+    /// `EXEC` of the Redis protocol does not execute transactions in this way. Choose an existing one.
+    #[error("resp_multi = \"{mode}\": expected ordered or strict")]
+    Transactions {
+        /// The given way.
+        mode: String,
+    },
     /// The console has no such mode. Choose an existing one.
     #[error("console = \"{mode}\": expected off, read-only, proven or full")]
     ConsoleMode {
