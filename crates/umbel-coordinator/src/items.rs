@@ -428,7 +428,7 @@ pub(super) fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemH
 }
 
 /// Cuts a batch by shard, or into one part if the filter lies in one shard.
-fn parts_of(filter: &LiveFilter, hashes: &[ItemHash]) -> BatchParts {
+pub(super) fn parts_of(filter: &LiveFilter, hashes: &[ItemHash]) -> BatchParts {
     match filter.record.settings.shape.place() {
         Some(place) => BatchParts::whole(hashes, filter.ranges.shard_of(place)),
         None => BatchParts::cut(hashes, filter.ranges),

@@ -42,6 +42,7 @@ mod items;
 mod jobs;
 mod leaders;
 mod levels;
+pub mod location;
 #[cfg(test)]
 mod nodes_test;
 mod own_node;

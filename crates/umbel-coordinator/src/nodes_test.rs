@@ -20,6 +20,7 @@ mod confirm_test;
 mod golden_folder_test;
 mod imports_test;
 mod intersect_test;
+mod location_test;
 mod merge_test;
 pub(crate) mod node_test;
 mod overlap_test;

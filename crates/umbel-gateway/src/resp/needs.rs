@@ -15,9 +15,9 @@ pub(super) fn need_of(name: &str) -> Need {
         "cf.del" => Need::Filter(FilterVerb::Remove),
         "bf.exists" | "bf.mexists" | "bf.card" | "bf.info" | "bf.debug" | "cf.exists"
         | "cf.mexists" | "cf.count" | "cf.info" | "cf.debug" | "cf.compact" | "sismember"
-        | "smismember" | "scard" | "umbel.info" | "umbel.estimate" | "exists" | "touch"
-        | "type" | "ttl" | "memory|usage" | "pttl" | "expiretime" | "pexpiretime" | "watch"
-        | "object|encoding" => Need::Filter(FilterVerb::Read),
+        | "smismember" | "scard" | "umbel.info" | "umbel.estimate" | "umbel.where" | "exists"
+        | "touch" | "type" | "ttl" | "memory|usage" | "pttl" | "expiretime" | "pexpiretime"
+        | "watch" | "object|encoding" => Need::Filter(FilterVerb::Read),
         "bf.reserve" | "cf.reserve" | "bf.loadchunk" | "cf.loadchunk" | "umbel.create"
         | "umbel.reset" | "umbel.rotate" | "del" | "unlink" | "expire" | "pexpire" | "expireat"
         | "pexpireat" | "persist" | "rename" | "renamenx" | "copy" | "restore" => {
@@ -43,6 +43,12 @@ pub(super) fn need_of(name: &str) -> Need {
         }
         _ => Need::Cluster(ClusterVerb::Admin),
     }
+}
+
+/// What a command requires beside that. Where an item is kept says how its hash begins, which is secret, and which
+/// nodes there are: a look at the cluster.
+pub(super) fn second_need_of(name: &str) -> Option<Need> {
+    (name == "umbel.where").then_some(Need::Cluster(ClusterVerb::Metrics))
 }
 
 #[cfg(test)]

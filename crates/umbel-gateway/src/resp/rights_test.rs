@@ -94,6 +94,27 @@ async fn principals_do_what_is_granted_to_them() {
     node.shutdown().await;
 }
 
+/// It says something about the nodes, and about the secret hash of the item.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_an_item_is_kept_is_for_who_may_look_at_the_cluster() {
+    use FilterVerb::{Insert, Manage, Read};
+    let (_folder, node) = node().await;
+    put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
+    put(&node, "alice", grant("a-*", &[Insert, Read, Manage])).await;
+    let cluster = [ClusterVerb::Metrics].into();
+    put(&node, "watcher", Rights { cluster, ..grant("a-*", &[Read]) }).await;
+    let mut alice = Client::new(&node).await;
+    alice.call(&format!("AUTH alice {SECRET}"), "+OK\r\n").await;
+    alice.call("BF.ADD a-seen x", ":1\r\n").await;
+    let refused = "-NOPERM User alice has no permissions to run the 'umbel.where' command\r\n";
+    alice.call("UMBEL.WHERE a-seen x", refused).await;
+    let mut watcher = Client::new(&node).await;
+    watcher.call(&format!("AUTH watcher {SECRET}"), "+OK\r\n").await;
+    watcher.call("UMBEL.WHERE b-seen x", "-NOPERM No permissions to access a key\r\n").await;
+    watcher.call("UMBEL.WHERE a-seen x", "*12\r\n").await;
+    node.shutdown().await;
+}
+
 /// Otherwise who may only manage a filter could read it under a name on which it has more rights.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rename_gives_nobody_a_verb_on_a_filter() {
@@ -145,7 +166,8 @@ async fn a_rename_gives_nobody_a_verb_on_a_filter() {
 async fn rates_count_commands_and_items() {
     let (_folder, node) = node().await;
     put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
-    put(&node, "owner", grant("*", &[FilterVerb::Insert, FilterVerb::Manage])).await;
+    let granted = grant("*", &[FilterVerb::Insert, FilterVerb::Manage, FilterVerb::Read]);
+    put(&node, "owner", Rights { cluster: [ClusterVerb::Metrics].into(), ..granted }).await;
     let mut owner = Client::new(&node).await;
     owner.call(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
     owner.call("BF.ADD k first", ":1\r\n").await;
@@ -160,6 +182,9 @@ async fn rates_count_commands_and_items() {
     owner
         .expect("*6\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n-TRYAGAIN principal owner has", "rates")
         .await;
+    let mut other = Client::new(&node).await;
+    other.call(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
+    other.call("UMBEL.WHERE k a", "-TRYAGAIN principal owner has").await;
     node.shutdown().await;
 }
 

@@ -12,7 +12,7 @@ use umbel_resp::table::CommandSpec;
 use umbel_resp::{Credentials, Protocol, ProtocolError, Refusal, Reply, ReplyMode, Request};
 
 use super::answers::refusal;
-use super::needs::need_of;
+use super::needs::{need_of, second_need_of};
 use super::shared::{Client, Shared};
 use crate::caller::{Caller, Need};
 use crate::credential::Credential;
@@ -186,7 +186,8 @@ impl Session {
         if !self.caller.is_somebody() {
             return Err(Refusal::NoAuth);
         }
-        if !self.caller.may(need) {
+        let may = |need| self.caller.may(need);
+        if !may(need) || !second_need_of(spec.name).is_none_or(may) {
             return Err(Refusal::NoPermission { user: self.user(), command: spec.name });
         }
         Ok(need)

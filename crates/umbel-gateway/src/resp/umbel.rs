@@ -1,7 +1,9 @@
 //! Umbel's own commands, except those for sessions and requests.
 
+use bytes::Bytes;
 use umbel_coordinator::catalogue::{FilterRequest, Hashing};
 use umbel_coordinator::sizes::FilterSize;
+use umbel_engine::NodeId;
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
 use umbel_engine::shard::{LateItems, SetOperation, WindowRules, WindowTime};
@@ -15,12 +17,12 @@ use umbel_resp::{
 use super::answers::refusal;
 use super::filters::{client_request, create, described, memory_bytes, new_count, unless_busy};
 use super::packed::Packed;
-use super::session::Session;
+use super::session::{NoFilter, Session};
 
 /// The items of a command, which count against the caller's rates.
 pub(super) const fn items_of<'a>(command: &UmbelCommand<'a>) -> Option<Items<'a>> {
     match *command {
-        UmbelCommand::InsertAt { items, .. } => Some(items),
+        UmbelCommand::InsertAt { items, .. } | UmbelCommand::Where { of: items } => Some(items),
         _ => None,
     }
 }
@@ -29,6 +31,7 @@ pub(super) async fn answer(session: &Session, command: UmbelCommand<'_>) -> Resu
     match command {
         UmbelCommand::Create { key, new } => create_any(session, key, new).await,
         UmbelCommand::Info { key } => filter_info(session, key).await,
+        UmbelCommand::Where { of } => location(session, of).await,
         UmbelCommand::InsertAt { items, at_ms } => insert_at(session, items, at_ms).await,
         UmbelCommand::PutTogether { target, sources, is_intersection, request } => {
             put_together(session, (target, sources), is_intersection, request).await
@@ -220,4 +223,34 @@ async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
         ("unexplained_one_count", info.unexplained_one_count().map_or(Reply::Null, Reply::number)),
     ];
     Ok(Reply::Map(rows.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect()))
+}
+
+/// `UMBEL.WHERE`.
+async fn location(session: &Session, of: Items<'_>) -> Result<Reply, Refusal> {
+    let name = match session.filter(FilterVerb::Read, of.key) {
+        Err(NoFilter::NoName) => return Err(Refusal::NotFound),
+        name => name?,
+    };
+    let item = of.items.get(0).unwrap_or_default();
+    // Arguments have at most 512 KiB.
+    let item_bytes = u32::try_from(item.len()).unwrap_or(u32::MAX);
+    let item = ItemBatch::packed(Bytes::copy_from_slice(item), vec![item_bytes]);
+    let deadline = session.shared.deadlines.of_command();
+    let found = session.shared.coordinator.locate(&name, &item, deadline).await;
+    let found = found.map_err(|failure| refusal(&failure))?;
+    // Larger than the protocol's integers.
+    let hexadecimal = |value: u64| Reply::bulk(format!("{value:016x}"));
+    let replica = |(node, address): &(NodeId, String)| {
+        let (node, address) = (Reply::number(node.0), Reply::bulk(address));
+        Reply::Map(vec![Reply::entry("node", node), Reply::entry("address", address)])
+    };
+    let number = |number: Option<u64>| number.map_or(Reply::Null, Reply::number);
+    Ok(Reply::Map(vec![
+        Reply::entry("shard", Reply::number(found.shard.0)),
+        Reply::entry("first_hash", hexadecimal(found.range.0)),
+        Reply::entry("last_hash", hexadecimal(found.range.1)),
+        Reply::entry("leader", number(found.leader.map(|node| node.0))),
+        Reply::entry("applied_index", number(found.applied_index)),
+        Reply::entry("replicas", Reply::Array(found.replicas.iter().map(replica).collect())),
+    ]))
 }

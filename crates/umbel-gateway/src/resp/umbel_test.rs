@@ -105,3 +105,37 @@ async fn a_database_is_emptied_and_all_of_them() {
     }
     node.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_is_a_shard_with_its_nodes() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    client.call("BF.ADD k x", ":1\r\n").await;
+    client.send(b"UMBEL.WHERE k x\r\n").await;
+    let mut lines = Vec::new();
+    // Six entries; of those with texts, the length is a line of its own.
+    while lines.last().is_none_or(|line| line != node.address()) {
+        lines.push(client.line().await);
+    }
+    assert_eq!(lines[..2], ["*12", "$5"]);
+    let behind = |name: &str| {
+        let at = lines.iter().position(|line| line == name).unwrap();
+        lines[at + 1..].iter().find(|line| !line.starts_with('$')).unwrap().as_str()
+    };
+    // Two shards share the space.
+    let expected = match behind("shard") {
+        ":0" => ["0000000000000000", "7fffffffffffffff"],
+        ":1" => ["8000000000000000", "ffffffffffffffff"],
+        other => panic!("{other}"),
+    };
+    assert_eq!([behind("first_hash"), behind("last_hash")], expected);
+    assert_eq!((behind("leader"), behind("replicas"), behind("node")), (":1", "*1", ":1"));
+    let index = behind("applied_index").strip_prefix(':').unwrap();
+    assert!(index.parse::<u64>().unwrap() > 0);
+
+    client.call("UMBEL.CREATE r KIND blocked CAPACITY 10 ERROR 0.01 REPLICATED", "+OK\r\n").await;
+    let refused = "-ERR filter \"r\" is replicated: every node keeps all of its items\r\n";
+    client.call("UMBEL.WHERE r x", refused).await;
+    client.call("UMBEL.WHERE missing x", "-ERR not found\r\n").await;
+    node.shutdown().await;
+}

@@ -32,6 +32,11 @@ pub enum UmbelCommand<'a> {
         /// The filter.
         key: &'a [u8],
     },
+    /// `UMBEL.WHERE`: tells which shard keeps an item, and which nodes have it.
+    Where {
+        /// The filter, and one item, which need not have been inserted.
+        of: Items<'a>,
+    },
     /// `UMBEL.ADDAT`: inserts items with this time, in milliseconds since the Unix epoch, into a window.
     InsertAt {
         /// The items and their filter.
@@ -165,6 +170,11 @@ pub(crate) fn session(_arguments: Arguments<'_>) -> Parsed<'_> {
 
 pub(crate) fn info(arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Umbel(UmbelCommand::Info { key: arguments.at(1) }))
+}
+
+pub(crate) fn find_place(arguments: Arguments<'_>) -> Parsed<'_> {
+    let of = Items { key: arguments.at(1), items: arguments.from(2), form: AnswerForm::List };
+    Ok(Command::Umbel(UmbelCommand::Where { of }))
 }
 
 pub(crate) fn reset(arguments: Arguments<'_>) -> Parsed<'_> {

@@ -8,7 +8,7 @@ use super::subcommands::{ACL, CLIENT, CLUSTER, COMMAND, CONFIG, MODULE};
 use super::{CommandSpec, bloom, cuckoo, diagnostics, keyspace as names, set, umbel};
 use crate::command::{connection, expiry, keyspace};
 
-pub(super) static COMMANDS: [CommandSpec; 93] = [
+pub(super) static COMMANDS: [CommandSpec; 94] = [
     bloom::ADD,
     bloom::EXISTS,
     bloom::ADD_MANY,
@@ -355,6 +355,7 @@ pub(super) static COMMANDS: [CommandSpec; 93] = [
     umbel::REQUEST,
     umbel::CREATE,
     umbel::INFO,
+    umbel::WHERE,
     umbel::INSERT_AT,
     umbel::MERGE,
     umbel::INTERSECT,

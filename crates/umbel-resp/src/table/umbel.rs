@@ -48,6 +48,14 @@ pub(super) const INFO: CommandSpec = bloom(
     umbel::info,
 );
 
+pub(super) const WHERE: CommandSpec = bloom(
+    "umbel.where",
+    3,
+    (FILTER_READ, BLOOM_READ),
+    ("Returns which shard keeps an item, and which nodes have it.", O1),
+    umbel::find_place,
+);
+
 pub(super) const INSERT_AT: CommandSpec = bloom(
     "umbel.addat",
     -4,
