@@ -471,10 +471,12 @@ pub enum ClusterQuery<'a> {
     Nodes,
     /// `CLUSTER MYID`.
     MyId,
-    /// `MYSHARDID`: the id of the only shard that clients of a Redis cluster see.
+    /// `CLUSTER MYSHARDID`: a node is a shard of its own for clients of a Redis cluster.
     MyShardId,
     /// `CLUSTER KEYSLOT`.
     KeySlot(&'a [u8]),
     /// `CLUSTER INFO`.
     Info,
+    /// `CLUSTER LINKS`: connections between nodes by the protocol of a Redis cluster.
+    Links,
 }

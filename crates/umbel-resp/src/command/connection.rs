@@ -390,3 +390,7 @@ pub(crate) fn cluster_key_slot(arguments: Arguments<'_>) -> Parsed<'_> {
 pub(crate) fn cluster_info(_arguments: Arguments<'_>) -> Parsed<'_> {
     cluster(ClusterQuery::Info)
 }
+
+pub(crate) fn cluster_links(_arguments: Arguments<'_>) -> Parsed<'_> {
+    cluster(ClusterQuery::Links)
+}

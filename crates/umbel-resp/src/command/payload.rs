@@ -89,6 +89,7 @@ pub(crate) fn restore(arguments: Arguments<'_>) -> Parsed<'_> {
     let (key, payload) = (arguments.at(1), arguments.at(3));
     Ok(Command::Payload(PayloadCommand::Restore { key, time, replaces, payload }))
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

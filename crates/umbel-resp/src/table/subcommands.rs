@@ -178,7 +178,7 @@ pub(super) static ACL: [CommandSpec; 4] = [
     help("acl|help", "6.0.0", "server"),
 ];
 
-pub(super) static CLUSTER: [CommandSpec; 8] = [
+pub(super) static CLUSTER: [CommandSpec; 9] = [
     plain(
         "cluster|slots",
         2,
@@ -220,6 +220,13 @@ pub(super) static CLUSTER: [CommandSpec; 8] = [
         (&["loading", "stale"], &["@slow"]),
         ("Returns information about the state of a node.", "3.0.0", "cluster"),
         connection::cluster_info,
+    ),
+    plain(
+        "cluster|links",
+        2,
+        (&["stale"], &["@slow"]),
+        ("Returns a list of all TCP links to and from peer nodes.", "7.0.0", "cluster"),
+        connection::cluster_links,
     ),
     plain(
         "cluster|myshardid",
