@@ -5,6 +5,7 @@
 //! | `connection` | bytes to commands and back, within limits |
 //! | `pipeline` | commands in their order, adjacent ones joined, transactions |
 //! | `filters`, `cuckoo`, `keys`, `server`, `cluster`, `info` | what commands do |
+//! | `nodes` | the nodes that clients in cluster mode can use |
 //! | `session` | the caller of a connection, and what it has chosen |
 //! | `needs`, `answers` | rights that commands require; failures as clients know them |
 //! | `shared` | what connections share |
@@ -40,6 +41,7 @@ mod info;
 mod keys;
 mod names;
 mod needs;
+mod nodes;
 mod packed;
 mod payloads;
 mod pipeline;
@@ -51,6 +53,8 @@ mod writing;
 
 #[cfg(test)]
 mod chain_dumps_test;
+#[cfg(test)]
+mod cluster_test;
 #[cfg(test)]
 mod cuckoo_test;
 #[cfg(test)]

@@ -119,9 +119,10 @@ crate::settings! {
         /// port has another number outside. Clients in cluster mode connect to what answers of `CLUSTER` name; by
         /// default the host of `resp_listen`, or of `advertise` if that is 0.0.0.0 or ::, and its port.
         resp_announce: Option<String> = None,
-        /// Answers to `CLUSTER` of the Redis protocol: `single`, one node that has all slots, as clients in cluster
-        /// mode need; `off`, the error of a server without cluster support, for clients that take every server
-        /// that answers for a cluster, like StackExchange.Redis.
+        /// Answers to `CLUSTER` of the Redis protocol, the same on all nodes: `single`, one node that has all slots, as
+        /// clients in cluster mode need; `spread`, all nodes that are reachable and not drained, each with a part of
+        /// the slots, so that such clients use all of them; `off`, the error of a server without cluster support, for
+        /// clients that take every server that answers for a cluster, like StackExchange.Redis.
         resp_cluster: String = "single".to_owned(),
         /// Transactions (`MULTI`, `EXEC`) of the Redis protocol: `ordered` executes the commands in their order, and
         /// those of other clients may come between them; `strict` refuses `EXEC` if more than one of its commands

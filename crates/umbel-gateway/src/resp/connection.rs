@@ -343,6 +343,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex};
     use umbel_coordinator::Coordinator;
     use umbel_filter::Kind;
+    use umbel_node::config::ClusterAnswers;
 
     use super::super::RespGateway;
     use super::*;

@@ -42,11 +42,6 @@ impl RespGateway {
         budget: Arc<Budget>,
     ) -> Self {
         let local = listener.local_address();
-        let port = local.rsplit_once(':').and_then(|(_, port)| port.parse().ok()).unwrap_or(0);
-        let is_certain = |host: &&str| !matches!(*host, "0.0.0.0" | "::");
-        let host = host_of(&local).filter(is_certain).or_else(|| host_of(advertised));
-        let address = (host.unwrap_or("127.0.0.1").to_owned(), port);
-        let announced = config.resp_announced().map(|(host, port)| (host.to_owned(), port));
         Self {
             coordinator: Arc::clone(coordinator),
             timeout_max: Duration::from_millis(config.request_timeout_ms_max),

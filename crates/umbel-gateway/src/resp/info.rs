@@ -7,7 +7,7 @@ use umbel_engine::meta::MetaState;
 use umbel_node::VERSION;
 use umbel_resp::Arguments;
 
-use super::cluster::cluster_id;
+use super::cluster::{is_enabled, mode, own_id};
 use super::keys::is_shown;
 use super::server::{MODULE_VERSION, REDIS_VERSION};
 use super::session::{Session, database_of};
@@ -70,11 +70,11 @@ fn section_lines(session: &Session, section: &str) -> Vec<(&'static str, String)
     match section {
         "Server" => vec![
             ("redis_version", text(REDIS_VERSION)),
-            ("redis_mode", text("standalone")),
+            ("redis_mode", text(mode(session))),
             ("os", text(std::env::consts::OS)),
             ("arch_bits", text("64")),
             ("process_id", std::process::id().to_string()),
-            ("run_id", cluster_id(session)),
+            ("run_id", own_id(session)),
             ("tcp_port", shared.address.1.to_string()),
             ("uptime_in_seconds", shared.started.elapsed().as_secs().to_string()),
             ("umbel_version", text(VERSION)),
@@ -114,7 +114,7 @@ fn section_lines(session: &Session, section: &str) -> Vec<(&'static str, String)
             );
             vec![("module", module)]
         }
-        "Cluster" => vec![("cluster_enabled", text("0"))],
+        "Cluster" => vec![("cluster_enabled", u8::from(is_enabled(session)).to_string())],
         "Keyspace" => key_lines(&keys_of_databases(session)),
         _ => cluster_lines(session),
     }

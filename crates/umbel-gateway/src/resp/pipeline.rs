@@ -392,7 +392,7 @@ async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply, Re
         Command::Expiry(command) => expiry::answer(session, command).await,
         Command::Connection(command) => server::answer(session, command).await,
         Command::Commands(query) => Ok(query.answer()),
-        Command::Cluster(query) => cluster::answer(session, query),
+        Command::Cluster(query) => cluster::answer(session, query).await,
         Command::Insert(_)
         | Command::Contains(_)
         | Command::Cuckoo(_)

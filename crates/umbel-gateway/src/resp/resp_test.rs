@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use umbel_node::config::Config;
@@ -109,8 +110,8 @@ const TRANSCRIPTS: [(&str, &str); 10] = [
     ("umbel", include_str!("../../testdata/resp/umbel.txt")),
 ];
 
-/// The requests of a transcript with their answers.
-fn steps(text: &str, id: &str) -> Vec<(String, String)> {
+/// The requests of a transcript with their answers, where `\r` and `\n` are in texts of several lines.
+pub(super) fn steps(text: &str, id: &str) -> Vec<(String, String)> {
     let mut steps: Vec<(String, String)> = Vec::new();
     let mut is_begun = false;
     for line in text.lines() {
@@ -121,7 +122,8 @@ fn steps(text: &str, id: &str) -> Vec<(String, String)> {
             let (_, answer) = steps.last_mut().unwrap();
             // A blank line belongs to an empty text, or separates steps.
             if !line.is_empty() || answer.ends_with("$0\r\n") {
-                *answer += &line.replace("$ID", id);
+                let line = line.replace("$ID", id).replace("\\r", "\r").replace("\\n", "\n");
+                *answer += &line;
                 *answer += "\r\n";
             }
         }

@@ -10,6 +10,7 @@ use umbel_resp::{
 };
 
 use super::answers::refusal;
+use super::cluster::mode;
 use super::info;
 use super::session::{DEFAULT_USER, Session};
 use crate::limits::RESP_CONNECTIONS_MAX;
@@ -163,7 +164,7 @@ async fn greet(session: &mut Session, hello: Hello<'_>) -> Result<Reply, Refusal
         Reply::entry("version", Reply::bulk(REDIS_VERSION)),
         Reply::entry("proto", Reply::Integer(if protocol == Protocol::Three { 3 } else { 2 })),
         Reply::entry("id", Reply::number(session.client.id)),
-        Reply::entry("mode", Reply::bulk("standalone")),
+        Reply::entry("mode", Reply::bulk(mode(session))),
         Reply::entry("role", Reply::bulk("master")),
         Reply::entry("modules", Reply::Array(vec![module()])),
     ]))

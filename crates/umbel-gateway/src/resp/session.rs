@@ -8,8 +8,10 @@ use umbel_engine::meta::{FilterName, FilterVerb, MetaState};
 use umbel_node::failure::CallFailure;
 use umbel_node::metrics;
 use umbel_ports::PeerIdentity;
-use umbel_resp::table::CommandSpec;
-use umbel_resp::{Credentials, Protocol, ProtocolError, Refusal, Reply, ReplyMode, Request};
+use umbel_resp::table::{self, CommandSpec};
+use umbel_resp::{
+    Arguments, Credentials, Protocol, ProtocolError, Refusal, Reply, ReplyMode, Request,
+};
 
 use super::answers::refusal;
 use super::needs::{need_of, second_need_of};
@@ -76,6 +78,7 @@ impl Queue {
         self.requests.push(request.clone());
         Ok(())
     }
+
     /// Whether nothing of other clients can come between the commands: at most one of them concerns more than the
     /// connection.
     pub(super) fn is_isolated(&self) -> bool {

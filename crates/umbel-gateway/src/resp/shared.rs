@@ -8,12 +8,14 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
+use umbel_node::config::ClusterAnswers;
 use umbel_ports::ConnectionHandle;
 use umbel_resp::Protocol;
 
 use super::chain_dumps::ChainDumps;
 use super::dumps::Dumps;
 use super::gateway::RespGateway;
+use super::nodes::RespAddresses;
 use crate::budget::Budget;
 use crate::deadlines::Deadlines;
 use crate::limits::RESP_PAYLOADS_MAX;
@@ -35,6 +37,8 @@ pub(super) struct Shared {
     pub(super) address: (String, u16),
     /// The host and port at which clients reach it.
     pub(super) announced: (String, u16),
+    /// Where clients reach the other nodes.
+    pub(super) addresses: RespAddresses,
     pub(super) started: Instant,
     pub(super) clients: Clients,
     pub(super) counts: Counts,
@@ -60,6 +64,7 @@ impl Shared {
             is_strict,
             address,
             announced,
+            addresses: RespAddresses::default(),
             started: Instant::now(),
             clients: Clients::default(),
             counts: Counts::default(),

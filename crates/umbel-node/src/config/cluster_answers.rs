@@ -5,17 +5,20 @@
 pub enum ClusterAnswers {
     /// As one node that has all slots.
     Single,
+    /// As a cluster in which each node has a part of the slots.
+    Spread,
     /// As a server without cluster support, by an error.
     Off,
 }
 
 impl ClusterAnswers {
-    const ALL: [Self; 2] = [Self::Single, Self::Off];
+    const ALL: [Self; 3] = [Self::Single, Self::Spread, Self::Off];
 
     /// The name in settings.
     const fn name(self) -> &'static str {
         match self {
             Self::Single => "single",
+            Self::Spread => "spread",
             Self::Off => "off",
         }
     }

@@ -128,7 +128,7 @@ pub enum ConfigError {
         kind: String,
     },
     /// `CLUSTER` of the Redis protocol is not answered in this way. Choose an existing one.
-    #[error("resp_cluster = \"{mode}\": expected single or off")]
+    #[error("resp_cluster = \"{mode}\": expected single, spread or off")]
     ClusterAnswers {
         /// The given way.
         mode: String,
