@@ -53,6 +53,11 @@ pub(super) fn status(failure: &CallFailure) -> Status {
     Status::with_details(status, message, detail.encode_to_vec().into())
 }
 
+/// The status of a call that this release does not have.
+pub(super) fn no_such_call() -> Status {
+    Status::new(Code::Unimplemented, "")
+}
+
 /// The same refusal for a caller who has proved nothing: it may be allowed with a proof.
 pub(super) fn unauthenticated(denied: &Status) -> Status {
     let details = denied.details().to_vec().into();

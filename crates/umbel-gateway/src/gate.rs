@@ -144,13 +144,18 @@ pub(super) async fn gate(
     response
 }
 
-/// The gRPC status at the start of a response; a stream may still fail later.
-fn outcome(response: &Response) -> &str {
+/// The gRPC status at the start of a response, or that of HTTP if it is a failure; a stream may still fail later.
+fn outcome(response: &Response) -> String {
     let status = response.headers().get("grpc-status");
-    status.map_or("0", |status| status.to_str().unwrap_or("?"))
+    match status {
+        Some(status) => status.to_str().unwrap_or("?").to_owned(),
+        None if response.status().is_success() => "0".to_owned(),
+        None => response.status().as_str().to_owned(),
+    }
 }
 
-fn is_grpc(headers: &HeaderMap) -> bool {
+/// Whether a request is a gRPC call.
+pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
@@ -171,6 +176,15 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
+
+    #[test]
+    fn the_outcome_is_the_status_of_either_protocol() {
+        assert_eq!(outcome(&Response::default()), "0");
+        let mut status = Response::default();
+        status.headers_mut().insert("grpc-status", HeaderValue::from_static("12"));
+        assert_eq!(outcome(&status), "12");
+        assert_eq!(outcome(&axum::http::StatusCode::NOT_FOUND.into_response()), "404");
+    }
 
     #[test]
     fn what_nobody_thought_of_is_an_administrators() {

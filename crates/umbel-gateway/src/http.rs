@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use umbel_coordinator::Coordinator;
@@ -12,7 +12,9 @@ use umbel_node::Readiness;
 
 use super::RenderMetrics;
 use super::caller::Caller;
+use super::errors;
 use super::filter_series::FilterSeries;
+use super::gate::is_grpc;
 
 /// Version of the text format that Prometheus reads.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -38,6 +40,14 @@ pub(super) fn pages(
         .route("/metrics", get(measured))
 }
 
+/// The answer where nothing is. A status of gRPC alone would be 200 to a probe with a wrong path, which would never fail.
+pub(super) fn nothing(headers: &HeaderMap) -> Response {
+    match is_grpc(headers) {
+        true => errors::no_such_call().into_http(),
+        false => {
+            let text = "there is no such page: /livez, /readyz and /metrics are there\n";
+            (StatusCode::NOT_FOUND, text).into_response()
+        }
     }
 }
 
@@ -67,9 +77,21 @@ fn metrics(render: Option<&RenderMetrics>, of_filters: &str) -> Response {
 #[cfg(test)]
 mod tests {
     use umbel_engine::GroupId;
+
     use super::*;
 
     #[test]
+    fn a_page_that_is_not_there_is_404_and_a_call_a_status() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(nothing(&headers).status(), StatusCode::NOT_FOUND);
+        headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/grpc"));
+        let answer = nothing(&headers);
+        assert_eq!(
+            (answer.status(), &answer.headers()["grpc-status"]),
+            (StatusCode::OK, &header::HeaderValue::from_static("12"))
+        );
+    }
+
     #[tokio::test]
     async fn answers_say_what_is_wrong() {
         let mut readiness = Readiness { why_not: None, no_majority: vec![GroupId::META] };

@@ -266,7 +266,11 @@ impl Gateway {
             .add_service(describe().build_v1alpha()?);
         let router = std::mem::take(routes.axum_router_mut());
         let pages = http::pages(coordinator, render_metrics);
-        Ok(Routes::from(router.merge(pages).merge(console).layer(admitted).layer(gated)).prepare())
+        let router = router
+            .merge(pages)
+            .merge(console)
+            .fallback(async |request: Request| http::nothing(request.headers()));
+        Ok(Routes::from(router.layer(admitted).layer(gated)).prepare())
     }
 }
 
