@@ -240,8 +240,8 @@ impl Filters for FiltersService {
             let items = caller.questions(items, filters.len())?;
             let filters = caller.filters(FilterVerb::Read, "filters", filters)?;
             let level = convert::read_level(level)?;
-            let (firsts, level) =
-                self.coordinator.contains_any(&filters, &items, level, deadline).await?;
+            let asking = self.coordinator.contains_any(&filters, &items, level, deadline);
+            let (firsts, level) = Box::pin(asking).await?;
             Ok(describe::first_filters(&firsts, level))
         })
         .await
@@ -259,9 +259,9 @@ impl Filters for FiltersService {
             let items = caller.items(items)?;
             let request = convert::client_request(request)?;
             let request =
-                self.coordinator.check_session(request, &caller.owner(), deadline).await?;
-            let removed =
-                self.coordinator.remove(filter.as_str(), &items, request, deadline).await?;
+                self.coordinator.sessions().check(request, &caller.owner(), deadline).await?;
+            let removing = self.coordinator.remove(filter.as_str(), &items, request, deadline);
+            let removed = Box::pin(removing).await?;
             let (removed_count, absent_count, removed_bits) = convert::bits(&removed);
             Ok(v1::RemoveResponse { removed_count, absent_count, removed_bits })
         })

@@ -25,8 +25,9 @@ pub(super) async fn insert(
     let request = convert::client_request(request)?;
     let request = coordinator.sessions().check(request, &caller.owner(), deadline).await?;
     let terms = (convert::ack_level(level)?, at_ms);
-    let (new, level) =
-        coordinator.insert_of(filter.as_str(), &items, request, terms, deadline).await?;
+    // Boxed, because its future is large, and callers move theirs several times before it begins.
+    let inserting = coordinator.insert_of(filter.as_str(), &items, request, terms, deadline);
+    let (new, level) = Box::pin(inserting).await?;
     let (new_count, present_count, new_bits) = convert::bits(&new);
     let level = convert::ack_level_to_proto(level).into();
     Ok(v1::InsertResponse { new_count, present_count, new_bits, level })
@@ -46,7 +47,8 @@ pub(super) async fn contains(
     let filter = caller.filter(FilterVerb::Read, "filter", filter)?;
     let items = caller.items(items)?;
     let level = convert::read_level(level)?;
-    let (present, level) = coordinator.contains(filter.as_str(), &items, level, deadline).await?;
+    let asking = coordinator.contains(filter.as_str(), &items, level, deadline);
+    let (present, level) = Box::pin(asking).await?;
     let (present_count, absent_count, present_bits) = convert::bits(&present);
     let level = convert::read_level_to_proto(level).into();
     Ok(v1::ContainsResponse { present_count, absent_count, present_bits, level })

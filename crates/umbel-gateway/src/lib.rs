@@ -21,9 +21,10 @@
 #![recursion_limit = "256"]
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use axum::extract::Request;
 use tokio::sync::{oneshot, watch};
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -248,11 +249,6 @@ impl Gateway {
             gate::Gate { coordinator: Arc::clone(&coordinator), needs_member: self.needs_member };
         let gated = axum::middleware::from_fn_with_state(gate, gate::gate);
         let admitted = axum::middleware::from_fn_with_state(self.budget, admission::admit);
-        let describe = || {
-            tonic_reflection::server::Builder::configure()
-                .register_encoded_file_descriptor_set(umbel_proto::DESCRIPTORS)
-                .register_encoded_file_descriptor_set(HEALTH_DESCRIPTORS)
-        };
         let health = tonic_health::server::HealthService::from_health_reporter(health);
         let mut routes = routes
             .add_service(filters.into_server())
@@ -260,11 +256,8 @@ impl Gateway {
             .add_service(jobs.into_server())
             .add_service(access.into_server())
             .add_service(enrolment.into_server())
-            .add_service(tonic_health::pb::health_server::HealthServer::new(health))
-            .add_service(describe().build_v1()?)
-            // Older tools use this version of reflection.
-            .add_service(describe().build_v1alpha()?);
-        let router = std::mem::take(routes.axum_router_mut());
+            .add_service(tonic_health::pb::health_server::HealthServer::new(health));
+        let router = std::mem::take(routes.axum_router_mut()).merge(reflection()?);
         let pages = http::pages(coordinator, render_metrics);
         let router = router
             .merge(pages)
@@ -272,6 +265,24 @@ impl Gateway {
             .fallback(async |request: Request| http::nothing(request.headers()));
         Ok(Routes::from(router.layer(admitted).layer(gated)).prepare())
     }
+}
+
+/// The reflection of all services. It is the same for every node, and all descriptors are decoded for it, so a process
+/// that starts many nodes, such as a simulation, makes it once.
+fn reflection() -> Result<axum::Router, ServeError> {
+    static MADE: OnceLock<axum::Router> = OnceLock::new();
+    if let Some(made) = MADE.get() {
+        return Ok(made.clone());
+    }
+    let describe = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(umbel_proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(HEALTH_DESCRIPTORS)
+    };
+    // Older tools use the other version of reflection.
+    let routes = Routes::new(describe().build_v1()?).add_service(describe().build_v1alpha()?);
+    // The router that takes these in has its own fallback, and only one may.
+    Ok(MADE.get_or_init(|| routes.into_axum_router().reset_fallback()).clone())
 }
 
 /// Services whose health status is that of the node.

@@ -504,9 +504,11 @@ fn leader_of(metrics: &RaftMetrics<Types>) -> Option<NodeId> {
 
 #[cfg(test)]
 mod tests {
+    use openraft::StorageError;
     use openraft::errors::ErrorSource as _;
     use openraft::type_config::TypeConfigExt;
     use openraft_rt::WatchSender;
+    use umbel_storage::testing::id;
     use umbel_storage::types::Advice;
 
     use super::*;

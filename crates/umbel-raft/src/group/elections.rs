@@ -36,8 +36,9 @@ impl Group {
         // A replica that a membership change removes may have to lead until that change is committed.
         let voters = metrics.membership_config.membership();
         let committed = metrics.committed_membership_config.membership();
-        let mut all = voters.voter_ids().chain(committed.voter_ids());
-        let is_voter = all.any(|voter| voter == metrics.id);
+        // The sets themselves, because `voter_ids` makes their union, and this is asked of every group at every beat.
+        let mut sets = voters.get_joint_config().iter().chain(committed.get_joint_config());
+        let is_voter = sets.any(|set| set.contains(&metrics.id));
         GroupStanding {
             group: self.id,
             term: metrics.current_term,
