@@ -22,6 +22,10 @@ pub struct ClientTls {
     config: Reloading<ClientConfig>,
 }
 
+/// The words by which the text of [`HandshakeError::OwnRefused`] is known, where a layer above has kept nothing of
+/// the error but its text.
+pub const OWN_REFUSED: &str = "refused the certificate of this end";
+
 /// Why a handshake failed. No data of the application was sent.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -89,12 +93,13 @@ pub enum HandshakeError {
         /// Which of the two.
         why: &'static str,
     },
-    /// The other end rejects this end's certificate.
-    #[error("{address} does not take the certificate of this end: {why}")]
+    /// The other end rejects this end's certificate: correct the file that is wrong, or the address. With TLS
+    /// 1.3, this may come only after the handshake, see [`refused_after_handshake`].
+    #[error("{address} {OWN_REFUSED}: {why}")]
     OwnRefused {
         /// The address.
         address: String,
-        /// The TLS alert that it sent.
+        /// What is wrong, and the TLS alert that the other end sent.
         why: String,
     },
     /// The connection broke, or another error.
@@ -197,17 +202,42 @@ fn server_name(address: &str) -> Option<ServerName<'static>> {
 /// The TLS alert by which the other end rejected this end's certificate, or demanded one, if that caused
 /// an error of reading or writing. With TLS 1.3, a client may receive it only after its handshake.
 pub fn own_certificate_refused(error: &io::Error) -> Option<String> {
+    alert_of(error).map(|alert| format!("{alert:?}"))
+}
+
+/// The refusal of this end's certificate by `host:port`, if that caused an error of reading. A server receives a
+/// client's certificate with the last message of a handshake of TLS 1.3, so that the refusal may come in place of the
+/// first bytes.
+#[must_use]
+pub fn refused_after_handshake(address: &str, error: &io::Error) -> Option<HandshakeError> {
+    let alert = alert_of(error)?;
+    let why = match alert {
+        // The second one comes from a node whose authority has the same name as that of the certificate.
+        AlertDescription::UnknownCA | AlertDescription::DecryptError => format!(
+            "it comes from another authority than those that {address} trusts (its tls_ca): one of both \
+             has the wrong file, or this is another cluster ({alert:?})"
+        ),
+        AlertDescription::CertificateExpired => {
+            format!("it has expired, or is of the future, by the clock there ({alert:?})")
+        }
+        _ => format!("{alert:?}"),
+    };
+    Some(HandshakeError::OwnRefused { address: address.to_owned(), why })
+}
+
+/// The alert about this end's certificate that caused an error.
+fn alert_of(error: &io::Error) -> Option<AlertDescription> {
     match error.get_ref()?.downcast_ref::<Refusal>()? {
-        Refusal::AlertReceived(alert) if is_about_certificate(*alert) => Some(format!("{alert:?}")),
+        Refusal::AlertReceived(alert) if is_about_certificate(*alert) => Some(*alert),
         _ => None,
     }
 }
 
 fn explain(address: &str, error: io::Error) -> HandshakeError {
-    let address = address.to_owned();
-    if let Some(why) = own_certificate_refused(&error) {
-        return HandshakeError::OwnRefused { address, why };
+    if let Some(refused) = refused_after_handshake(address, &error) {
+        return refused;
     }
+    let address = address.to_owned();
     let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>());
     match refusal {
         Some(Refusal::InvalidMessage(_)) => HandshakeError::NoTls { address },

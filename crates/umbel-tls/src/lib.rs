@@ -54,7 +54,9 @@ mod server;
 #[cfg(any(test, feature = "authority"))]
 pub use authority::{Authority, AuthorityError, Pem, Subject};
 pub use blocking::{SecretReader, SecretWriter};
-pub use client::{ClientTls, HandshakeError, own_certificate_refused};
+pub use client::{
+    ClientTls, HandshakeError, OWN_REFUSED, own_certificate_refused, refused_after_handshake,
+};
 pub use error::TlsError;
 pub use files::{KeyPairFiles, TlsFiles};
 #[cfg(feature = "system-roots")]

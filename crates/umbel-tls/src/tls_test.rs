@@ -125,7 +125,15 @@ async fn a_client_of_another_authority_or_of_yesterday_is_refused() {
     let server = files.server();
     let stranger = Files::new();
     let (served, asked) = meet(&server, &files.client(Some(stranger.alice())), "node-1:1").await;
-    assert!(served.is_err() && asked.is_err());
+    assert!(served.is_err());
+    let Err(HandshakeError::Other { source, .. }) = asked else { panic!("{asked:?}") };
+    let refused = refused_after_handshake("node-1:1", &source).unwrap();
+    assert!(matches!(refused, HandshakeError::OwnRefused { .. }), "{refused}");
+    let said = refused.to_string();
+    assert!(said.starts_with(&format!("node-1:1 {OWN_REFUSED}: ")), "{said}");
+    assert!(said.contains("another authority than those that node-1:1 trusts"), "{said}");
+    let hung_up = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    assert!(refused_after_handshake("node-1:1", &hung_up).is_none());
 
     // An expired certificate is refused when it is loaded.
     let old = files.put("old", &files.authority.issue_expired(&alice()).unwrap());
