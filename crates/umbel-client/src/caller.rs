@@ -138,7 +138,7 @@ impl Caller {
                 failure.applied = Applied::No;
             }
             attempts_left -= 1;
-            let pause = self.pause(tried, failure.retry_after);
+            let pause = self.pause(tried, self.wish(&failure, &called));
             tried += 1;
             let is_late = Instant::now() + pause >= deadline;
             // A node that hangs up on this client counts as unreachable.
@@ -184,6 +184,14 @@ impl Caller {
             self.map.distrust();
         }
         progress.may_be_applied |= failure.applied != Applied::No && !is_session_lost(failure);
+    }
+
+    /// The pause that the node asked for. A node that is not ready speaks for itself alone: the next attempt goes to another
+    /// one, without that pause.
+    fn wish(&self, failure: &Failure, called: &Called) -> Option<Duration> {
+        let speaks_for_all =
+            !failure.is_not_ready() || !self.nodes.has_well_beside(&called.address);
+        failure.retry_after.filter(|_| speaks_for_all)
     }
 
     /// The pause after an attempt: a random time between half of the doubled pause and all of it, so that

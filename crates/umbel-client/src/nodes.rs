@@ -253,8 +253,11 @@ impl Nodes {
                 let asked = admin.shard_map(ShardMapRequest {});
                 let is_there = match tokio::time::timeout(patience, asked).await {
                     Ok(Ok(_)) => true,
-                    // Whoever refuses is alive.
-                    Ok(Err(status)) => std::error::Error::source(&status).is_none(),
+                    // Whoever refuses is alive, but a node that is starting serves nobody yet.
+                    Ok(Err(status)) => {
+                        let failure = Failure::from_status(&status, "the node", &node.address);
+                        failure.origin == Origin::Node && !failure.is_not_ready()
+                    }
                     Err(_) => false,
                 };
                 let Some(state) = state.upgrade() else { return };
@@ -296,6 +299,12 @@ impl Nodes {
     /// Whether any node has ever answered.
     pub(crate) fn has_answered(&self) -> bool {
         self.state().has_answered
+    }
+
+    /// Whether any node but this one is not avoided.
+    pub(crate) fn has_well_beside(&self, address: &str) -> bool {
+        let state = self.state();
+        state.nodes.iter().any(|(other, known)| &**other != address && known.is_well())
     }
 
     /// The node did not answer, or has no time.

@@ -6,6 +6,7 @@ use umbel_client::{
     Applied, Client, ClientError, ClientOptions, Code, ErrorCode, Filter, Hashing, Outcome,
     ReadLevel,
 };
+use umbel_proto::v1::ErrorDetail;
 
 use crate::fake::{Cluster, Fault, detail};
 use crate::{client, numbers, options};
@@ -41,13 +42,16 @@ async fn a_lost_answer_is_sent_again() {
 
 #[tokio::test]
 async fn silence_and_broken_connections_are_tried_again() {
-    let patience = Duration::from_millis(20);
-    let (cluster, _, seen) =
-        start(2, ClientOptions { attempt_timeout: patience, ..options() }).await;
+    // A slow machine may need more attempts.
+    let quick = ClientOptions {
+        attempt_timeout: Duration::from_millis(20),
+        attempt_count_max: 1000,
+        ..options()
+    };
+    let (cluster, _, seen) = start(2, quick).await;
     cluster.fail([Fault::DoAndHang, Fault::Break]);
     let inserted = seen.insert(["a", "b"]).await.unwrap();
     assert_eq!(inserted.new_count(), 2);
-    // A slow machine may need more attempts.
     assert!(cluster.seen().len() >= 3);
 }
 
@@ -66,6 +70,32 @@ async fn refusals_are_final() {
     assert_eq!(cluster.seen().len(), 2);
     cluster.fail([Fault::Shorten]);
     assert!(matches!(seen.insert(["a"]).await, Err(ClientError::BadAnswer(_))));
+}
+
+/// A node that starts: it asks for a longer pause than a call may take.
+fn not_ready() -> Fault {
+    let of_a_minute =
+        ErrorDetail { retry_after_ms: 60_000, ..detail(ErrorCode::NotFormed, Applied::No) };
+    Fault::Refuse(Code::Unavailable, of_a_minute)
+}
+
+#[tokio::test]
+async fn a_node_that_is_not_ready_asks_for_a_pause_for_itself_alone() {
+    let (cluster, _, seen) = start(2, options()).await;
+    cluster.fail([not_ready()]);
+    assert_eq!(
+        seen.insert(["a"]).await.unwrap().new_count(),
+        1,
+        "by the other node, without the pause"
+    );
+    let nodes: Vec<usize> = cluster.seen().iter().map(|seen| seen.node).collect();
+    assert!(nodes.len() == 2 && nodes[0] != nodes[1], "{nodes:?}");
+
+    let (cluster, _, seen) = start(2, options()).await;
+    cluster.fail([not_ready(), not_ready()]);
+    let error = seen.insert(["a"]).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unavailable(_)), "no node is ready: {error}");
+    assert_eq!(cluster.seen().len(), 2);
 }
 
 #[tokio::test]
