@@ -1,8 +1,8 @@
 //! Makes a call, with retries until it is answered, refused or late.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,12 +16,17 @@ use crate::options::ClientOptions;
 use crate::session::SessionSlot;
 use crate::shard_map::ShardMapCache;
 
+/// Hears why a request waits for nodes that serve nobody yet.
+type TellWait = Box<dyn Fn(&Failure) + Send + Sync>;
+
 /// State shared by all handles of a client.
 pub(crate) struct Caller {
     pub(crate) options: ClientOptions,
     pub(crate) nodes: Nodes,
     pub(crate) map: ShardMapCache,
     pub(crate) session: SessionSlot,
+    /// Set once, by [`Client::tell_waits`](crate::Client::tell_waits).
+    pub(crate) told: OnceLock<TellWait>,
     /// Number of pauses so far, so that no two draw the same random number.
     pause_count: AtomicU64,
     begun: Instant,
@@ -80,6 +85,7 @@ impl Caller {
             nodes,
             map: ShardMapCache::default(),
             session: SessionSlot::default(),
+            told: OnceLock::new(),
             pause_count: AtomicU64::new(0),
             begun: Instant::now(),
         }
@@ -150,7 +156,18 @@ impl Caller {
             if !is_transient || !stays_unchanged || is_over {
                 return Err(Failed { failure, is_transient, repeat: policy.repeat });
             }
+            self.tell_wait(&failure, &called);
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Tells of a pause after the answer of a node that is not ready, unless another node may be.
+    fn tell_wait(&self, failure: &Failure, called: &Called) {
+        if let Some(tell) = self.told.get()
+            && failure.is_not_ready()
+            && !self.nodes.has_well_beside(&called.address)
+        {
+            tell(failure);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which requests are retried, and with which request ids.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use umbel_client::{
@@ -96,6 +97,28 @@ async fn a_node_that_is_not_ready_asks_for_a_pause_for_itself_alone() {
     let error = seen.insert(["a"]).await.unwrap_err();
     assert!(matches!(error, ClientError::Unavailable(_)), "no node is ready: {error}");
     assert_eq!(cluster.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn a_wait_for_nodes_none_of_which_is_ready_is_told() {
+    let answers = |cause| Fault::Refuse(Code::Unavailable, detail(cause, Applied::No));
+    let told = async |node_count, causes: &[ErrorCode]| {
+        let (cluster, client, seen) = start(node_count, options()).await;
+        let heard = Arc::<Mutex<Vec<(ErrorCode, String)>>>::default();
+        let hears = Arc::clone(&heard);
+        client.tell_waits(move |failure| {
+            hears.lock().unwrap().push((failure.cause, failure.node.clone()));
+        });
+        cluster.fail(causes.iter().map(|&cause| answers(cause)));
+        assert_eq!(seen.insert(["a"]).await.unwrap().new_count(), 1);
+        let heard = heard.lock().unwrap().clone();
+        let known = heard.iter().all(|(_, node)| cluster.addresses.contains(node));
+        assert!(known, "{heard:?}");
+        heard.into_iter().map(|(cause, _)| cause).collect::<Vec<_>>()
+    };
+    let not_formed = ErrorCode::NotFormed;
+    assert_eq!(told(1, &[not_formed, ErrorCode::NoQuorum]).await, [not_formed]);
+    assert_eq!(told(2, &[not_formed]).await, [], "the other node is asked");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use crate::sandbox::Sandbox;
 use crate::serve::{Server, run, umbel};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 #[test]
 fn wrong_usage_is_exit_code_2() {
@@ -24,6 +24,16 @@ fn wrong_usage_is_exit_code_2() {
         ("status --cluster a:b:c:", "a:b:c:"),
     ] {
         run(&sandbox, &format!("cluster {args}")).refused(2, &[said]);
+    }
+}
+
+/// Kills and reaps a process at the end.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

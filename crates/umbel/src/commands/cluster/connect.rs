@@ -2,10 +2,12 @@
 
 use crate::cluster_client::{self, Credentials, TlsPaths};
 use crate::exit::{UsageError, text_of};
+use crate::waiting::Waiting;
 use anyhow::{Context, Error, Result, anyhow};
 use clap::Args;
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use umbel_client::{Client, ClientError, ClientOptions, Code, ErrorCode};
 use umbel_tls::AuthorityPin;
@@ -47,8 +49,14 @@ const DEFAULT_CLUSTER: &str = "127.0.0.1:7300";
 /// the node.
 const FIRST_CONTACT: Duration = Duration::from_secs(2);
 
+/// What to do about nodes that run and serve nobody yet. With principals, that is also a node of a cluster that has
+/// started and reaches no majority, because it cannot know who may still do what.
+const NOT_READY_ADVICE: &str = "it waits for other nodes, its log says more: start the others of its cluster or, if that \
+                                is new, all that its --initial-cluster names, or the one that it is to --join";
+
 impl ClusterArgs {
-    /// A client of the cluster; it connects with its first request.
+    /// A client of the cluster; it connects with its first request. While the nodes that answer have no cluster
+    /// yet, it says so on standard error.
     ///
     /// # Errors
     ///
@@ -57,7 +65,14 @@ impl ClusterArgs {
     pub(crate) fn client(&self) -> Result<Client> {
         let options =
             ClientOptions { first_contact_timeout: FIRST_CONTACT, ..ClientOptions::default() };
-        Ok(cluster_client::connect(&self.addresses(), options, &self.credentials()?)?)
+        let addresses = self.addresses();
+        let client = cluster_client::connect(&addresses, options, &self.credentials()?)?;
+        let waiting = Mutex::new(Waiting::start());
+        client.tell_waits(move |failure| {
+            let text = format!("waits for {addresses}: {}; {NOT_READY_ADVICE}", failure.message);
+            waiting.lock().unwrap_or_else(PoisonError::into_inner).show(&text);
+        });
+        Ok(client)
     }
 
     /// The addresses of the cluster's nodes, separated by commas.
@@ -124,6 +139,9 @@ fn advised(error: Error) -> Error {
                 }
                 _ => "is a node running there? --cluster HOST:PORT names another",
             }
+        }
+        Some(ClientError::Unavailable(failure)) if failure.cause == ErrorCode::NotFormed => {
+            NOT_READY_ADVICE
         }
         Some(ClientError::OutcomeUnknown { .. } | ClientError::FirstAnswerLost(_)) => {
             "what was sent last may have been applied: `umbel filter contains` tells"
