@@ -4,12 +4,11 @@
 use super::filter_address::FilterAddress;
 use super::inputs::is_dash;
 use super::online::Online;
-use super::scope::Scope;
 use super::spec::JobSpec;
+use super::spec_conflicts::{Conflict, conflicts};
 use crate::error::{Result, refuse};
 use umbel_dedup_engine::job::JobRules;
 use umbel_dedup_engine::{Exactness, FilterChoice};
-use umbel_files::UsageError;
 use umbel_filter::ItemHasher;
 use umbel_records::Granularity;
 
@@ -98,21 +97,19 @@ const fn filter_name(choice: FilterChoice) -> &'static str {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] that names the option.
+/// A usage error that names the option.
 pub fn check_possible(spec: &JobSpec) -> Result<()> {
-    let refused = [(
-        spec.scope != Scope::Global && (!spec.references.is_empty() || spec.save_index.is_some()),
-        "--scope names directories and files by their whole paths on many machines, and indexes do not: leave one \
-             of the two out",
-    )];
     let index = spec.save_index.as_ref().map(|index| &index.path);
     let named = [&spec.duplicates, &spec.groups, &spec.bad, &spec.summary, &spec.page];
     let named = named.into_iter().flatten();
     if named.chain(index).any(|path| is_dash(path)) {
         refuse!("standard output cannot wait for all workers: name files for outputs");
     }
-    match refused.into_iter().find(|(is_asked, _)| *is_asked) {
-        Some((_, text)) => Err(UsageError(text.into()).into()),
-        None => Online::check(spec),
+    if conflicts(spec).contains(&Conflict::ScopeWithIndex) {
+        refuse!(
+            "--scope names directories and files by their whole paths on many machines, and indexes do not: leave one \
+             of the two out"
+        );
     }
+    Online::check(spec)
 }

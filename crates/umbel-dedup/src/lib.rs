@@ -82,6 +82,7 @@ mod sink;
 mod sorted_rows;
 mod sources;
 mod spec;
+mod spec_conflicts;
 mod spill;
 mod summary;
 mod turns;

@@ -13,8 +13,8 @@ use super::filter_address::{FilterAddress, SCHEME};
 use super::observer::Unit;
 use super::output::check_digest;
 use super::progress::Bar;
-use super::scope::Scope;
 use super::spec::JobSpec;
+use super::spec_conflicts::{Conflict, conflicts};
 use super::turns::{lock, run_tasks};
 use crate::error::{Context, Result, bail, refuse};
 use serde::{Deserialize, Serialize};
@@ -22,9 +22,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
 use umbel_client::{Filter, PackedBatch, ReadLevel};
-use umbel_dedup_engine::{Exactness, Rank, RecordId};
+use umbel_dedup_engine::{Rank, RecordId};
 use umbel_files::UsageError;
-use umbel_records::Granularity;
 
 /// Most items of a batch: a request of a few hundred kilobytes, which a node answers quickly.
 const BATCH_ITEMS_MAX: usize = 4096;
@@ -94,20 +93,22 @@ impl Online {
     ///
     /// A [`UsageError`] at exactness `bytes`, and if items of the job are not items of a filter.
     pub(crate) fn check(spec: &JobSpec) -> Result<()> {
-        if spec.online.is_empty() && spec.add_to.is_none() {
-            return Ok(());
-        }
-        if spec.exactness == Exactness::Bytes && !spec.online.is_empty() {
-            refuse!(
-                "--exactness bytes compares items, and a filter holds none: leave one of the two out"
-            );
-        }
-        if spec.granularity == Granularity::File {
-            refuse!("--granularity file: whole files are no items of a filter of a cluster");
-        }
-        if spec.scope != Scope::Global {
-            let (scope, text) = (spec.scope.name(), "a filter of a cluster knows no scopes");
-            refuse!("--scope {scope}: {text}");
+        for conflict in conflicts(spec) {
+            match conflict {
+                Conflict::BytesWithFilter => refuse!(
+                    "--exactness bytes compares items, and a filter holds none: leave one of the two out"
+                ),
+                Conflict::FilesWithFilter => {
+                    refuse!("--granularity file: whole files are no items of a filter of a cluster")
+                }
+                Conflict::ScopeWithFilter => {
+                    let (scope, text) =
+                        (spec.scope.name(), "a filter of a cluster knows no scopes");
+                    refuse!("--scope {scope}: {text}")
+                }
+                // On one machine they go together.
+                Conflict::ScopeWithIndex => {}
+            }
         }
         Ok(())
     }
