@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "umbel/v1/access.proto",
     "umbel/v1/admin.proto",
+    "umbel/v1/dedup.proto",
     "umbel/v1/enrolment.proto",
     "umbel/v1/errors.proto",
     "umbel/v1/filters.proto",
