@@ -25,6 +25,11 @@ impl FilterAddress {
         text.starts_with(SCHEME)
     }
 
+    /// A filter of the cluster that runs the job; `None` without a name.
+    pub(crate) fn own(filter: String) -> Option<Self> {
+        (!filter.is_empty()).then_some(Self { nodes: None, filter })
+    }
+
     /// The filter's name in its cluster.
     pub(crate) fn filter(&self) -> &str {
         &self.filter

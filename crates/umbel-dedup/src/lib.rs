@@ -78,6 +78,7 @@ mod run_builder;
 mod save_index;
 mod scope;
 mod search;
+mod sent_job;
 mod sink;
 mod sorted_rows;
 mod sources;
@@ -113,6 +114,7 @@ pub use references::seed_of_first;
 pub use run::{Done, plan, run};
 pub use scope::Scope;
 pub use search::input_paths;
+pub use sent_job::{JOB_MESSAGES_SINCE, SentJob, SentJobError};
 pub use sink::refuse_existing_file;
 pub use spec::{
     BinaryFiles, BySize, EmptyItems, Groups, JobSpec, MissingKey, OutputTarget, SaveIndex,

@@ -34,6 +34,11 @@ impl NamePattern {
         Ok(Self { pattern, is_path: text.contains('/') })
     }
 
+    /// The pattern as it was given.
+    pub(crate) fn text(&self) -> &str {
+        self.pattern.as_str()
+    }
+
     fn matches(&self, below: &Path) -> bool {
         let text =
             if self.is_path { below.as_os_str() } else { below.file_name().unwrap_or_default() };

@@ -10,7 +10,7 @@ use super::ledger_line::ledger_line;
 use super::local_pass::LocalTimes;
 use super::online::FilterAnswers;
 use super::output::OutputTimes;
-use super::spec::{EmptyItems, MissingKey, OutputTarget};
+use super::spec::{EmptyItems, JobSpec, MissingKey, OutputTarget};
 use crate::clock::rss_bytes_max;
 use crate::error::{Context, Result};
 use serde_json::{Value, json};
@@ -80,8 +80,8 @@ impl Summary {
         let value = json!({
             "job": format!("{:#018x}", facts.job.id),
             "seed": format!("{:#018x}", facts.job.spec.seed),
-            "spec": spec(facts.job),
-            "level": level_name(facts),
+            "spec": spec(facts.job.spec),
+            "level": exactness_of_job(facts),
             "keep": facts.job.spec.keep_name(),
             "records": facts.totals.records,
             "items": facts.totals.items,
@@ -130,12 +130,17 @@ impl Summary {
     }
 }
 
-fn level_name(facts: &Facts<'_>) -> &'static str {
+fn exactness_of_job(facts: &Facts<'_>) -> &'static str {
     let is_whole = |shape: ReferenceShape| shape.bits == IndexBits::Bits128;
     if !facts.asked.is_empty() || !facts.job.references.shape().is_none_or(is_whole) {
         return "approximate";
     }
-    match facts.job.shape.level {
+    exactness_name(facts.job.shape.exactness)
+}
+
+/// The name of an exactness, without its rate. A public interface.
+pub(crate) const fn exactness_name(exactness: Exactness) -> &'static str {
+    match exactness {
         Exactness::Approximate { .. } => "approximate",
         Exactness::Fingerprint => "fingerprint",
         Exactness::Bytes => "bytes",
@@ -163,45 +168,52 @@ fn references(facts: &Facts<'_>) -> Value {
     json!({ "files": files, "online": online, "expected_wrong_drops": wrong })
 }
 
-fn spec(job: &Job<'_>) -> Value {
-    let (granularity, keys) = match &job.spec.granularity {
+/// The options, with the memory of this process.
+fn spec(spec: &JobSpec) -> Value {
+    let mut value = options(spec);
+    value["memory_bytes"] = spec.memory_bytes.into();
+    value
+}
+
+/// The options of a job, as they are in its summary. Names are a public interface.
+pub(crate) fn options(spec: &JobSpec) -> Value {
+    let (granularity, keys) = match &spec.granularity {
         Granularity::Line => ("line", Vec::new()),
         Granularity::Record => ("record", Vec::new()),
         Granularity::Paragraph(field) => ("paragraph", vec![field.clone()]),
         Granularity::File => ("file", Vec::new()),
         Granularity::Key(paths) => ("key", paths.clone()),
     };
-    let rate = match job.spec.exactness {
+    let rate = match spec.exactness {
         Exactness::Approximate { false_positive_rate } => Some(false_positive_rate),
         _ => None,
     };
-    let output = match &job.spec.output {
+    let output = match &spec.output {
         OutputTarget::Stdout => Some("-".to_owned()),
-        OutputTarget::Directory(_) if job.spec.in_place => None,
+        OutputTarget::Directory(_) if spec.in_place => None,
         OutputTarget::File(path) | OutputTarget::Directory(path) => {
             Some(path.display().to_string())
         }
     };
     json!({
-        "inputs": job.spec.inputs,
+        "inputs": spec.inputs,
         "granularity": granularity,
         "key": keys,
-        "paragraph_bytes_min": job.spec.paragraph_bytes_min,
-        "normalise": job.spec.normalise.iter().map(|n| n.name()).collect::<Vec<_>>(),
-        "scope": job.spec.scope.name(),
-        "missing_key": match job.spec.missing_key {
+        "paragraph_bytes_min": spec.paragraph_bytes_min,
+        "normalise": spec.normalise.iter().map(|n| n.name()).collect::<Vec<_>>(),
+        "scope": spec.scope.name(),
+        "missing_key": match spec.missing_key {
             MissingKey::Fail => "fail",
             MissingKey::Keep => "keep",
             MissingKey::Drop => "drop",
         },
-        "empty": match job.spec.empty {
+        "empty": match spec.empty {
             EmptyItems::Compare => "compare",
             EmptyItems::Keep => "keep",
         },
         "false_positive_rate": rate,
         "output": output,
-        "annotates": job.spec.annotates,
-        "memory_bytes": job.spec.memory_bytes,
+        "annotates": spec.annotates,
     })
 }
 

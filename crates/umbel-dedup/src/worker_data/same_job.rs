@@ -34,8 +34,8 @@ pub(super) fn check_same_job(
         != (member.job, member.worker, member.spec_digest)
     {
         refuse!(
-            "{path}: belongs to worker {} of another job (another secret, other options); finish that one, remove the \
-             folder, or name another --job-dir",
+            "{path}: belongs to worker {} of another job (another secret, other options, or another release); finish that one, remove the \
+             folder, or name another --job-dir; on a cluster, cancel the job and submit it again",
             opened.worker
         );
     }
