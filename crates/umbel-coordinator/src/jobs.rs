@@ -40,8 +40,10 @@ impl Jobs<'_> {
                    may read and write"
                     .to_owned(),
         })?;
-        workshops.check(&new.spec).map_err(|what| CallFailure::Invalid { what })?;
-        self.meta_refresh(deadline).await?;
+        let since = workshops.check(&new.spec, new.seed.is_some());
+        let since = since.map_err(|what| CallFailure::Invalid { what })?;
+        self.calls.meta_refresh(deadline).await?;
+        Releases { calls: self.calls }.check_version(since, deadline).await?;
         let NewJob { nonce, spec, mut workers, seed } = new;
         if workers.is_empty() {
             workers = self.calls.read_meta(|state| {

@@ -106,7 +106,6 @@ pub use memory::{MEMORY_BYTES_MIN, default_memory_bytes, parse_bytes};
 pub use name_filter::{NameFilter, NamePattern};
 pub use object_inputs::ObjectStores;
 pub use observer::{Observer, Unit};
-pub use online::check_own;
 pub use outputs::PageOutput;
 pub use plan::JobPlan;
 pub use reach::{Connect, Reach};

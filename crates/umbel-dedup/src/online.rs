@@ -36,7 +36,7 @@ const BATCH_BYTES_CUT: usize = 4 << 20;
 /// # Errors
 ///
 /// Names the first such filter.
-pub fn check_own(spec: &JobSpec) -> Result<(), UsageError> {
+pub(crate) fn check_own(spec: &JobSpec) -> Result<(), UsageError> {
     let foreign = spec.online.iter().chain(&spec.add_to).find(|filter| filter.nodes.is_some());
     let Some(foreign) = foreign else { return Ok(()) };
     let filter = foreign.filter();

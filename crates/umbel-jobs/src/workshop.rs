@@ -15,6 +15,7 @@ use umbel_dedup_engine::{
     Claim, Drops, Entry, ExchangeReport, KeptGroup, Rank, RecordId, RecordPart, RecordRange, Route,
     Suspect, SuspectItem, WorkerId,
 };
+use umbel_engine::meta::ClusterVersion;
 use umbel_engine::{JobId, NodeId};
 use umbel_filter::{HashRange, ItemHash};
 use umbel_ports::PortFuture;
@@ -263,11 +264,13 @@ pub struct OpenJob {
 
 /// Opens the data of jobs on a node.
 pub trait Workshops: Send + Sync + 'static {
-    /// Checks that a description is valid, and that this node may do what it says.
+    /// Checks that a description is valid, that it says rightly whether the submission gives a seed, and that
+    /// this node may do what it says. Returns the version of the cluster since which nodes can read such a
+    /// description.
     ///
     /// # Errors
     /// What is wrong with it, for people.
-    fn check(&self, spec: &[u8]) -> Result<(), String>;
+    fn check(&self, spec: &[u8], gives_seed: bool) -> Result<ClusterVersion, String>;
 
     /// Opens a job's input, scratch space and outputs, and finds what was durable.
     ///

@@ -22,6 +22,7 @@ use crate::ports::Ports;
 
 #[cfg(test)]
 mod clock;
+mod described_jobs;
 #[cfg(test)]
 mod filters;
 
@@ -30,7 +31,9 @@ pub(crate) use clock::SetClock;
 #[cfg(test)]
 pub(crate) use filters::create_filter;
 
-/// A time that no call of a test needs.
+pub use described_jobs::DescribedSince;
+
+/// A time that no call of a test needs, on however busy a machine: it only ends a hang.
 pub fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(30)
 }

@@ -12,6 +12,7 @@ use umbel_dedup_engine::{
     Entry, ExchangeReport, GroupSize, IndexBits, RecordId, ReferenceShape, Route,
 };
 use umbel_engine::JobId;
+use umbel_engine::meta::ClusterVersion;
 use umbel_jobs::{BegunAttempt, JobSite, OpenJob, Workshop, WorkshopError, Workshops};
 use umbel_ports::PortFuture;
 
@@ -81,8 +82,8 @@ pub(crate) struct SimWorkshops {
 }
 
 impl Workshops for SimWorkshops {
-    fn check(&self, spec: &[u8]) -> Result<(), String> {
-        self.plan_of(spec).map(drop)
+    fn check(&self, spec: &[u8], _: bool) -> Result<ClusterVersion, String> {
+        self.plan_of(spec).map(|_| ClusterVersion::FIRST)
     }
 
     fn open(&self, site: JobSite) -> PortFuture<'_, Result<OpenJob, WorkshopError>> {

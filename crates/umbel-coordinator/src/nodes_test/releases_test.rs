@@ -1,6 +1,7 @@
 //! Releases that run a cluster of another version, and raising that version.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use umbel_engine::meta::{
     ClusterVersion, FilterName, MetaCommand, MetaError, MetaState, VersionRange,
@@ -11,7 +12,9 @@ use umbel_filter::Kind;
 use super::golden_folder_test::{copy, golden};
 use super::node_test::{PeersOnly, config, create, deadline, items, start};
 use super::*;
+use crate::NewJob;
 use umbel_node::failure::CallFailure;
+use umbel_node::testing::DescribedSince;
 
 /// The versions of a later release that no longer supports those of this one.
 const LATER: VersionRange =
@@ -125,6 +128,28 @@ async fn filters_of_a_cluster_of_the_first_version_are_changed() {
     coordinator.rename(&a, &b, false, deadline()).await.unwrap();
     coordinator.drop_filter(&b, None, deadline()).await.unwrap();
     assert_eq!(version(&coordinator), ClusterVersion::FIRST);
+    drop(coordinator);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_older_nodes_cannot_read_waits_for_the_version() {
+    let folder = tempfile::tempdir().unwrap();
+    copy(&golden(ClusterVersion::FIRST), folder.path());
+    let needed = ClusterVersion(2);
+    let config = Config { dev: true, shards: 2, replicas: 1, ..config(folder.path()) };
+    let workshops = Some(Arc::new(DescribedSince(needed)) as Arc<_>);
+    let ports = Ports { workshops, ..Ports::real(folder.path()).unwrap() };
+    let node = Node::start(config, ports, Box::new(PeersOnly)).await.unwrap();
+    let coordinator = node.coordinator();
+    let job = NewJob { nonce: 1, spec: Vec::new(), workers: Vec::new(), seed: None };
+    let refused = coordinator.jobs().submit(job.clone(), deadline()).await;
+    let is = ClusterVersion::FIRST;
+    assert_eq!(refused, Err(CallFailure::Meta(MetaError::VersionTooLow { needed, is })));
+    assert_eq!(coordinator.jobs().list(deadline()).await.unwrap(), []);
+    umbel_node::testing::raise_to(&node, needed, &[node.id()]).await.unwrap();
+    let submitted = coordinator.jobs().submit(job, deadline()).await.unwrap();
+    assert_eq!(coordinator.jobs().list(deadline()).await.unwrap()[0].0, submitted);
     drop(coordinator);
     node.shutdown().await;
 }

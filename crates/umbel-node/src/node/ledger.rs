@@ -18,7 +18,7 @@ use umbel_engine::JobId;
 use umbel_engine::meta::{JobEnd, JobRecord, JobState, MetaCommand};
 use umbel_filter::ItemHasher;
 use umbel_jobs::{
-    JobSite, Member, MemberConfig, MemberError, OpenJob, WORKER_TIMEOUT, Workshop, Workshops,
+    JobSite, MemberConfig, MemberError, OpenJob, OptionDigest, WORKER_TIMEOUT, Workshops,
 };
 
 use crate::leader_calls::LeaderCalls;
@@ -241,7 +241,7 @@ async fn work(
         listen: String::new(),
         job: job_number(local.cluster(), job, record.run),
         spec_digest: digest(record),
-        options: Vec::new(),
+        options: vec![OptionDigest { name: "the release", digest: release_digest() }],
         secret: order.secret.bytes().to_vec(),
         rules,
         route: route.unwrap_or(Route::for_workers(workers)),
@@ -274,10 +274,17 @@ fn job_number(cluster: u128, job: JobId, run: u32) -> u64 {
     ItemHasher::Xxh3 { seed: job.0 }.hash(&bytes).lo()
 }
 
-/// A digest of what all workers of a job must read equally in the ledger.
+/// A digest of this node's release: releases may read a record, or hash an item, differently.
+fn release_digest() -> u32 {
+    let hash = ItemHasher::Xxh3 { seed: 0 }.hash(env!("CARGO_PKG_VERSION").as_bytes());
+    u32::try_from(hash.lo() >> 32).expect("32 bits")
+}
+
+/// A digest of what all workers of a job must have in common: the ledger's record, and the release.
 fn digest(record: &JobRecord) -> [u8; 16] {
     let order = &record.order;
     let mut bytes = order.seed.to_le_bytes().to_vec();
+    bytes.extend(release_digest().to_le_bytes());
     order.workers.iter().for_each(|node| bytes.extend(node.0.to_le_bytes()));
     bytes.extend(&order.spec);
     let hash = ItemHasher::Xxh3 { seed: 0 }.hash(&bytes);

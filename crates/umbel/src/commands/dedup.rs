@@ -6,6 +6,7 @@ mod choices;
 mod cluster;
 pub(super) mod cutting;
 mod equality;
+mod job_words;
 mod machines;
 mod membership;
 mod page;
@@ -15,7 +16,7 @@ pub(super) mod terminal;
 mod values;
 
 pub(super) use choices::GranularityArg;
-pub(crate) use cluster::spec_of;
+pub(crate) use cluster::{described_since, options_of, spec_of};
 pub(super) use membership::start_cell_tasks;
 pub(crate) use page::page_of;
 pub(super) use values::{parse_index_bits, parse_seed};

@@ -2,7 +2,7 @@
 
 use super::cluster::connect::{ClusterArgs, block_on};
 use super::cluster::show::{Rows, facts, numbers, print};
-use super::dedup::page_of;
+use super::dedup::{options_of, page_of};
 use crate::clock::age_text;
 use crate::exit::Exit;
 use crate::waiting::Waiting;
@@ -199,8 +199,7 @@ fn summary(found: &DescribeJobResponse) -> Option<Value> {
 
 fn status_json(found: &DescribeJobResponse) -> Value {
     let mut value = row_json(&found.job.clone().unwrap_or_default());
-    let spec: Option<Value> = serde_json::from_slice(&found.spec).ok();
-    value["spec"] = spec.into();
+    value["spec"] = options_of(&found.spec).into();
     value["summary"] = summary(found).into();
     value["progress"] = found.progress.as_ref().map_or(Value::Null, |progress| {
         json!({

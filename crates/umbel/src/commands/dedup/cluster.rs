@@ -1,22 +1,27 @@
 //! Jobs that a cluster runs: their arguments, their submission, and their description in the ledger.
 
 use super::page::page_of;
-use super::{DedupArgs, summary};
+use super::{DedupArgs, job_words, summary};
 use crate::commands::cluster::connect::block_on;
 use crate::commands::cluster::show::print;
 use crate::commands::job;
 use crate::exit::{Exit, UsageError};
 use crate::stderr::eprint_line;
-use anyhow::{Context, Result, bail};
-use clap::{Args, Parser};
-use serde::{Deserialize, Serialize};
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::Value;
 use std::path::Path;
-use umbel_client::Client;
 use umbel_client::proto::SubmitJobRequest;
+use umbel_client::{Client, ClientError};
 use umbel_dedup::{
-    JobSpec, OutputTarget, PageOutput, check_own, is_object, refuse_existing_file, write_file,
+    JOB_MESSAGES_SINCE, JobSpec, OutputTarget, PageOutput, SentJob, is_object,
+    refuse_existing_file, write_file,
 };
+use umbel_engine::meta::ClusterVersion;
 use umbel_files::is_object_address;
+
+/// How nodes of releases that read only words refuse the message of a job.
+const REFUSED_BY_OLDER: &str = "this is no description of a job";
 
 /// Arguments of a job of a cluster.
 #[derive(Args, Default)]
@@ -27,7 +32,7 @@ pub(super) struct ClusterJobArgs {
     pub(super) cluster: Option<String>,
     /// What this node reads, instead of INPUT; repeatable
     #[arg(long, value_name = "NODE=GLOB", requires = "cluster", value_parser = parse_on)]
-    on: Vec<(u64, String)>,
+    pub(super) on: Vec<(u64, String)>,
     /// Print the job's number and do not wait
     #[arg(long, requires = "cluster")]
     detach: bool,
@@ -41,52 +46,40 @@ fn parse_on(text: &str) -> Result<(u64, String), String> {
     }
 }
 
-/// The description of a cluster's job in the ledger, from which its nodes parse the specification.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Description {
-    /// The release of the command. Another release may interpret the same arguments differently.
-    release: String,
-    /// The arguments after `umbel dedup`.
-    words: Vec<String>,
-}
-
-/// Parses the arguments of the command from the words of a description.
-#[derive(Parser)]
-#[command(name = "umbel dedup", no_binary_name = true, disable_help_flag = true)]
-struct Words {
-    #[command(flatten)]
-    args: DedupArgs,
+/// The cluster version whose nodes can read a description. Once a field or value of the message comes with a later
+/// version, this returns the highest version that one which is set needs.
+pub(crate) fn described_since(description: &[u8]) -> ClusterVersion {
+    match job_words::are_words(description) {
+        true => ClusterVersion::FIRST,
+        false => JOB_MESSAGES_SINCE,
+    }
 }
 
 /// A node's specification of a job in the ledger, and whether the user has given the seed.
 ///
 /// # Errors
 ///
-/// If the description is malformed or of another release, or its arguments are wrong.
+/// If the description is malformed, has a wrong value, or has fields of a later release.
 pub(crate) fn spec_of(description: &[u8], node: u64) -> Result<(JobSpec, bool)> {
-    let job: Description =
-        serde_json::from_slice(description).context("this is no description of a job")?;
-    let ours = env!("CARGO_PKG_VERSION");
-    if job.release != ours {
-        let theirs = job.release;
-        bail!(
-            "the job was described by release {theirs}, this node is of {ours}: bring both to one release"
-        );
-    }
-    let Words { args } = Words::try_parse_from(job.words).context("words of the job")?;
-    let mut spec = args.spec()?;
-    let own: Vec<String> = args
-        .on_cluster
-        .on
-        .iter()
-        .filter(|(of, _)| *of == node)
-        .map(|(_, glob)| glob.clone())
-        .collect();
+    let SentJob { mut spec, own_inputs, names_seed } = sent_job(description)?;
+    let own = own_inputs.into_iter().filter(|(of, _)| *of == node);
+    let own: Vec<String> = own.map(|(_, input)| input).collect();
     if !own.is_empty() {
         spec.inputs = own;
     }
-    Ok((spec, args.seed.is_some()))
+    Ok((spec, names_seed))
+}
+
+fn sent_job(description: &[u8]) -> Result<SentJob> {
+    match job_words::are_words(description) {
+        true => job_words::read(description),
+        false => Ok(SentJob::decode(description)?),
+    }
+}
+
+/// The options of a job in the ledger, as JSON; None if this release cannot read them.
+pub(crate) fn options_of(description: &[u8]) -> Option<Value> {
+    sent_job(description).ok().map(|job| job.options())
 }
 
 /// Refuses objects in a cluster's job, which reads and writes files only.
@@ -139,29 +132,30 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
         );
         return Err(UsageError(text).into());
     }
-    check_own(&spec)?;
     let named = args.on_cluster.on.iter().map(|(node, _)| *node);
     let workers = if args.inputs.is_empty() { named.collect() } else { Vec::new() };
+    let (own_inputs, names_seed) = (args.on_cluster.on.clone(), args.seed.is_some());
+    let job = SentJob { spec, own_inputs, names_seed };
+    let spec = job.encode()?.into();
     let page = open_here(args)?;
-    let (release, words) = (env!("CARGO_PKG_VERSION").to_owned(), words()?);
-    let description = serde_json::to_vec(&Description { release, words });
-    let description = description.context("description of the job")?;
-    // Credentials come from the environment only: the arguments of a job are for its nodes.
-    let client = (spec.reach.connect)(addresses)?;
-    let request =
-        SubmitJobRequest { nonce: nonce(), spec: description.into(), workers, seed: args.seed };
+    // Credentials come from the environment only: the message has none.
+    let client = (job.spec.reach.connect)(addresses)?;
+    let request = SubmitJobRequest { nonce: nonce(), spec, workers, seed: args.seed };
     block_on(follow(&client, request, page, args))
 }
 
-/// The arguments after `umbel dedup`.
-fn words() -> Result<Vec<String>> {
-    let word = |word: std::ffi::OsString| {
-        word.into_string().map_err(|word| {
-            let word = word.display();
-            UsageError(format!("{word}: what nodes are told must be UTF-8")).into()
-        })
-    };
-    std::env::args_os().skip(2).map(word).collect()
+/// The error of a submission, with what to do if a node of an older release refuses the job.
+fn not_submitted(error: ClientError) -> anyhow::Error {
+    let is_of_older_node = error.to_string().contains(REFUSED_BY_OLDER);
+    let error = anyhow::Error::from(error);
+    match is_of_older_node {
+        true => error.context(format!(
+            "the node is of an older release, which takes jobs only from the command of its own: submit the job with \
+             that one, or have all nodes run release {} and raise the cluster (umbel cluster upgrade)",
+            env!("CARGO_PKG_VERSION")
+        )),
+        false => error,
+    }
 }
 
 /// Before the job begins, checks the outputs that this process writes after the job, and opens the report
@@ -185,9 +179,9 @@ async fn follow(
     args: &DedupArgs,
 ) -> Result<Exit> {
     let quiet = args.quiet;
-    let number = client.submit_job(request).await?;
+    let number = client.submit_job(request).await.map_err(not_submitted)?;
     if args.on_cluster.detach {
-        print(false, &serde_json::Value::Null, || format!("{number}\n"))?;
+        print(false, &Value::Null, || format!("{number}\n"))?;
         if let Some(path) = args.report.as_ref().filter(|_| !quiet) {
             let path = path.display();
             eprint_line(format_args!(
@@ -203,8 +197,7 @@ async fn follow(
     }
     let found = job::wait(client, number, !quiet).await?;
     job::check_done(&found)?;
-    let value: serde_json::Value =
-        serde_json::from_slice(&found.summary).context("the summary of the job")?;
+    let value: Value = serde_json::from_slice(&found.summary).context("the summary of the job")?;
     if let Some(path) = &args.summary {
         let mut text = serde_json::to_string_pretty(&value)?;
         text.push('\n');

@@ -2,7 +2,7 @@
 //! the node allows.
 
 use crate::cluster_client::Credentials;
-use crate::commands::dedup::{page_of, spec_of, start_cell_tasks};
+use crate::commands::dedup::{described_since, page_of, spec_of, start_cell_tasks};
 use crate::exit::UsageError;
 use crate::stderr::eprint_line;
 use anyhow::{Context, Result, bail};
@@ -13,10 +13,11 @@ use std::sync::Arc;
 use tokio::runtime::{Handle, Runtime};
 use umbel_client::TlsFiles;
 use umbel_dedup::{
-    FileWorkshop, JobSpec, Membership, Observer, OutputTarget, chain_text, check_own,
-    check_possible, identity, input_paths, rules, seed_of_first, spec_digest,
+    FileWorkshop, JobSpec, Membership, Observer, OutputTarget, chain_text, identity, input_paths,
+    rules, seed_of_first, spec_digest,
 };
 use umbel_engine::JobId;
+use umbel_engine::meta::ClusterVersion;
 use umbel_files::{PATH_BYTES_MAX, Roots};
 use umbel_jobs::{JobSite, OpenJob, WorkshopError, Workshops};
 use umbel_ports::PortFuture;
@@ -89,38 +90,42 @@ impl NodeJobs {
         spec.roots = Some(self.roots.clone());
         // The client gets the summary from the ledger and draws the page itself.
         (spec.summary, spec.page) = (None, None);
-        check_possible(&spec)?;
-        check_own(&spec)?;
-        let index = spec.save_index.as_ref().map(|index| &index.path);
-        let outputs =
-            [&spec.duplicates, &spec.groups, &spec.bad].into_iter().flatten().chain(index);
         let target = match &spec.output {
             OutputTarget::Stdout => {
-                bail!("a job of a cluster needs an --output FILE or DIR/ on the nodes")
+                bail!("output: expected a file or a directory (DIR/) of the nodes, got none")
             }
-            OutputTarget::File(path) | OutputTarget::Directory(path) => path,
+            OutputTarget::File(path) | OutputTarget::Directory(path) => Some(path),
         };
-        for path in outputs.chain([target]) {
-            self.allow(path, "written")?;
+        let outputs = [
+            ("output", target),
+            ("duplicates", spec.duplicates.as_ref()),
+            ("groups", spec.groups.as_ref()),
+            ("bad", spec.bad.as_ref()),
+            ("save_index.path", spec.save_index.as_ref().map(|index| &index.path)),
+        ];
+        for (field, path) in outputs {
+            path.map_or(Ok(()), |path| self.allow(field, path, "written"))?;
         }
         for path in &spec.references {
-            self.allow(path, "read")?;
-        }
-        for input in &spec.inputs {
-            check_length(Path::new(input))?;
+            self.allow("references", path, "read")?;
         }
         Ok((spec, names_seed))
     }
 
-    fn allow(&self, path: &Path, what: &str) -> Result<()> {
-        if !path.is_absolute() {
-            bail!("{}: nodes need absolute paths", path.display());
+    /// Refuses a path outside of the roots; the error names the field of the job.
+    fn allow(&self, field: &str, path: &Path, what: &str) -> Result<()> {
+        let bytes = path.as_os_str().len();
+        if bytes > PATH_BYTES_MAX {
+            // Not quoted, because it may be as long as the description.
+            bail!("{field}: a path of {bytes} bytes: at most {PATH_BYTES_MAX} are allowed");
         }
-        check_length(path)?;
+        if !path.is_absolute() {
+            bail!("{field}: {}: nodes need absolute paths", path.display());
+        }
         if path.components().any(|part| part == Component::ParentDir) {
             // A path that does not exist yet cannot be resolved, and could be created before it is
             // opened.
-            bail!("{}: nodes need paths without \"..\"", path.display());
+            bail!("{field}: {}: nodes need paths without \"..\"", path.display());
         }
         let place = identity(path);
         if self.roots.above(&place).is_some() {
@@ -128,7 +133,7 @@ impl NodeJobs {
         }
         let roots = &self.roots;
         bail!(
-            "{}: may not be {what} by jobs here: it is not below {roots} (job_roots)",
+            "{field}: {}: may not be {what} by jobs here: it is not below {roots} (job_roots)",
             path.display()
         )
     }
@@ -138,20 +143,19 @@ impl NodeJobs {
         let mut present = Vec::new();
         let inputs = std::mem::take(&mut spec.inputs);
         for input in inputs {
-            if !Path::new(&input).is_absolute() {
-                bail!("{input}: nodes need absolute paths");
-            }
             let is_pattern = input.contains(['*', '?', '[']);
             if !is_pattern && !Path::new(&input).exists() {
                 continue;
             }
             // Checked before anything below is read or named.
-            self.allow(&identity(&fixed_part(&input)), "read")?;
+            self.allow("inputs", &identity(&fixed_part(&input)), "read")?;
             if !is_pattern {
                 check_content(Path::new(&input))?;
             }
             match input_paths(spec, &input, &Log) {
-                Ok(places) => places.iter().try_for_each(|place| self.allow(place, "read"))?,
+                Ok(places) => {
+                    places.iter().try_for_each(|place| self.allow("inputs", place, "read"))?;
+                }
                 Err(error) if error.is_usage() => continue,
                 Err(error) => return Err(error.into()),
             }
@@ -192,16 +196,6 @@ impl Drop for NodeJobs {
     }
 }
 
-/// Refuses a path that no file can have. The error does not quote it, since it may be as long as a
-/// request, 16 MiB.
-fn check_length(path: &Path) -> Result<()> {
-    let bytes = path.as_os_str().len();
-    if bytes > PATH_BYTES_MAX {
-        bail!("a path of {bytes} bytes: at most {PATH_BYTES_MAX} are allowed");
-    }
-    Ok(())
-}
-
 /// The folder that contains all matches of a pattern; the path itself if it is no pattern.
 fn fixed_part(pattern: &str) -> PathBuf {
     let is_fixed = |part: &Component| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
@@ -223,8 +217,13 @@ fn check_content(path: &Path) -> Result<()> {
 pub(crate) struct FileWorkshops(pub(crate) Arc<NodeJobs>);
 
 impl Workshops for FileWorkshops {
-    fn check(&self, spec: &[u8]) -> Result<(), String> {
-        self.0.spec(spec, 0, 0).map(drop).map_err(|error| format!("{error:#}"))
+    fn check(&self, spec: &[u8], gives_seed: bool) -> Result<ClusterVersion, String> {
+        let checked = self.0.spec(spec, 0, 0);
+        let (_, names_seed) = checked.map_err(|error| format!("{error:#}"))?;
+        if names_seed != gives_seed {
+            return Err(format!("names_seed: expected true exactly with a seed, got {names_seed}"));
+        }
+        Ok(described_since(spec))
     }
 
     fn open(&self, site: JobSite) -> PortFuture<'_, Result<OpenJob, WorkshopError>> {
@@ -285,11 +284,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let jobs = node_jobs(folder.path());
         let deep = folder.path().join("a/".repeat(30_000));
-        let error = jobs.allow(&deep, "written").unwrap_err().to_string();
-        assert!(error.contains("at most 4095 are allowed"), "{error}");
+        let error = jobs.allow("output", &deep, "written").unwrap_err().to_string();
+        assert!(error.starts_with("output: a path of "), "{error}");
+        assert!(error.ends_with("at most 4095 are allowed"), "{error}");
         // A path as deep as allowed, of which nothing exists.
         let missing = folder.path().join("a/".repeat(1_900));
-        jobs.allow(&missing, "written").unwrap();
+        jobs.allow("output", &missing, "written").unwrap();
     }
 
     #[test]
@@ -297,8 +297,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let jobs = node_jobs(folder.path());
         for path in ["missing/../../elsewhere", "../elsewhere"] {
-            let error = jobs.allow(&folder.path().join(path), "written").unwrap_err().to_string();
+            let error = jobs.allow("output", &folder.path().join(path), "written");
+            let error = error.unwrap_err().to_string();
             assert!(error.contains("without \"..\""), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_seed_is_given_with_the_job_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("kept/").display().to_string();
+        let jobs = FileWorkshops(Arc::new(node_jobs(folder.path())));
+        let check = |seed: &[&str], gives_seed| {
+            let words = [&["/a", "--output", &output][..], seed].concat();
+            let description = json!({ "release": env!("CARGO_PKG_VERSION"), "words": words });
+            jobs.check(description.to_string().as_bytes(), gives_seed)
+        };
+        assert_eq!(check(&[], false), Ok(ClusterVersion::FIRST));
+        assert_eq!(check(&["--seed", "7"], true), Ok(ClusterVersion::FIRST));
+        for (seed, gives_seed) in [(&[][..], true), (&["--seed", "7"][..], false)] {
+            let error = check(seed, gives_seed).unwrap_err();
+            assert!(error.starts_with("names_seed: expected true exactly with a seed"), "{error}");
         }
     }
 
