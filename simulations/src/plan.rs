@@ -107,13 +107,31 @@ pub(crate) struct WorldShape {
     /// Whether the founders run the release before this one, until they are upgraded.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) earlier_release: bool,
+    /// Clients from this number on insert and query over the Redis protocol, which all nodes serve; 0 if
+    /// no client does.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) resp_from: u32,
 }
 
 impl WorldShape {
     /// A world in which copies are not compared.
     pub(crate) const fn new(nodes: u32, shards: u32, replicas: u32, clients: u32) -> Self {
-        let (scrub_s, rot_every, cores, earlier_release) = (0, 0, 0, false);
-        Self { nodes, shards, replicas, clients, scrub_s, rot_every, cores, earlier_release }
+        Self {
+            nodes,
+            shards,
+            replicas,
+            clients,
+            scrub_s: 0,
+            rot_every: 0,
+            cores: 0,
+            earlier_release: false,
+            resp_from: 0,
+        }
+    }
+
+    /// Whether a client speaks the Redis protocol.
+    pub(crate) const fn speaks_resp(&self, client: u32) -> bool {
+        self.resp_from > 0 && client >= self.resp_from
     }
 }
 

@@ -107,6 +107,8 @@ planted! {
     LeaderRestore = "leader_restore", "crash", &["one_log_id_one_payload", "state_machine_safety", ACKED];
     /// A request that is retried after a lost reply no longer has an id.
     RetryNewId = "retry_new_id", "network", ANSWERED_TWICE;
+    /// An insert over the Redis protocol is carried out without the name that its request has.
+    RespNameForgotten = "resp_name_forgotten", "calm", ANSWERED_TWICE;
     /// Request ids are kept only on the leader: followers apply without them.
     IdsOnLeaderOnly = "ids_on_leader_only", "calm", &["replicas_agree", RETRY, "one_new_per_item"];
     /// A node answers queries of a shard that it does not run as if the shard were empty.

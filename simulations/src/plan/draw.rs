@@ -7,7 +7,7 @@ use self::dice::{Dice, Stream};
 use super::access::AccessPlan;
 use super::damage::JOINS_MAX;
 use super::identity::IdentityPlan;
-use super::{Fault, FaultPlan, OpPlan, PLAN_FORMAT, PLAN_LIMITS, Plan, WorldShape};
+use super::{Fault, FaultPlan, FilterPlan, OpPlan, PLAN_FORMAT, PLAN_LIMITS, Plan, WorldShape};
 use crate::profile::Profile;
 
 mod access;
@@ -21,6 +21,7 @@ mod jobs;
 mod ops;
 mod quota;
 mod recipes;
+mod resp;
 mod scenarios;
 
 impl Plan {
@@ -94,6 +95,7 @@ impl Plan {
         let world = add_upgrade(&mut faults, world, seed, profile, run_ms);
         let mut dice = Dice::new(seed, Stream::AcrossSplits);
         add(&mut ops, across_splits::draw(&mut dice, world, &filters, &faults, run_ms));
+        let world = add_resp(&mut ops, world, &filters, (seed, profile), run_ms);
         drop_joins(&mut faults, access.as_ref());
         Self {
             provoked: draw_provoked(&mut Dice::new(seed, Stream::Provoked), profile),
@@ -148,6 +150,24 @@ fn drop_joins(faults: &mut Vec<FaultPlan>, access: Option<&AccessPlan>) {
     if identities.is_some_and(|identities| identities.require) {
         faults.retain(|plan| !matches!(plan.fault.class(), "join" | "replace"));
     }
+}
+
+/// Clients of the Redis protocol, in half of the plans of profiles in which calls may wait, if a filter always exists.
+/// They come after all other clients and calls, so that those stay what they were.
+fn add_resp(
+    ops: &mut Vec<OpPlan>,
+    world: WorldShape,
+    filters: &[FilterPlan],
+    (seed, profile): (u64, Profile),
+    run_ms: u64,
+) -> WorldShape {
+    let mut dice = Dice::new(seed, Stream::Resp);
+    if matches!(profile, Profile::Failover | Profile::Jobs) || dice.one_in(2) {
+        return world;
+    }
+    let (world, calls) = resp::draw(&mut dice, world, filters, ops, run_ms);
+    add(ops, calls);
+    world
 }
 
 /// Most splits of one plan; with them a world of one shard ends up with four.

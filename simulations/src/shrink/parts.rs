@@ -176,19 +176,16 @@ fn shrink_copies(trials: &mut Trials<'_>) {
     }
 }
 
-/// Drops zones, and reduces clients, shards and nodes, to no fewer nodes than the faults name.
+/// Drops zones and the port of the Redis protocol, and reduces clients, shards and nodes, to no fewer nodes than the
+/// faults name.
 fn shrink_world(trials: &mut Trials<'_>) {
     trials.change(|plan| plan.zones.clear());
-    trials.change(|plan| {
-        let clients = clients(plan);
-        for op in &mut plan.ops {
-            let number = clients.partition_point(|client| *client < op.client);
-            op.client = u32::try_from(number).unwrap_or(op.client);
-        }
-        plan.world.clients = u32::try_from(clients.len()).unwrap_or(u32::MAX).max(1);
-    });
+    trials.change(|plan| plan.world.resp_from = 0);
+    trials.change(renumber_clients);
     trials.change(|plan| {
         plan.world.clients = clients(plan).last().map_or(1, |client| client + 1);
+        // The port stays open, also if no client is left that uses it: to close it is a trial of its own.
+        plan.world.resp_from = plan.world.resp_from.min(plan.world.clients);
     });
     for fewer in 1..trials.best.world.shards {
         if trials.change(|plan| plan.world.shards = fewer) {
@@ -223,7 +220,27 @@ fn drop_cluster(plan: &mut Plan) {
     plan.access = None;
     plan.zones.clear();
     plan.provoked.clear();
-    plan.world.nodes = 0;
+    (plan.world.nodes, plan.world.resp_from) = (0, 0);
+}
+
+/// Gives the clients that make calls the first numbers. Those from `resp_from` on speak the Redis protocol, and client
+/// 0 never does, so they keep it free if there are no others.
+fn renumber_clients(plan: &mut Plan) {
+    let clients = clients(plan);
+    let place = |number: u32| {
+        let before = clients.partition_point(|client| *client < number);
+        u32::try_from(before).unwrap_or(u32::MAX)
+    };
+    let from = place(plan.world.resp_from);
+    let shift = u32::from(plan.world.resp_from > 0 && from == 0);
+    if plan.world.resp_from > 0 {
+        plan.world.resp_from = from + shift;
+    }
+    for op in &mut plan.ops {
+        op.client = place(op.client) + shift;
+    }
+    let count = u32::try_from(clients.len()).unwrap_or(u32::MAX);
+    plan.world.clients = count.saturating_add(shift).max(1);
 }
 
 /// The largest number of a node that a fault names; 0 if none does.

@@ -175,6 +175,7 @@ fn joins_that_replacements_need_stay() {
     assert!(plan.excess_damage().is_some());
     assert_eq!(shrink_watched(&plan, 1_000, fails).plan.faults.len(), 1);
 }
+
 #[test]
 fn sessions_go_all_at_once_unless_they_matter() {
     let plan = Plan::draw(1, Profile::Reconcile, 10_000);
@@ -193,15 +194,45 @@ fn a_cluster_beside_sessions_goes_at_once() {
     let Plan { sets, scenarios, .. } = Plan::draw(1, Profile::Reconcile, 10_000);
     let last = *scenarios.last().unwrap();
     let mut plan = Plan { sets, scenarios, ..padded() };
-    plan.zones = vec![1, 2];
+    (plan.zones, plan.world.resp_from) = (vec![1, 2], 5);
     let once = shrink_watched(&plan, 1, |plan| plan.scenarios.contains(&last)).plan;
     let mut bare = plan.clone();
     (bare.filters, bare.ops, bare.faults) = (Vec::new(), Vec::new(), Vec::new());
     (bare.zones, bare.provoked) = (Vec::new(), Vec::new());
-    bare.world.nodes = 0;
+    (bare.world.nodes, bare.world.resp_from) = (0, 0);
     assert_eq!(once, bare);
     let shrunk = shrink_watched(&plan, 1_000, |plan| plan.scenarios.contains(&last)).plan;
     assert_eq!(shrunk.scenarios, [last]);
     assert_eq!((shrunk.world.nodes, shrunk.world.shards, shrunk.world.clients), (0, 1, 1));
 }
 
+#[test]
+fn a_port_that_nobody_needs_is_closed() {
+    let mut plan = padded();
+    plan.world.resp_from = 5;
+    let shape = |fails: fn(&Plan) -> bool| {
+        let Plan { world, ops, .. } = shrink_watched(&plan, 1_000, fails).plan;
+        (world.resp_from, world.clients, ops.len())
+    };
+    assert_eq!(shape(|_| true), (0, 1, 0));
+    assert_eq!(shape(fails_by_crash), (0, 2, 2));
+    // It may matter without a client that uses it.
+    assert_eq!(shape(|plan| plan.world.resp_from > 0), (1, 1, 0));
+}
+
+#[test]
+fn clients_keep_their_protocol() {
+    let mut plan = padded();
+    plan.world.resp_from = 5;
+    let has = |plan: &Plan, speaks_resp: bool| {
+        plan.ops.iter().any(|op| plan.world.speaks_resp(op.client) == speaks_resp)
+    };
+    let shape = |plan: &Plan| {
+        let clients: BTreeSet<u32> = plan.ops.iter().map(|op| op.client).collect();
+        (plan.world.resp_from, plan.world.clients, clients.into_iter().collect::<Vec<_>>())
+    };
+    let shrunk = shrink_watched(&plan, 1_000, |plan| has(plan, true)).plan;
+    assert_eq!(shape(&shrunk), (1, 2, vec![1]));
+    let shrunk = shrink_watched(&plan, 1_000, |plan| has(plan, true) && has(plan, false)).plan;
+    assert_eq!(shape(&shrunk), (1, 2, vec![0, 1]));
+}

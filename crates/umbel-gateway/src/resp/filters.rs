@@ -16,6 +16,7 @@ use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
 use umbel_node::limits::RETRY_WAIT_MIN;
 use umbel_resp::{AnswerForm, InfoField, NewBloom, Refusal, Reply, RequestName};
+use umbel_step::planted::{self, Planted};
 
 use super::answers::refusal;
 use super::fixed_chains;
@@ -168,8 +169,9 @@ pub(super) async fn client_request(
     let id = RequestId { session: SessionId(number), sequence };
     let request = ClientRequest { id, acknowledged_below, owner: OwnerId::default() };
     let owner = session.caller.owner();
-    let checked = session.shared.coordinator.check_session(Some(request), &owner, deadline);
-    checked.await.map_err(|failure| refusal(&failure))
+    let checked = session.shared.coordinator.sessions().check(Some(request), &owner, deadline);
+    let checked = checked.await.map_err(|failure| refusal(&failure))?;
+    Ok(checked.filter(|_| !planted::on(Planted::RespNameForgotten)))
 }
 
 async fn insert_batch(

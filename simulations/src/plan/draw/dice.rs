@@ -42,6 +42,8 @@ pub(super) enum Stream {
     Merges = 16,
     /// Zones of machines.
     Zones = 17,
+    /// Clients of the Redis protocol and their calls.
+    Resp = 18,
 }
 
 /// Random numbers of one stream.

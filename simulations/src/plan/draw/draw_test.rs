@@ -245,3 +245,23 @@ fn runs_differ_in_what_they_leave_out() {
         (0..40).map(|seed| classes(seed, Profile::Network, 120_000)).collect();
     assert!(distinct.len() > 20, "{distinct:?}");
 }
+
+#[test]
+fn some_clients_speak_the_redis_protocol() {
+    let plans: Vec<Plan> = (0..40).map(|seed| Plan::draw(seed, Profile::Calm, SHORT_MS)).collect();
+    let spoken: Vec<&Plan> = plans.iter().filter(|plan| plan.world.resp_from > 0).collect();
+    assert!((8..32).contains(&spoken.len()), "{}", spoken.len());
+    let speaks = |plan: &Plan, has: fn(&Op) -> bool| {
+        plan.ops.iter().any(|op| plan.world.speaks_resp(op.client) && has(&op.op))
+    };
+    for has in [
+        (|op| matches!(op, Op::Insert { copies: 2.., .. })) as fn(&Op) -> bool,
+        |op| matches!(op, Op::Insert { copies: 1, .. }),
+        |op| matches!(op, Op::Contains { any: true, .. }),
+        |op| matches!(op, Op::Contains { any: false, .. }),
+    ] {
+        assert!(spoken.iter().any(|plan| speaks(plan, has)));
+    }
+    let failover = Plan::draw(1, Profile::Failover, SHORT_MS);
+    assert_eq!(failover.world.resp_from, 0);
+}
