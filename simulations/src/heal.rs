@@ -21,6 +21,7 @@ pub(crate) mod access;
 mod copies;
 pub(crate) mod jobs;
 mod quotas;
+mod resp;
 mod shards;
 mod zones;
 
@@ -31,8 +32,8 @@ const SERVE_MAX_US: u64 = 30_000_000;
 /// join again and get replicas.
 const SYNC_MAX_US: u64 = 120_000_000;
 
-/// The same for runs in which nothing failed and only an operator gave commands: no node has to wait
-/// out a timeout.
+/// The same for runs in which nothing failed and only an operator gave commands, unless moves are slowed: no
+/// node has to wait out a timeout.
 const SYNC_CALM_MAX_US: u64 = 20_000_000;
 
 /// Number of writes, and of reads, that every shard must serve.
@@ -91,6 +92,9 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
     }
     if world.is_violated() {
         return Ok(());
+    }
+    if let Some(what) = resp::unanswered(&world.plan, &world.clients.calls()) {
+        watch::violated("heals_and_serves", what);
     }
     zones::heal(world)?;
     if world.is_violated() {

@@ -17,8 +17,7 @@ use crate::certificate::Certificate;
 use crate::disk::SimDisk;
 use crate::identity::{Papers, keep_certificate};
 use crate::jobs::{HostJobs, PlannedJobs, SimWorkshops};
-use crate::names::PORT;
-pub(crate) use crate::names::{address_of, host_name};
+use crate::names::{PORT, RESP_PORT, address_of, host_name};
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::plan::WorldShape;
@@ -241,6 +240,8 @@ impl Host {
         Config {
             listen: format!("0.0.0.0:{PORT}"),
             advertise: Some(self.address()),
+            // Only where clients use it, so that runs of other plans stay what they were.
+            resp_listen: (self.shape.resp_from > 0).then(|| format!("0.0.0.0:{RESP_PORT}")),
             data: self.name.clone(),
             initial_cluster,
             join,

@@ -8,22 +8,23 @@ use std::time::Duration;
 use tokio::time::Instant;
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::{
-    Applied, Client, ClientError, ClientOptions, ErrorCode, Hashing, Kind, NewFilter, PackedBatch,
-    ReadLevel, Token,
+    Applied, Client, ClientError, ClientOptions, ErrorCode, PackedBatch, ReadLevel, Token,
 };
-use umbel_filter::sizing;
 
 use self::renames::other_name;
+use self::resp::RespState;
 use crate::channel::NodeChannel;
 use crate::history::{Call, Outcome, Verb};
 use crate::net::SimNet;
 use crate::now::now_us;
-use crate::plan::{FilterKind, FilterPlan, MANUAL_WINDOW, Op, OpPlan, Plan, WINDOW};
+use crate::plan::{FilterPlan, Op, OpPlan, Plan, WorldShape};
 use crate::trace;
 
 mod copies;
 mod renames;
 mod replicated;
+mod resp;
+mod settings;
 mod snapshots;
 
 /// Timeout of a client's request.
@@ -44,16 +45,14 @@ const ANSWER_GRACE: Duration = Duration::from_millis(250);
 /// outcome was unknown.
 const REQUESTS_PER_CALL: u32 = 2 + 2 * 3 * 2;
 
-/// Divides the number of items and the rate for which quotient filters are sized: a slice starts with
-/// one page for 60 items, and has several times that after some hundred.
-const QUOTIENT_SHARE: u64 = 64;
-
 /// State shared by all clients.
 pub(crate) struct Clients {
     net: SimNet,
     /// Addresses of the founding nodes, by number from 1.
     addresses: Vec<String>,
     filters: Vec<FilterPlan>,
+    world: WorldShape,
+    resp: RespState,
     /// Whether even-numbered clients keep their session for copies of requests.
     keeps_sessions: bool,
     /// The token of all clients, if the cluster has principals.
@@ -84,6 +83,8 @@ impl Clients {
             net,
             addresses,
             filters: plan.filters.clone(),
+            world: plan.world,
+            resp: RespState::default(),
             keeps_sessions: plan.splits_shards(),
             token,
             calls: RefCell::default(),
@@ -106,7 +107,8 @@ impl Clients {
         for op in ops {
             tokio::time::sleep_until(began + Duration::from_millis(op.at_ms)).await;
             while running.try_join_next().is_some() {}
-            let call = Rc::clone(&self).call(op);
+            // Boxed, because the future is large, and is moved several times where it becomes a task.
+            let call = Box::pin(Rc::clone(&self).call(op));
             running.spawn_local(async move {
                 call.await;
             });
@@ -119,10 +121,14 @@ impl Clients {
     pub(crate) async fn call(self: Rc<Self>, plan: OpPlan) -> Outcome {
         let OpPlan { client, via, op, .. } = plan;
         let (filter, items, verb) = subject(&op);
+        let speaks_resp = self.world.speaks_resp(client);
         if let Op::Insert { copies, .. } = op
             && copies > 1
         {
-            self.insert_copies(client, via, &filter, &items, copies).await;
+            match speaks_resp {
+                true => self.insert_copies_resp(client, via, &filter, &items, copies).await,
+                false => self.insert_copies(client, via, &filter, &items, copies).await,
+            }
             return Outcome::Unknown("several calls".to_owned());
         }
         let machine = self.is_replicated(&filter).then(|| self.machine(via));
@@ -140,6 +146,9 @@ impl Clients {
                 })
             }
             (Some(machine), op) => self.call_copy(machine, op).await,
+            (None, op @ (Op::Insert { .. } | Op::Contains { .. })) if speaks_resp => {
+                self.call_resp(client, via, op).await
+            }
             (None, op) => self.carry_out(client, via, op).await,
         };
         self.end(id, outcome.clone());
@@ -149,6 +158,13 @@ impl Clients {
             self.rename_back(client, via, filter).await;
         }
         outcome
+    }
+
+    /// The number of the next request that has several copies.
+    fn next_number(&self) -> u32 {
+        let mut count = self.request_count.borrow_mut();
+        *count += 1;
+        *count
     }
 
     fn begin(
@@ -302,68 +318,6 @@ impl Clients {
         }
     }
 
-    /// The settings with which a filter of the plan is created: with the hash key of an earlier public
-    /// filter of the same shape, so that they can be merged.
-    fn settings(&self, name: &str) -> NewFilter {
-        let own = self.filters.iter().find(|filter| filter.name == name);
-        let own = own.expect("a plan that was checked names only filters that it has");
-        let twin = self.filters.iter().take_while(|filter| filter.name != name).find(|filter| {
-            let shape = |filter: &FilterPlan| {
-                (filter.kind, filter.capacity, filter.rate_ppm, filter.public)
-            };
-            filter.public && !filter.replicated && shape(filter) == shape(own)
-        });
-        if let Some(twin) = twin {
-            return NewFilter::like(&twin.name);
-        }
-        NewFilter {
-            kind: match own.kind {
-                FilterKind::Classic => Kind::Classic,
-                FilterKind::Blocked => Kind::Blocked,
-                FilterKind::Counting => Kind::Counting,
-                FilterKind::Scalable => Kind::Scalable,
-                FilterKind::SingleShot => Kind::SingleShot,
-                FilterKind::Aging => Kind::Aging,
-                FilterKind::Stable => Kind::Stable,
-                FilterKind::Cuckoo => {
-                    // Large enough to be full rarely: every item may be inserted again, up to seven
-                    // times.
-                    let capacity = own.capacity * sizing::CUCKOO_COPIES_MAX;
-                    return NewFilter {
-                        kind: Kind::Cuckoo,
-                        hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
-                        ..NewFilter::for_rate(capacity, f64::from(own.rate_ppm) / 1e6)
-                    };
-                }
-                FilterKind::RedisBloom => {
-                    return NewFilter {
-                        kind: Kind::Redisbloom,
-                        hashing: Hashing::Redisbloom,
-                        ..NewFilter::for_rate(own.capacity, f64::from(own.rate_ppm) / 1e6)
-                    };
-                }
-                FilterKind::Quotient => {
-                    // Small enough to grow; each growth doubles its error rate.
-                    let capacity = (own.capacity / QUOTIENT_SHARE).max(1);
-                    let rate = f64::from(own.rate_ppm) / 1e6 / QUOTIENT_SHARE as f64;
-                    return NewFilter {
-                        kind: Kind::Quotient,
-                        hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
-                        ..NewFilter::for_rate(capacity, rate)
-                    };
-                }
-                FilterKind::Window | FilterKind::ManualWindow => {
-                    return NewFilter {
-                        hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
-                        ..window(own)
-                    };
-                }
-            },
-            hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
-            ..NewFilter::for_rate(own.capacity, f64::from(own.rate_ppm) / 1e6)
-        }
-    }
-
     /// Creates the plan's filters, and retries until each exists.
     pub(crate) async fn create_filters(&self) {
         for filter in &self.filters {
@@ -401,17 +355,6 @@ fn options() -> ClientOptions {
         connect_timeout: Duration::from_secs(1),
         map_age_max: Duration::from_secs(5),
         ..ClientOptions::default()
-    }
-}
-
-/// A window for the plan's items, with a rate so low that no two items of a run are confused.
-fn window(own: &FilterPlan) -> NewFilter {
-    let slice = Duration::from_millis(WINDOW.slice_ms);
-    match own.kind {
-        FilterKind::ManualWindow => {
-            NewFilter::for_manual_window(own.capacity, 1e-12, MANUAL_WINDOW.slice_count)
-        }
-        _ => NewFilter::for_window(own.capacity, 1e-12, slice, WINDOW.slice_count),
     }
 }
 

@@ -17,10 +17,10 @@ use crate::history::{Outcome, Verb};
 use crate::plan::access::ROOT;
 
 /// How long one try may take.
-const TRY_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Pause between two tries.
-const TRY_PAUSE: Duration = Duration::from_millis(50);
+pub(super) const TRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Clients {
     /// Sends `copies` copies of one insert at the same time, each to a different node first.
@@ -33,36 +33,57 @@ impl Clients {
         copies: u32,
     ) {
         let Some((session, sequence)) = self.next_request(client, via).await else { return };
-        let number = {
-            let mut count = self.request_count.borrow_mut();
-            *count += 1;
-            *count
+        let request = InsertRequest {
+            filter: filter.to_owned(),
+            items: Some(Items {
+                items: items.iter().map(|&item| item_text(item).into()).collect(),
+                ..Items::default()
+            }),
+            request: Some(RequestId { session, sequence, acknowledged_below: 1 }),
+            level: 0,
+            timeout_ms: u32::try_from(TRY_TIMEOUT.as_millis()).expect("it is two seconds"),
+            at_ms: None,
         };
-        let mut running = tokio::task::JoinSet::new();
-        for copy in 0..copies {
-            let id = self.begin(client, None, filter, Verb::Insert, items, Some(number));
-            let request = InsertRequest {
-                filter: filter.to_owned(),
-                items: Some(Items {
-                    items: items.iter().map(|&item| item_text(item).into()).collect(),
-                    ..Items::default()
-                }),
-                request: Some(RequestId { session, sequence, acknowledged_below: 1 }),
-                level: 0,
-                timeout_ms: u32::try_from(TRY_TIMEOUT.as_millis()).expect("it is two seconds"),
-                at_ms: None,
-            };
-            let clients = Rc::clone(self);
-            running.spawn_local(async move {
+        self.at_once((client, filter, items), copies, |copy| {
+            let (clients, request) = (Rc::clone(self), request.clone());
+            async move {
                 let outcome = clients.insert_copy(via + copy, request).await;
                 if matches!(outcome, Outcome::Unknown(_)) {
                     // The node may have dropped the session.
                     clients.sessions.borrow_mut().remove(&client);
                 }
-                clients.end(id, outcome);
+                outcome
+            }
+        })
+        .await;
+    }
+
+    /// Makes copies of one insert at the same time, which the history has as one request, and returns how each ended.
+    pub(super) async fn at_once<F>(
+        self: &Rc<Self>,
+        (client, filter, items): (u32, &str, &[u32]),
+        copies: u32,
+        send: impl Fn(u32) -> F,
+    ) -> Vec<Outcome>
+    where
+        F: Future<Output = Outcome> + 'static,
+    {
+        let number = self.next_number();
+        let mut running = tokio::task::JoinSet::new();
+        for copy in 0..copies {
+            let id = self.begin(client, None, filter, Verb::Insert, items, Some(number));
+            let (clients, sending) = (Rc::clone(self), send(copy));
+            running.spawn_local(async move {
+                let outcome = sending.await;
+                clients.end(id, outcome.clone());
+                outcome
             });
         }
-        while running.join_next().await.is_some() {}
+        let mut outcomes = Vec::new();
+        while let Some(ended) = running.join_next().await {
+            outcomes.push(ended.unwrap_or_else(|_| Outcome::Unknown("a copy panicked".to_owned())));
+        }
+        outcomes
     }
 
     /// Session and sequence number of a client's next request. Where shards are split, clients with even
