@@ -169,14 +169,32 @@ async fn recut(
     .await
 }
 
-/// Drains a node until it has no replicas left, for `DRAIN_TIMEOUT` at most.
+/// Drains a node until it has no replicas left, for `DRAIN_TIMEOUT` at most. Once it drains, it must get none, even
+/// by hand.
 async fn drained(client: &Client, node: u64) {
     let deadline = Instant::now() + DRAIN_TIMEOUT;
+    let mut is_tried = false;
     while Instant::now() < deadline {
-        if matches!(client.drain(node, false).await, Ok(0)) {
-            return;
+        match client.drain(node, false).await {
+            Ok(0) => return,
+            Ok(_) if !is_tried => {
+                is_tried = true;
+                try_move_to(client, node).await;
+            }
+            _ => {}
         }
         tokio::time::sleep(TRY_PAUSE).await;
+    }
+}
+
+/// Asks once for a move of a replica to a node that drains. An invariant says whether it is refused.
+async fn try_move_to(client: &Client, node: u64) {
+    let Ok(status) = client.status().await else { return };
+    let mut free = status.shards.iter().filter(|shard| {
+        shard.target.is_empty() && !shard.replicas.is_empty() && !shard.replicas.contains(&node)
+    });
+    if let Some(shard) = free.next() {
+        let _ = client.move_shard(shard.shard, shard.replicas[0], node).await;
     }
 }
 

@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use crate::faults::Nemesis;
 use crate::history::{Call, facts};
-use crate::invariants::{check_copies, check_failover, check_history, epoch_rises};
+use crate::invariants::{
+    check_copies, check_failover, check_history, drained_gets_none, epoch_rises,
+};
 use crate::now::{now_us, set_now_us};
 use crate::plan::Plan;
 use crate::profile::Profile;
@@ -16,7 +18,7 @@ use crate::world::World;
 use crate::{access, counters, heal, trace};
 
 /// States that many runs together must reach: a state that never occurs is not tested.
-const STATES: [&str; 8] = [
+const STATES: [&str; 12] = [
     "damage_found",
     "joint_configuration",
     "log_purged",
@@ -64,7 +66,8 @@ fn check_cluster(plan: &Plan, calls: &[Call], checks: &Checks, violations: &mut 
     counters::checked("raft", checks.raft.checked_count());
     let compared = checks.reference.compared();
     counters::checked("replicas_agree", compared.entries + compared.states + compared.snapshots);
-    counters::checked(epoch_rises::NAME, compared.placements);
+    counters::checked(epoch_rises::NAME, checks.placements.count());
+    counters::checked(drained_gets_none::NAME, checks.placements.count());
     if !violations.is_empty() {
         return;
     }

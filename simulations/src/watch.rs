@@ -13,6 +13,7 @@ use umbel_node::ports::observer::{Event, GroupReport, Payload};
 
 use crate::counters;
 use crate::invariants::entries_are_known;
+use crate::invariants::placements::Placements;
 use crate::invariants::quotas_hold::Acknowledged;
 use crate::invariants::raft::RaftInvariants;
 use crate::now::now_us;
@@ -31,6 +32,7 @@ const VIOLATIONS_MAX: usize = 16;
 pub(crate) struct Checks {
     pub(crate) reference: Reference,
     pub(crate) raft: RaftInvariants,
+    pub(crate) placements: Placements,
     pub(crate) generations: Generations,
     pub(crate) rights: RightsOracle,
     pub(crate) quotas: Quotas,
@@ -48,6 +50,7 @@ pub(crate) fn begin() {
     let checks = Checks {
         reference: Reference::new(),
         raft: RaftInvariants::new(),
+        placements: Placements::new(),
         generations: Generations::default(),
         rights: RightsOracle::default(),
         quotas: Quotas::default(),
@@ -104,10 +107,11 @@ impl Checks {
                 self.rights.applied_on(now, host, entry.index, newest);
                 if let Payload::Meta(command, reply) = payload {
                     let seen = (*command, *reply);
-                    let broken = self.quotas.applied(now, entry.index, seen, newest).err();
+                    let held = self.quotas.applied(now, entry.index, seen, newest).err();
+                    let placed = self.placements.applied(entry.index, newest).err();
+                    let broken = held.into_iter().chain(placed);
                     self.add(
                         broken
-                            .into_iter()
                             .map(|(invariant, what)| Violation { invariant, at_us: now, what })
                             .collect(),
                     );

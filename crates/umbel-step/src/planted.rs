@@ -97,6 +97,8 @@ planted! {
     LeftForgotten = "left_forgotten", "moves", &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED];
     /// The epoch of the shard map stays the same when the replicas of a shard have moved.
     EpochStays = "epoch_stays", "moves", &["epoch_rises"];
+    /// Replicas are moved to nodes that drain, as if they did not.
+    DrainedNodeGetsReplicas = "drained_node_gets_replicas", "churn", &["drained_gets_none"];
     /// The balancer spreads replicas over nodes as if none had a zone.
     ZonesIgnored = "zones_ignored", "churn", &["zones_apart"];
     /// A replica whose disk lost acknowledged entries votes and stands for election like any other.

@@ -75,7 +75,7 @@ pub(crate) struct Incarnation {
     pub(crate) merged: BTreeSet<FilterId>,
 }
 
-/// How often replicas were compared with the reference, and placements with those before them.
+/// How often replicas were compared with the reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Compared {
     /// Entries and their replies.
@@ -84,8 +84,6 @@ pub(crate) struct Compared {
     pub(crate) states: u64,
     /// States out of a snapshot, by digest.
     pub(crate) snapshots: u64,
-    /// Placements before and after an entry of the catalogue's log.
-    pub(crate) placements: u64,
 }
 
 /// A group's log as far as any node applied it.
