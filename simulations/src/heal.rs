@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use umbel_engine::GroupId;
 use umbel_node::ports::observer::GroupReport;
+use umbel_ports::Rare;
 
 use crate::history::Outcome;
 use crate::host::Condition;
@@ -82,7 +83,8 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
         return Ok(());
     }
     let is_in_sync = |world: &mut World| work.get() && out_of_sync(world).is_none();
-    let is_calm = world.plan.faults.iter().all(|fault| fault.fault.is_order());
+    let is_calm = !world.provokes(Rare::SlowMoves)
+        && world.plan.faults.iter().all(|fault| fault.fault.is_order());
     let sync_max_us = if is_calm { SYNC_CALM_MAX_US } else { SYNC_MAX_US };
     if !run_until(world, healed_us + sync_max_us, is_in_sync)? && !world.is_violated() {
         let why = out_of_sync(world).unwrap_or_else(|| "a call has not ended".to_owned());

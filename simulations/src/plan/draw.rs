@@ -319,10 +319,13 @@ fn draw_failover_world(dice: &mut Dice) -> WorldShape {
 fn draw_provoked(dice: &mut Dice, profile: Profile) -> Vec<String> {
     let has_recoveries =
         matches!(profile, Profile::Disk | Profile::Crash | Profile::Cube | Profile::Jobs);
+    // In other profiles replicas seldom move, or shards may be too large for that rate.
+    let has_moves = matches!(profile, Profile::Churn | Profile::Moves | Profile::Mixed);
     let mut provoked = Vec::new();
     for (rare, name) in Rare::ALL {
         let is_of_storage = matches!(rare, Rare::SmallSegments | Rare::SnapshotsOften);
-        if dice.one_in(if has_recoveries && is_of_storage { 2 } else { 4 }) {
+        let is_drawn = dice.one_in(if has_recoveries && is_of_storage { 2 } else { 4 });
+        if is_drawn && (has_moves || *rare != Rare::SlowMoves) {
             provoked.push((*name).to_owned());
         }
     }

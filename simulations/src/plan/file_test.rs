@@ -128,7 +128,7 @@ fn unknown_bugs_and_choices_are_refused() {
     assert_eq!(
         error_of(|plan| plan["provoked"] = json!(["old_map", "luck"])),
         "provoked[1]: expected \"small_segments\", \"snapshots_often\", \"small_pieces\", \
-         \"small_batches\" or \"old_map\", got \"luck\""
+         \"small_batches\", \"old_map\", \"short_reads\" or \"slow_moves\", got \"luck\""
     );
     let mut value = serde_json::to_value(plan()).unwrap();
     value["planted"] = json!("ack_before_sync");

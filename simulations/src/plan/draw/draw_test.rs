@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
+use umbel_ports::Rare;
 
 use super::dice::{Dice, Stream};
 use super::{across_splits, add_splits, add_upgrade, draw_world, draw_zones, faults};
@@ -223,7 +224,7 @@ fn every_feature_is_drawn_and_left_out() {
     for who in [Who::Node(7), Who::Leader(7), Who::Follower(0), Who::MetaLeader, Who::All] {
         assert!(sometimes(&|plan| plan.faults.iter().any(|fault| fault.fault.who() == Some(who))));
     }
-    for rare in ["small_segments", "snapshots_often", "small_pieces", "small_batches", "old_map"] {
+    for (_, rare) in Rare::ALL {
         let is_provoked = |plan: &Plan| plan.provoked.iter().any(|name| name == rare);
         assert!(sometimes(&is_provoked));
         assert!(sometimes(&|plan| !is_provoked(plan)));
