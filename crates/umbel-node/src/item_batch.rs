@@ -66,9 +66,9 @@ impl ItemBatch {
     /// item is too long and that there are not too many: its protocol allows fewer bytes.
     ///
     /// # Panics
-    /// If there are more than `REQUEST_ITEMS_MAX` items.
+    /// If there are more than `REQUEST_ITEMS_MAX` items, or the lengths add up to another number.
     pub fn packed(data: Bytes, item_bytes: Vec<u32>) -> Self {
-        debug_assert_eq!(item_bytes.iter().map(|&n| n as usize).sum::<usize>(), data.len());
+        assert_eq!(item_bytes.iter().map(|&n| n as usize).sum::<usize>(), data.len());
         assert!(item_bytes.len() <= REQUEST_ITEMS_MAX, "a batch is cut before");
         Self { form: Form::Packed { data, item_bytes } }
     }

@@ -1,5 +1,5 @@
 //! The project's style as a test: dependencies of crates, circles of imports, purity, lengths of files,
-//! leftovers, names, code with one home.
+//! leftovers, names of files and public types, code with one home, assertions that simulations leave out.
 //!
 //! The message of a violation names the file, the line or number, and what to do. The checks read every
 //! Rust file under `benchmarks`, `crates`, `fuzz` and `simulations`; a small lexer separates code,
@@ -436,3 +436,5 @@ mod circles;
 mod homes;
 #[path = "tidy/planted.rs"]
 mod planted;
+#[path = "tidy/simulated.rs"]
+mod simulated;
