@@ -1,4 +1,5 @@
-//! Circles of imports: files of a room that use each other, directly or through others.
+//! Circles of imports: files of a room that use each other, directly or through others, and folders whose
+//! files do, also through files of the room's root.
 //!
 //! An import is a `use` of a private path that begins with `crate::` or `super::`, outside of test code.
 //! Whatever a file imports through a re-export of another file counts as an import of that file, so a
@@ -10,36 +11,38 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Most files in a circle: a type, and those of its parts that have their own files.
 const CIRCLE_FILES_MAX: usize = 4;
 
-/// The checked sources, each with the number of files in its largest circle; numbers above four may only
-/// decrease.
-const ROOMS: [(&str, usize); 26] = [
-    ("crates/umbel-bits/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-client/src", 8),
-    ("crates/umbel-codec/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-coordinator/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-dedup/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-dedup-engine/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-engine/src", 8),
-    ("crates/umbel-files/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-filter/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-gateway/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-jobs/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-node/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-objects/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-ports/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-raft/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-reconcile/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-reconcile-engine/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-records/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-replicated-engine/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-sketch/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-static/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-step/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-storage/src", CIRCLE_FILES_MAX),
-    ("crates/umbel-tls/src", CIRCLE_FILES_MAX),
-    ("crates/umbel/src", CIRCLE_FILES_MAX),
-    ("simulations/src", 5),
+/// The checked sources.
+const ROOMS: [&str; 26] = [
+    "crates/umbel-bits/src",
+    "crates/umbel-client/src",
+    "crates/umbel-codec/src",
+    "crates/umbel-coordinator/src",
+    "crates/umbel-dedup/src",
+    "crates/umbel-dedup-engine/src",
+    "crates/umbel-engine/src",
+    "crates/umbel-files/src",
+    "crates/umbel-filter/src",
+    "crates/umbel-gateway/src",
+    "crates/umbel-jobs/src",
+    "crates/umbel-node/src",
+    "crates/umbel-objects/src",
+    "crates/umbel-ports/src",
+    "crates/umbel-raft/src",
+    "crates/umbel-reconcile/src",
+    "crates/umbel-reconcile-engine/src",
+    "crates/umbel-records/src",
+    "crates/umbel-replicated-engine/src",
+    "crates/umbel-sketch/src",
+    "crates/umbel-static/src",
+    "crates/umbel-step/src",
+    "crates/umbel-storage/src",
+    "crates/umbel-tls/src",
+    "crates/umbel/src",
+    "simulations/src",
 ];
+
+/// Modules, and the modules that each of them imports.
+type Graph = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
 
 /// The module path of a file below a room; empty for the root.
 fn module_of(room: &str, path: &str) -> Option<Vec<String>> {
@@ -93,7 +96,7 @@ fn expand(path: &str, above: &[String], found: &mut Vec<Vec<String>>) {
 }
 
 /// The imports of each module of a room.
-fn graph(room: &str, sources: &[Source]) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
+fn graph(room: &str, sources: &[Source]) -> Graph {
     let files = sources.iter().filter(|source| !source.is_test_file());
     let files: BTreeMap<Vec<String>, &Source> =
         files.filter_map(|source| Some((module_of(room, &source.path)?, source))).collect();
@@ -124,9 +127,20 @@ fn graph(room: &str, sources: &[Source]) -> BTreeMap<Vec<String>, BTreeSet<Vec<S
     files.iter().map(of).collect()
 }
 
-/// Reports the circles of a room that have more files than `files_max`.
-fn check_circles(room: &str, files_max: usize, sources: &[Source]) -> Vec<String> {
-    let graph = graph(room, sources);
+/// The imports between the root modules of a room, each of them with all modules below it.
+fn root_graph(files: &Graph) -> Graph {
+    let root_of = |module: &Vec<String>| module.iter().take(1).cloned().collect::<Vec<_>>();
+    let mut graph = Graph::new();
+    for (module, targets) in files {
+        let root = root_of(module);
+        let others: Vec<_> = targets.iter().map(root_of).filter(|other| *other != root).collect();
+        graph.entry(root).or_default().extend(others);
+    }
+    graph
+}
+
+/// The circles of two or more modules.
+fn circles(graph: &Graph) -> BTreeSet<BTreeSet<&Vec<String>>> {
     let reached = |from: &Vec<String>| {
         let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
         while let Some(module) = open.pop() {
@@ -140,40 +154,67 @@ fn check_circles(room: &str, files_max: usize, sources: &[Source]) -> Vec<String
     };
     let all: BTreeMap<&Vec<String>, BTreeSet<Vec<String>>> =
         graph.keys().map(|module| (module, reached(module))).collect();
-    let circles: BTreeSet<BTreeSet<&Vec<String>>> = all
-        .iter()
-        .map(|(module, seen)| {
-            all.keys()
-                .filter(|other| seen.contains(**other) && all[*other].contains(*module))
-                .copied()
-                .collect()
-        })
-        .collect();
-    let long = circles.iter().filter(|circle| circle.len() > files_max);
-    long.map(|circle| {
+    let circle_of = |(module, seen): (&&Vec<String>, &BTreeSet<Vec<String>>)| {
+        let others =
+            all.keys().filter(|other| seen.contains(**other) && all[*other].contains(*module));
+        others.copied().collect::<BTreeSet<_>>()
+    };
+    all.iter().map(circle_of).filter(|circle| circle.len() > 1).collect()
+}
+
+/// Reports the circles of a room in which more than `most` modules count.
+fn check_circles(
+    room: &str,
+    graph: &Graph,
+    (kind, most): (&str, usize),
+    counts: impl Fn(&[String]) -> bool,
+) -> Vec<String> {
+    let circles = circles(graph).into_iter().filter_map(|circle| {
+        let count = circle.iter().filter(|module| counts(module)).count();
         let names: Vec<String> = circle.iter().map(|module| module.join("/")).collect();
-        format!(
-            "{room}: a circle of {} files, at most {files_max}: {}: move what they share to a leaf file",
-            circle.len(),
-            names.join(", ")
-        )
-    })
-    .collect()
+        (count > most).then(|| {
+            format!(
+                "{room}: a circle of {count} {kind}, at most {most}: {}: move what they share to a leaf file",
+                names.join(", ")
+            )
+        })
+    });
+    circles.collect()
+}
+
+/// Reports the circles of files of a room that are too long.
+fn check_files(room: &str, files: &Graph) -> Vec<String> {
+    check_circles(room, files, ("files", CIRCLE_FILES_MAX), |_| true)
+}
+
+/// Reports the circles of folders of a room, also those through files of its root. A folder is a module of the root
+/// that has modules below it.
+fn check_folders(room: &str, files: &Graph) -> Vec<String> {
+    let folders: BTreeSet<&[String]> =
+        files.keys().filter(|module| module.len() > 1).map(|module| &module[..1]).collect();
+    check_circles(room, &root_graph(files), ("folders", 1), |module| folders.contains(module))
 }
 
 #[test]
 fn no_circle_has_many_files() {
     let sources = sources();
-    for (room, _) in ROOMS {
-        assert!(graph(room, &sources).len() > 2, "{room}: no sources were found");
+    let mut broken = Vec::new();
+    for room in ROOMS {
+        let graph = graph(room, &sources);
+        assert!(graph.len() > 2, "{room}: no sources were found");
+        broken.extend(check_files(room, &graph));
     }
-    let broken = |&(room, files_max)| check_circles(room, files_max, &sources);
-    assert_none(&ROOMS.iter().flat_map(broken).collect::<Vec<_>>());
-    for (room, files_max) in ROOMS {
-        let is_exact = files_max == CIRCLE_FILES_MAX
-            || !check_circles(room, files_max - 1, &sources).is_empty();
-        assert!(is_exact, "{room}: no circle has {files_max} files any more: lower its number");
+    assert_none(&broken);
+}
+
+#[test]
+fn no_folders_form_a_circle() {
+    let sources = sources();
+    let mut broken = Vec::new();
+    for room in ROOMS {
+        broken.extend(check_folders(room, &graph(room, &sources)));
     }
+    assert_none(&broken);
 }
 
 #[test]
@@ -188,8 +229,9 @@ fn long_circles_are_found() {
         };
         (0..count).map(file).chain([Source::new("r/error.rs", "//! Errors.\n")]).collect()
     };
-    assert_eq!(check_circles("r", CIRCLE_FILES_MAX, &ring(CIRCLE_FILES_MAX)), Vec::<String>::new());
-    let broken = check_circles("r", CIRCLE_FILES_MAX, &ring(CIRCLE_FILES_MAX + 1));
+    let check = |sources: &[Source]| check_files("r", &graph("r", sources));
+    assert_eq!(check(&ring(CIRCLE_FILES_MAX)), Vec::<String>::new());
+    let broken = check(&ring(CIRCLE_FILES_MAX + 1));
     assert_eq!(broken.len(), 1);
     assert!(broken[0].contains("f0, f1, f2, f3, f4:"), "{broken:?}");
     // Tests and comments contain no imports, and `super` is the parent.
@@ -201,10 +243,44 @@ fn long_circles_are_found() {
         ("r/e.rs", "//! E.\n#[cfg(test)]\nmod tests {\n    use super::super::a::A;\n}\n"),
     ];
     let sources = sources.map(|(path, text)| Source::new(path, text));
-    assert_eq!(check_circles("r", CIRCLE_FILES_MAX, &sources), Vec::<String>::new());
+    assert_eq!(check(&sources), Vec::<String>::new());
     let graph = graph("r", &sources);
     let of = |name: &str| graph[&vec![name.to_owned()]].iter().cloned().collect::<Vec<_>>();
     assert_eq!(of("a"), [vec!["b"]]);
     assert_eq!(of("d"), [vec!["e"]]);
     assert!(of("e").is_empty());
+}
+
+#[test]
+fn circles_of_folders_are_found() {
+    let sources = [
+        ("r/a.rs", "//! A.\n"),
+        ("r/a/x.rs", "//! X.\nuse crate::b::B;\n"),
+        ("r/b.rs", "//! B.\n"),
+        ("r/b/y.rs", "//! Y.\nuse super::B;\nuse crate::c::C;\n"),
+        ("r/c.rs", "//! C.\n"),
+        ("r/c/z.rs", "//! Z.\nuse crate::a::A;\n"),
+        ("r/d.rs", "//! D.\nuse crate::a::x::X;\n"),
+        ("r/d/w.rs", "//! W.\n"),
+        // Two folders, one of which uses the other through a file of the root.
+        ("r/e.rs", "//! E.\nuse crate::between::Between;\n"),
+        ("r/e/v.rs", "//! V.\n"),
+        ("r/between.rs", "//! A file, and no folder.\nuse crate::f::F;\n"),
+        ("r/f.rs", "//! F.\n"),
+        ("r/f/u.rs", "//! U.\nuse crate::e::E;\n"),
+        // A folder and a file.
+        ("r/g.rs", "//! G.\nuse crate::leaf::Leaf;\n"),
+        ("r/g/t.rs", "//! T.\n"),
+        ("r/leaf.rs", "//! Another file.\nuse crate::g::G;\n"),
+    ];
+    let sources = sources.map(|(path, text)| Source::new(path, text));
+    let files = graph("r", &sources);
+    assert_eq!(check_files("r", &files), Vec::<String>::new());
+    let message = |count: usize, names: &str| {
+        format!(
+            "r: a circle of {count} folders, at most 1: {names}: move what they share to a leaf file"
+        )
+    };
+    let broken = check_folders("r", &files);
+    assert_eq!(broken, [message(3, "a, b, c"), message(2, "between, e, f")]);
 }

@@ -14,12 +14,50 @@ struct Home {
     advice: &'static str,
 }
 
-const HOMES: [Home; 3] = [
+const HOMES: [Home; 5] = [
     Home {
         codes: &[&["bincode"]],
         rooms: &[""],
         files: &["crates/umbel-ports/src/encoding.rs"],
         advice: "encode and decode with umbel-ports/src/encoding.rs, whose version byte tells what it is",
+    },
+    Home {
+        codes: &[
+            &["EntryPayload"],
+            &["LogId"],
+            &["SnapshotMeta"],
+            &["StoredMembership"],
+            &["Vote", ":", ":"],
+        ],
+        rooms: &[
+            "crates/umbel-coordinator/src/",
+            "crates/umbel-gateway/src/",
+            "crates/umbel-node/src/",
+        ],
+        files: &[],
+        advice: "leave openraft's types to umbel-storage and umbel-raft",
+    },
+    // Network, disk, entropy and wall clock are ports of a node; all other time is tokio's.
+    Home {
+        codes: &[
+            &["SystemTime"],
+            &["std", ":", ":", "fs"],
+            &["std", ":", ":", "time", ":", ":", "Instant"],
+            &["tokio", ":", ":", "fs"],
+            &["tokio", ":", ":", "net"],
+            &["rand", ":", ":"],
+        ],
+        rooms: &[
+            "crates/umbel-coordinator/src/",
+            "crates/umbel-gateway/src/",
+            "crates/umbel-jobs/src/",
+            "crates/umbel-node/src/",
+            "crates/umbel-raft/src/",
+            "crates/umbel-storage/src/",
+        ],
+        // The file with the token is read before there is a node.
+        files: &["crates/umbel-node/src/enrolment.rs"],
+        advice: "use the traits of umbel-ports, which simulations replace",
     },
     Home {
         codes: &[&["Status", ":", ":"]],
@@ -119,6 +157,9 @@ fn code_away_from_home_is_found() {
     let refuses = "fn f() -> Status { Status::cancelled(StatusCode::OK) }\n";
     assert_eq!(count("crates/umbel-gateway/src/gate.rs", refuses), 1);
     assert_eq!(count("crates/umbel-node/src/a.rs", refuses), 0);
+    let names = "fn f(entry: EntryPayload) { read(rand::random()) }\n";
+    assert_eq!(count("crates/umbel-node/src/a.rs", names), 2);
+    assert_eq!(count("crates/umbel-client/src/a.rs", names), 0);
     let computes = "let a = (-b).ln_1p() + b\n    .exp();\nlet exponent = a.exp2();\n";
     assert_eq!(count("crates/umbel-filter/src/plan.rs", computes), 2);
     assert_eq!(count("crates/umbel-filter/src/sizing/blocked.rs", computes), 0);
