@@ -432,8 +432,11 @@ fn code_is_safe() {
 
 #[path = "tidy/circles.rs"]
 mod circles;
+
 #[path = "tidy/homes.rs"]
 mod homes;
+#[path = "tidy/names.rs"]
+mod names;
 #[path = "tidy/planted.rs"]
 mod planted;
 #[path = "tidy/simulated.rs"]
