@@ -22,7 +22,6 @@ impl Coordinator {
     pub fn without_cluster() -> Self {
         Self::new(Arc::new(LeaderCalls::without_cluster()))
     }
-
 }
 
 /// A window of an hour, by minutes.

@@ -281,6 +281,7 @@ impl CallHandler for PeerAdmission {
         }
     }
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,7 +35,7 @@ pub use described_jobs::DescribedSince;
 
 /// A time that no call of a test needs, on however busy a machine: it only ends a hang.
 pub fn deadline() -> Instant {
-    Instant::now() + Duration::from_secs(30)
+    Instant::now() + Duration::from_secs(180)
 }
 
 /// Settings of a node on loopback with this data folder, and fast elections: the tests restart nodes.

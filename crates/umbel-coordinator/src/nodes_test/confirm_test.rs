@@ -5,10 +5,7 @@ use std::time::Duration;
 use umbel_filter::Kind;
 
 use super::Coordinated;
-use super::node_test::{create, start_alone, start_cluster};
-
-/// Longest time that a group's task may take to publish what it has applied.
-const PATIENCE: Duration = Duration::from_secs(30);
+use super::node_test::{create, deadline, start_alone, start_cluster};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_voter_decides_alone() {
@@ -23,7 +20,7 @@ async fn the_only_voter_decides_alone() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, all_decide_alone).await.unwrap();
+    tokio::time::timeout_at(deadline(), all_decide_alone).await.unwrap();
     node.shutdown().await;
 }
 

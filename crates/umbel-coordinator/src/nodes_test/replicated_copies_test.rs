@@ -217,7 +217,8 @@ async fn merges_take_the_room_of_imports() {
     for _ in 0..WHOLE_IMPORTS_MAX {
         rooms.push(nodes[0].local().copies().import_room().await);
     }
-    let soon = Instant::now() + Duration::from_millis(20);
+    // Enough to find the filters, which comes first.
+    let soon = Instant::now() + Duration::from_millis(500);
     let error =
         coordinator.merge(&name("into"), &[name("from")], (UNION, None), soon).await.unwrap_err();
     assert!(error.to_string().contains("try again later"), "{error}");

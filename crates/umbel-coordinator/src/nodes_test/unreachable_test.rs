@@ -22,7 +22,7 @@ async fn filters_come_and_go_while_a_voter_to_be_is_not_reached() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), begun).await.unwrap();
+    tokio::time::timeout_at(deadline(), begun).await.unwrap();
 
     let coordinator = node.coordinator();
     create(&coordinator, "seen", Kind::Blocked).await;

@@ -1,8 +1,8 @@
 //! Callers that claim to be nodes but are not, and nodes that make impossible claims.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use tokio::time::Instant;
 use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::encode;
@@ -25,7 +25,8 @@ async fn send(
     kind: CallKind,
     body: bytes::Bytes,
 ) -> Result<bytes::Bytes, CallError> {
-    links.call(to.id(), to.address(), kind, GroupId::META, body, Duration::from_secs(5)).await
+    let patience = deadline().saturating_duration_since(Instant::now());
+    links.call(to.id(), to.address(), kind, GroupId::META, body, patience).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,7 +14,7 @@ use umbel_ports::{Net, RealNet, free_port};
 use super::limits::{
     LINK_BODY_BYTES_MAX, LINK_CALLS_IN_FLIGHT_MAX, LINK_CALLS_PENDING_MAX, LINK_QUEUE_CALLS_MAX,
 };
-use super::test_node::{GATED, NEVER, PANIC, REFUSE, SECOND, TestNode, links, serve};
+use super::test_node::{GATED, NEVER, PANIC, REFUSE, SECOND, TestNode, links, send_request, serve};
 use super::{CallError, CallKind, Links, RefusalReason};
 
 /// An in-memory network with links of node 1, and node 2.
@@ -52,10 +52,10 @@ async fn sockets_carry_many_calls_both_ways() {
         let (kind, group) = (CallKind::Append, GroupId::META);
         tasks.spawn(async move {
             let body = Bytes::from(number.to_string());
-            let got = forth.call(NodeId(2), &address, kind, group, body, 20 * SECOND).await;
+            let got = forth.call(NodeId(2), &address, kind, group, body, 60 * SECOND).await;
             assert_eq!(got.unwrap(), format!("1 1 {number}"));
             let body = Bytes::from(number.to_string());
-            let got = back.call(NodeId(1), &back_address, kind, group, body, 20 * SECOND).await;
+            let got = back.call(NodeId(1), &back_address, kind, group, body, 60 * SECOND).await;
             assert_eq!(got.unwrap(), format!("2 1 {number}"));
         });
     }
@@ -177,15 +177,15 @@ async fn a_broken_socket_is_made_again() {
     let mut tasks = JoinSet::new();
     spawn_request(&mut tasks, &links, &there, CallKind::Shard, NEVER, 100 * SECOND);
     there.handler.has_begun(1).await;
-    send_request(&links, &there, b"x", 10 * SECOND).await.unwrap();
+    send_request(&links, &there, b"x", 60 * SECOND).await.unwrap();
     there.closer.close();
     there.stop.send_replace(true);
     let error = tasks.join_next().await.unwrap().unwrap().unwrap_err();
     assert!(matches!(error, CallError::Unreachable { was_sent: true, .. }), "{error}");
     // The server ends although a link was open.
     there.server.await.unwrap();
-    let there = serve(&*net, &there.address, Some(2)).await;
-    send_request(&links, &there, b"x", 10 * SECOND).await.unwrap();
+    let there = serve(&*net, &address, Some(2)).await;
+    send_request(&links, &there, b"x", 60 * SECOND).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
