@@ -330,9 +330,9 @@ fn workers_replace_no_file_whose_rest_cannot_be_read() {
         let args = format!("in{rank} --output in{rank} --overwrite --skip-bad {own} -q");
         sandbox.command(&args).env("UMBEL_JOB_TOKEN", TOKEN).spawn().unwrap()
     });
-    for child in children {
-        let ran = sandbox.ended(child.wait_with_output().unwrap());
-        ran.refused(1, &["in0/a.csv: record 3", "nothing was replaced"]);
+    // Both have ended before it is checked what they left.
+    for output in children.map(|child| child.wait_with_output().unwrap()) {
+        sandbox.ended(output).refused(1, &["in0/a.csv: record 3", "nothing was replaced"]);
     }
     assert_eq!([sandbox.text("in0/a.csv"), sandbox.text("in1/b.csv")], [&*table, other]);
 }

@@ -3,7 +3,7 @@
 //! After every run it is checked that neither unfinished outputs nor scratch files are left.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
@@ -103,7 +103,8 @@ impl Sandbox {
         })
     }
 
-    /// The result of a run, after a check for left files.
+    /// The result of a run, after a check for left files. No other command that writes may run in the sandbox; a node
+    /// may, since its unfinished files have other names.
     pub(crate) fn ended(&self, output: Output) -> Ran {
         let ran = Ran {
             code: output.status.code(),
@@ -117,10 +118,16 @@ impl Sandbox {
     }
 }
 
+/// A node or a command that runs beside may remove what was listed before it is read.
 fn walk(directory: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(directory).unwrap() {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return,
+        entries => entries.unwrap(),
+    };
+    for entry in entries {
         let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_dir() {
+        let Ok(file_type) = entry.file_type() else { continue };
+        if file_type.is_dir() {
             walk(&entry.path(), files);
         } else {
             files.push(entry.path());

@@ -36,7 +36,7 @@ async fn items_inserted_through_one_node_are_found_through_every_other() {
     let rate = 0.01;
     let new = NewFilter::for_rate(item_count, rate);
     cluster.nodes[0].patient_client().create("seen", &new).await.unwrap();
-    let into = cluster.nodes[1].client().filter("seen");
+    let into = cluster.nodes[1].patient_client().filter("seen");
     let mut new_count = 0;
     for start in (0..item_count).step_by(usize::try_from(BATCH_ITEMS).unwrap()) {
         let end = (start + BATCH_ITEMS).min(item_count);
@@ -47,7 +47,7 @@ async fn items_inserted_through_one_node_are_found_through_every_other() {
     assert!(new_count <= item_count && new_count as f64 > item_count as f64 * (1.0 - rate));
 
     for node in &cluster.nodes {
-        let filter = node.client().filter("seen");
+        let filter = node.patient_client().filter("seen");
         let mut false_count = 0;
         for start in (0..item_count).step_by(usize::try_from(BATCH_ITEMS).unwrap()) {
             let end = (start + BATCH_ITEMS).min(item_count);

@@ -174,6 +174,14 @@ impl Load {
         }
     }
 
+    /// Waits until this many queries in all are answered.
+    pub(crate) async fn questions(&self, count: usize) {
+        until("answers to queries", || async {
+            (self.shared.history().question_count() >= count).then_some(())
+        })
+        .await;
+    }
+
     /// Stops after the answers to pending requests; returns all answers.
     pub(crate) async fn finish(mut self) -> History {
         self.shared.is_over.store(true, Ordering::Relaxed);

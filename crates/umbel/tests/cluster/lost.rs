@@ -43,7 +43,7 @@ fn copy_folder(from: &Path, to: &Path) {
 
 /// The sum of a metric's series.
 async fn metric(address: &str, name: &str) -> u64 {
-    let text = page(address, "/metrics").await.unwrap_or_default();
+    let text = until("the metrics of a node", || page(address, "/metrics")).await;
     let of_name = text
         .lines()
         .filter(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])));
@@ -82,7 +82,7 @@ async fn a_replica_that_lost_what_it_confirmed_has_no_vote_until_it_is_whole() {
         cluster.nodes[node].start();
         cluster.nodes[node].ready().await;
     }
-    let started_behind = cluster.logs().contains("other nodes know of entries of this replica");
+    let started_behind = cluster.has_logged("other nodes know of entries of this replica");
     assert!(started_behind, "{}", cluster.logs());
     is_at_rest(&cluster).await;
     // The cluster is ready, so it can lose any one node now.

@@ -16,7 +16,8 @@ const ROUNDS: u64 = 6;
 /// answers tell which filter was queried; none may be older than what an earlier answer showed.
 async fn watch(client: Client, newest: Arc<AtomicU64>, is_over: Arc<AtomicBool>) -> u64 {
     let mut answered = 0;
-    while !is_over.load(Ordering::SeqCst) {
+    // At least once, however slow the node is.
+    while answered == 0 || !is_over.load(Ordering::SeqCst) {
         let before = newest.load(Ordering::SeqCst);
         let items = (0..=ROUNDS).map(item);
         let filter = client.filter("current");

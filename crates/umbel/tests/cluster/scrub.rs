@@ -33,6 +33,21 @@ fn pairs(output: &Output) -> (Option<i32>, Vec<[String; 4]>) {
     (output.status.code(), out.lines().map(row).collect())
 }
 
+/// Compares the replicas of `cut` until every row is as wanted; returns the exit code and the rows.
+async fn shard_rows(
+    address: &str,
+    what: &str,
+    is_wanted: impl Fn(&str) -> bool,
+) -> (Option<i32>, String) {
+    until(what, || async {
+        let output = scrub(address, &["cut"]);
+        let rows = String::from_utf8_lossy(&output.stdout).into_owned();
+        let are_wanted = !rows.is_empty() && rows.lines().all(&is_wanted);
+        are_wanted.then(|| (output.status.code(), rows))
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_has_copies_compared() {
     // No node exchanges anything by itself.
@@ -68,9 +83,10 @@ async fn an_operator_has_copies_compared() {
     // For a partitioned filter, the replicas of each shard are compared.
     client.create("cut", &NewFilter::for_rate(100_000, 1e-3)).await.unwrap();
     client.filter("cut").insert((0..5_000).map(item)).await.unwrap();
-    let output = scrub(&address, &["cut"]);
-    let rows = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{rows}");
+    // On a busy machine, a comparison may leave out a replica that does not respond in time.
+    let is_whole = |row: &str| !row.contains("not compared") && !row.contains("failed: ");
+    let (code, rows) = shard_rows(&address, "all replicas compared", is_whole).await;
+    assert_eq!(code, Some(0), "{rows}");
     let shard_count = client.status().await.unwrap().shards.len();
     let expected: Vec<String> =
         (0..shard_count).map(|shard| format!("cut\t{shard}\t1 2 3\tequal")).collect();
@@ -101,8 +117,8 @@ async fn an_operator_has_copies_compared() {
     let json: Value = serde_json::from_slice(&json.unwrap().stdout).unwrap();
     assert_eq!(json["pairs"][0]["failure"], Value::Null);
     assert!(json["pairs"][1]["failure"].is_string(), "{json}");
-    let output = scrub(&address, &["cut"]);
-    let rows = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{rows}");
-    assert!(rows.lines().all(|row| row.contains("node 3 not compared: ")), "{rows}");
+    // Once each shard that it led has another leader.
+    let is_named = |row: &str| row.contains("node 3 not compared: ");
+    let (code, rows) = shard_rows(&address, "the third node named for each shard", is_named).await;
+    assert_eq!((code, rows.lines().count()), (Some(1), shard_count), "{rows}");
 }

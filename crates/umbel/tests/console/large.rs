@@ -14,7 +14,7 @@ const SHARDS: u32 = 64;
 const FILTERS: u32 = 200;
 
 /// Filters that are created concurrently.
-const MADE_AT_ONCE: usize = 16;
+const MADE_AT_ONCE: usize = 8;
 
 /// Longest time to load a view, from its address to its content.
 const LOAD_TIME_MAX: Duration = Duration::from_secs(1);

@@ -1,7 +1,5 @@
 //! Invalid requests: bodies, names, paths and headers of many wrong kinds.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,6 +11,7 @@ use umbel_client::proto::{
 use crate::calls::{Answer, Caller, framed, lying};
 use crate::frames::connect;
 use crate::honest::FILTER;
+use crate::servers::PATIENCE;
 use crate::siege::{Bounds, Siege};
 
 /// Methods of each service, including those with streams.
@@ -312,7 +311,7 @@ async fn requests_of_http_1_are_answered_or_their_connections_closed() {
         // The node may close the connection before it has read everything.
         let _ = stream.write_all(&request).await;
         let mut answer = vec![0; 512];
-        let read = tokio::time::timeout(Duration::from_secs(30), stream.read(&mut answer)).await;
+        let read = tokio::time::timeout(PATIENCE, stream.read(&mut answer)).await;
         let byte_count = read.unwrap_or_else(|_| panic!("{name}: no answer")).unwrap_or(0);
         let answer = String::from_utf8_lossy(&answer[..byte_count]);
         // gRPC uses status 200 for failures, too.

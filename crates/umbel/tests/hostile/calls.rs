@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 
 use crate::frames::connect;
 
-/// Longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait for an answer, which only ends a hang.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Most bytes that are read of an answer.
 const ANSWER_BYTES_MAX: usize = 1 << 20;

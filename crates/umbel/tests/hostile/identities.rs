@@ -15,7 +15,7 @@ use crate::certificates::{Certificates, Life, self_signed};
 use crate::frames::{CONNECT_PATIENCE, try_connect};
 use crate::honest::{Connect, FILTER};
 use crate::servers::{Cluster, Server, until};
-use crate::siege::{Bounds, Siege, scaled};
+use crate::siege::{Bounds, Siege, patient, scaled};
 
 const BOUNDS: Bounds = Bounds { memory_mib: 48, descriptors: 16 };
 
@@ -53,9 +53,8 @@ fn alice(certificates: &Certificates, node: &Server) -> Connect {
     let files = TlsFiles { ca: certificates.ca(), pair: Some(pair) };
     let address = node.address.clone();
     Box::new(move || {
-        let options = ClientOptions { learns_nodes: false, ..ClientOptions::default() };
         let tls = TlsConnector::open(files.clone()).unwrap();
-        Client::connect_through(address.as_str(), options, tls).unwrap()
+        Client::connect_through(address.as_str(), patient(), tls).unwrap()
     })
 }
 

@@ -18,8 +18,8 @@ const BOUNDS: Bounds = Bounds { memory_mib: 64, descriptors: 32 };
 
 const LINK: &str = "/umbel.v1.Peer/Link";
 
-/// Longest wait for the first answer of a link.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longest wait for an answer of a link, which only ends a hang.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The numbers of all kinds of calls between nodes, and two that do not exist.
 const KINDS: std::ops::RangeInclusive<u32> = 0..=16;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use umbel_client::{Client, ClientOptions};
 
 use crate::honest::{Connect, Honest};
-use crate::servers::{Cluster, Server, number_of, until};
+use crate::servers::{Cluster, PROBE_PATIENCE, Server, number_of, until};
 
 /// Descriptors that an idle node may open in addition: connections that it closes soon, a new segment.
 const DESCRIPTORS_SLACK: u64 = 12;
@@ -42,10 +42,10 @@ fn calls_beside() -> u64 {
     if is_long() { CALLS_BESIDE_LONG } else { CALLS_BESIDE }
 }
 
-/// A client that knows only this node, with the default time limits, which suit a busy machine.
-fn patient(address: &str) -> Client {
-    let options = ClientOptions { learns_nodes: false, ..ClientOptions::default() };
-    Client::connect_with(address, options).unwrap()
+/// Options of a client that knows only one node, with the default time limits. While the machine is busy, the node's
+/// answer to a probe may be late without a fault of the node.
+pub(crate) fn patient() -> ClientOptions {
+    ClientOptions { learns_nodes: false, probe_timeout: PROBE_PATIENCE, ..ClientOptions::default() }
 }
 
 /// What an attack may cost the node in addition to its usage at rest.
@@ -114,7 +114,8 @@ impl Siege {
         node.ready().await;
         let address = node.address.clone();
         cluster.nodes.push(node);
-        Self::around(cluster, Box::new(move || patient(&address))).await
+        let connect = move || Client::connect_with(address.as_str(), patient()).unwrap();
+        Self::around(cluster, Box::new(connect)).await
     }
 
     /// Attacks the first node of an existing cluster; `connect` makes the clients.

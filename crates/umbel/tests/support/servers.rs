@@ -22,8 +22,18 @@ pub(crate) const CLUSTERS_MAX: u32 = 2;
 /// A test acquires as many permits as its program decides.
 static TURNS: Semaphore = Semaphore::const_new(CLUSTERS_MAX as usize);
 
-/// Longest wait for a condition, far above the time that it takes on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for a condition: it only ends a hang, so it is far above the time that anything takes on a
+/// busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Longest silence of a node that sends a page.
+const PAGE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time limit of calls that cannot be answered.
+const HASTE: Duration = Duration::from_secs(4);
+
+/// How long a node may leave a client's probe unanswered: its process may get no processor for a while.
+pub(crate) const PROBE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pause between two checks of a condition.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -254,6 +264,12 @@ impl Server {
         (node.parse().unwrap(), cluster.to_owned())
     }
 
+    /// A client of this node alone that gives up soon, since it will not be answered.
+    pub(crate) fn hasty_client(&self) -> Client {
+        let options = ClientOptions { timeout: HASTE, learns_nodes: false, ..options() };
+        Client::connect_with(self.address.as_str(), options).unwrap()
+    }
+
     /// A client that knows only this node.
     pub(crate) fn client(&self) -> Client {
         let options = ClientOptions { learns_nodes: false, ..options() };
@@ -274,12 +290,12 @@ impl Drop for Server {
     }
 }
 
-/// Short time limits, so that a dead node does not delay a test.
+/// As many attempts as there is time for. A node that is down refuses connections, so only one that is slow or
+/// suspended takes an attempt's time.
 pub(crate) fn options() -> ClientOptions {
     ClientOptions {
-        attempt_timeout: Duration::from_secs(3),
-        connect_timeout: Duration::from_millis(500),
         attempt_count_max: 1000,
+        probe_timeout: PROBE_PATIENCE,
         ..ClientOptions::default()
     }
 }
@@ -289,7 +305,7 @@ pub(crate) async fn page(address: &str, path: &str) -> Option<String> {
     let (address, path) = (address.to_owned(), path.to_owned());
     let ask = move || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(&address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+        stream.set_read_timeout(Some(PAGE_PATIENCE))?;
         let head = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
         stream.write_all(head.as_bytes())?;
         let mut answer = String::new();
@@ -384,6 +400,11 @@ impl Cluster {
     ) -> StatusResponse {
         let client = self.client();
         until(what, || async { client.status().await.ok().filter(&is_wanted) }).await
+    }
+
+    /// Whether some node has logged this since it was started the last time.
+    pub(crate) fn has_logged(&self, text: &str) -> bool {
+        self.nodes.iter().any(|node| node.log().contains(text))
     }
 
     /// The last lines of each node's log.
