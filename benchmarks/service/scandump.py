@@ -17,18 +17,18 @@ an item.
 """
 
 import argparse
-import contextlib
 import math
 import os
 import pathlib
 import shutil
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+
+from resp import Connection, Refusal, free_ports
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RATE = 0.01
@@ -46,46 +46,6 @@ START_SECONDS_MAX = 60.0
 READY = "speaking the Redis protocol on "
 # A node takes its time to end the import of a large copy.
 ANSWER_SECONDS_MAX = 600.0
-
-
-class Connection:
-    """A client of the Redis protocol."""
-
-    def __init__(self, address):
-        self.socket = socket.create_connection(address, timeout=ANSWER_SECONDS_MAX)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.reader = self.socket.makefile("rb")
-
-    def ask(self, *words):
-        """The answer to a command: a number, text, bytes, None, or a list of these."""
-        words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-        parts = [b"*%d\r\n" % len(words)]
-        for word in words:
-            parts += [b"$%d\r\n" % len(word), word, b"\r\n"]
-        self.socket.sendall(b"".join(parts))
-        return self.reply()
-
-    def reply(self):
-        line = self.reader.readline()
-        if not line.endswith(b"\r\n"):
-            raise SystemExit("the node closed the connection: see its log")
-        kind, text = line[:1], line[1:-2]
-        if kind == b"-":
-            raise SystemExit(f"the node answers: {text.decode()}")
-        if kind == b"+":
-            return text.decode()
-        if kind == b":":
-            return int(text)
-        if kind == b"*":
-            return [self.reply() for _ in range(int(text))]
-        if kind != b"$":
-            raise SystemExit(f"an answer that was not expected: {line!r}")
-        length = int(text)
-        return None if length < 0 else self.reader.read(length + 2)[:-2]
-
-    def close(self):
-        self.reader.close()
-        self.socket.close()
 
 
 class Node:
@@ -146,7 +106,7 @@ class Inserter(threading.Thread):
 
     def __init__(self, node, first):
         super().__init__(daemon=True)
-        self.connection = Connection(node.address)
+        self.connection = Connection(node.address, ANSWER_SECONDS_MAX)
         self.next = first
         self.is_stopping = threading.Event()
         self.is_done = False
@@ -165,12 +125,6 @@ class Inserter(threading.Thread):
         if not self.is_done:
             raise SystemExit("the inserts beside it failed")
         return self.next
-
-
-def free_ports(count):
-    with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [listener.getsockname()[1] for listener in listeners]
 
 
 def insert(connection, items):
@@ -208,7 +162,7 @@ def load(connection, file):
 
 def measure(args, node, pieces):
     node.wait()
-    connection = Connection(node.address)
+    connection = Connection(node.address, ANSWER_SECONDS_MAX)
     # The first link of a chain gets half of the rate: ln(2 / rate) / ln(2)² bits an item.
     capacity = int(args.mib * MIB * 8 * math.log(2) ** 2 / math.log(2 / RATE))
     connection.ask("UMBEL.CREATE", FILTER, "KIND", "redisbloom", "CAPACITY", capacity, "ERROR", RATE)
@@ -284,6 +238,8 @@ def main():
     try:
         with open(folder / "pieces", "w+b") as pieces:
             is_good = measure(args, node, pieces)
+    except (Refusal, OSError) as error:
+        raise SystemExit(f"it ended: {error}") from error
     finally:
         node.end()
         shutil.rmtree(folder, ignore_errors=True)
