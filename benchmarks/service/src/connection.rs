@@ -3,6 +3,7 @@
 use anyhow::{Result, bail, ensure};
 use umbel_client::{Client, Filter, Hashing, NewFilter, PackedBatch, ReadLevel, TlsFiles};
 
+use crate::calls::{Calls, Streams};
 use crate::check::Answers;
 use crate::resp::{Reply, RespStream};
 use crate::system::{Request, Servers, connect};
@@ -22,6 +23,10 @@ pub(crate) enum Connection {
     Umbel(Filter),
     /// A handle that other tasks have, too: single items of all of them travel together.
     Shared(Filter),
+    /// Calls over one connection that other tasks use, too.
+    Calls(Calls),
+    /// A stream that other tasks use, too.
+    Stream(Streams),
     Redis(Request, RespStream),
 }
 
@@ -46,6 +51,16 @@ impl Connection {
             (Self::Umbel(filter) | Self::Shared(filter), Verb::Contains) => {
                 let answers = filter.contains_packed(batch.take(), ReadLevel::Linearizable).await?;
                 Ok(Answers::Each(answers.iter().collect()))
+            }
+            (Self::Calls(calls), verb) => {
+                let answers = calls.call(verb, batch).await;
+                batch.clear();
+                answers
+            }
+            (Self::Stream(streams), verb) => {
+                let answers = streams.call(verb, batch).await;
+                batch.clear();
+                answers
             }
             (Self::Redis(request, stream), verb) => {
                 let answers = call_redis(*request, stream, verb, batch).await;
@@ -142,9 +157,11 @@ impl Store {
     ) -> Result<Self> {
         let addresses = servers.addresses.clone();
         let name = match request {
-            Request::Keyed | Request::Public => {
-                empty_umbel(&servers.client()?, request, capacity, rate).await?
-            }
+            Request::Keyed
+            | Request::Public
+            | Request::Joined
+            | Request::Calls
+            | Request::Stream => empty_umbel(&servers.client()?, request, capacity, rate).await?,
             Request::SetNx | Request::Sadd | Request::SaddMany => {
                 let mut stream = RespStream::connect(&addresses[0]).await?;
                 let done = stream.ask(&["FLUSHALL", "SYNC"]).await?;
@@ -163,16 +180,31 @@ impl Store {
     /// So many connections; `is_shared` lets those to Umbel be one handle with as many calls at
     /// once.
     pub(crate) async fn connect(&self, count: usize, is_shared: bool) -> Result<Vec<Connection>> {
-        let mut connections = Vec::with_capacity(count);
         let client = || connect(&self.addresses, self.tls.as_ref());
+        let address = &self.addresses[0];
+        // One for all, or none.
+        match self.request {
+            Request::Joined => {
+                let filter = client()?.filter(&self.name);
+                return Ok(vec![filter; count].into_iter().map(Connection::Shared).collect());
+            }
+            Request::Calls => {
+                let calls = Calls::connect(address, &self.name).await?;
+                return Ok(vec![calls; count].into_iter().map(Connection::Calls).collect());
+            }
+            Request::Stream => {
+                let streams = Streams::open(address, &self.name).await?;
+                return Ok(vec![streams; count].into_iter().map(Connection::Stream).collect());
+            }
+            _ => {}
+        }
+        let mut connections = Vec::with_capacity(count);
         let shared = client()?.filter(&self.name);
         for _ in 0..count {
             connections.push(match self.request {
                 Request::Keyed | Request::Public if is_shared => Connection::Shared(shared.clone()),
                 Request::Keyed | Request::Public => Connection::Umbel(client()?.filter(&self.name)),
-                request => {
-                    Connection::Redis(request, RespStream::connect(&self.addresses[0]).await?)
-                }
+                request => Connection::Redis(request, RespStream::connect(address).await?),
             });
         }
         Ok(connections)

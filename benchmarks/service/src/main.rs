@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::float_cmp))]
 
 mod cables;
+mod calls;
 mod check;
 mod connection;
 mod console;

@@ -44,6 +44,12 @@ pub(crate) enum Request {
     Keyed,
     /// Umbel: hashes that the client makes, to the leaders of their shards.
     Public,
+    /// Umbel: as `Keyed`, by one handle of its client for all workers: single items of all of them travel together.
+    Joined,
+    /// Umbel: items, by plain gRPC without its client: a call a batch, all over one connection.
+    Calls,
+    /// Umbel: items, by plain gRPC without its client: one stream, a request a batch.
+    Stream,
     /// Redis: a key an item, one command an item, pipelined.
     SetNx,
     /// Redis: members of one set, one command an item, pipelined.
@@ -53,6 +59,8 @@ pub(crate) enum Request {
 }
 
 const UMBEL: &[Request] = &[Request::Keyed, Request::Public];
+const UMBEL_WITHOUT_CLIENT: &[Request] =
+    &[Request::Keyed, Request::Joined, Request::Calls, Request::Stream];
 const REDIS: &[Request] = &[Request::SetNx, Request::Sadd, Request::SaddMany];
 
 /// The authority's certificate, the one that all share, and its key, as commands name them.
@@ -89,6 +97,11 @@ impl System {
 
     pub(crate) const fn is_umbel(self) -> bool {
         self.node_count > 0
+    }
+
+    /// How it is asked where streams of requests are compared with calls; plain gRPC is without certificates here.
+    pub(crate) const fn requests_with_streams(self) -> &'static [Request] {
+        if self.is_umbel() && !self.is_encrypted { UMBEL_WITHOUT_CLIENT } else { self.requests }
     }
 
     /// The command of one process, without addresses and folders.
@@ -144,6 +157,12 @@ impl Request {
             (Self::Keyed, Verb::Contains) => "Contains items (keyed)",
             (Self::Public, Verb::Insert) => "Insert hashes (public)",
             (Self::Public, Verb::Contains) => "Contains hashes (public)",
+            (Self::Joined, Verb::Insert) => "Insert items (keyed, joined)",
+            (Self::Joined, Verb::Contains) => "Contains items (keyed, joined)",
+            (Self::Calls, Verb::Insert) => "Insert items (keyed, plain gRPC)",
+            (Self::Calls, Verb::Contains) => "Contains items (keyed, plain gRPC)",
+            (Self::Stream, Verb::Insert) => "InsertStream items (keyed, plain gRPC)",
+            (Self::Stream, Verb::Contains) => "ContainsStream items (keyed, plain gRPC)",
             (Self::SetNx, Verb::Insert) => "SET k 1 NX",
             (Self::SetNx, Verb::Contains) => "EXISTS k",
             (Self::Sadd, Verb::Insert) => "SADD s k",

@@ -49,6 +49,10 @@ pub(crate) struct ThroughputArgs {
     /// Umbel's calls in flight share one handle, in place of a client for each: single items travel together then
     #[arg(long)]
     share_client: bool,
+    /// Ask Umbel by streams of requests over plain gRPC, by plain calls, and by its client with and without joining
+    /// single items, in place of items and hashes by its client
+    #[arg(long, conflicts_with = "share_client")]
+    streams: bool,
     /// Items that filters are made for; a cell that inserts new items ends there at the latest
     #[arg(long, default_value_t = 20_000_000, value_name = "N")]
     capacity: u64,
@@ -79,6 +83,9 @@ impl ThroughputArgs {
             if batch_items == 1 && request == Request::SaddMany {
                 continue; // the same as one by one
             }
+            if batch_items > 1 && request == Request::Joined {
+                continue; // batches are not joined
+            }
             for operation in Operation::ALL {
                 let name = operation.name();
                 if !self.operations.is_empty() && self.operations.iter().all(|one| one != name) {
@@ -94,6 +101,10 @@ impl ThroughputArgs {
         // Those that need an empty filter first, so that the others are filled only once.
         cells.sort_by_key(|cell| cell.operation);
         Ok(cells)
+    }
+
+    fn requests(&self, system: System) -> &'static [Request] {
+        if self.streams { system.requests_with_streams() } else { system.requests }
     }
 
     fn extent(&self, system: System) -> Extent {
@@ -171,7 +182,7 @@ async fn run_system(
     noted: &mut Noted,
 ) -> Result<()> {
     let mut servers = Servers::start(system, places, &[]).await?;
-    for &request in system.requests {
+    for &request in args.requests(system) {
         let mut filled: Option<Store> = None;
         for cell in args.cells(request)? {
             let name = request.name(cell.operation.verb());
