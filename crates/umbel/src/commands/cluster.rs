@@ -50,7 +50,7 @@ const WAIT_S: u64 = 600;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  \
       umbel cluster status\n  \
-      umbel cluster drain 3 && umbel cluster remove 3\n  \
+      umbel cluster drain 3 --wait && umbel cluster remove 3\n  \
       umbel cluster backup --out filters.backup\n\n\
     docs/cluster.md has every detail.\n\
     Exit codes: 0 done, 1 failed or not done in time, or copies had lost bits, 2 wrong usage, 130 interrupted.")]
@@ -127,7 +127,7 @@ enum AdminVerb {
         /// The filter
         #[arg(required_unless_present = "all", conflicts_with = "all")]
         filter: Option<String>,
-        /// All replicated filters
+        /// All filters
         #[arg(long)]
         all: bool,
     },

@@ -8,7 +8,7 @@ use umbel_client::Client;
 use umbel_client::proto::scrub_report::Part;
 use umbel_client::proto::{ScrubPair, ScrubReplica, ScrubShard};
 
-/// Scrubs a filter, or all replicated ones, and prints a result for each pair of nodes and each shard.
+/// Scrubs a filter, or all of them, and prints a result for each pair of nodes and each shard.
 ///
 /// # Errors
 ///
