@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio::time::timeout_at;
 use umbel_coordinator::transfers::{CopyEnd, CopyFrame, ExportPart, ExportWish, ImportPart};
 use umbel_engine::ShardId;
 use umbel_engine::meta::{FilterName, FilterState, FilterVerb, MetaError};
@@ -62,6 +63,10 @@ async fn dump(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
         };
     }
     let deadline = session.shared.deadlines.of_long_command();
+    let Ok(Ok(_turn)) = timeout_at(deadline, session.shared.producing.acquire()).await else {
+        let what = "TRYAGAIN other payloads were produced for as long as this command may take";
+        return Err(Refusal::Other(what.into()));
+    };
     let exported = session.shared.coordinator.export(&name, ExportWish::default(), deadline).await;
     let mut parts = match exported {
         Err(CallFailure::UnknownFilter { .. }) => return Ok(Reply::Null),

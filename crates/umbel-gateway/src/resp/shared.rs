@@ -46,6 +46,9 @@ pub(super) struct Shared {
     pub(super) chain_dumps: ChainDumps,
     /// Permits for payloads that are produced, read or sent.
     pub(super) payloads: Arc<Semaphore>,
+    /// The permit of the one payload that is being produced. The others wait for it: nodes serve few exports at once, and
+    /// refuse what is more.
+    pub(super) producing: Semaphore,
 }
 
 impl Shared {
@@ -71,6 +74,7 @@ impl Shared {
             dumps: Dumps::default(),
             chain_dumps: ChainDumps::default(),
             payloads: Arc::new(Semaphore::new(RESP_PAYLOADS_MAX)),
+            producing: Semaphore::new(1),
         }
     }
 }
