@@ -31,7 +31,7 @@ fn lines(numbers: std::ops::Range<u32>) -> String {
 #[test]
 fn lines_are_compared_with_a_sketch() {
     let sandbox = Sandbox::with(&[("a", lines(3..5000)), ("b", lines(0..4996))]);
-    sketch(&sandbox, "build b -o b.sketch --differences 20").kept();
+    sketch(&sandbox, &format!("build b -o b.sketch --differences 20 --salt {SALT}")).kept();
     let shown_b = shown(reconcile(&sandbox, "a b.sketch --report report.json"));
     let (ours, theirs): (Vec<&str>, Vec<&str>) =
         shown_b.lines().partition(|line| line.starts_with("- "));
@@ -59,7 +59,8 @@ fn lines_are_compared_with_a_sketch() {
 fn ids_are_known_from_a_sketch_and_verified() {
     let id = |number: u32| format!("{:016x}\n", 0x0123_4567_89ab_cdef_u64.rotate_left(number));
     let sandbox = Sandbox::with(&[("a", id(1) + &id(2)), ("b", id(2) + &id(3))]);
-    sketch(&sandbox, "build b --ids -o b.sketch --symbols 9").kept();
+    // With a drawn salt nine symbols of two differences fail now and then.
+    sketch(&sandbox, &format!("build b --ids -o b.sketch --symbols 9 --salt {SALT}")).kept();
     let expected = format!("- {}+ {}", id(1), id(3));
     assert_eq!(shown(reconcile(&sandbox, "--ids a b.sketch --report report.json")), expected);
     assert_eq!(report(&sandbox)["verified"], true);
@@ -160,9 +161,9 @@ fn files_and_records_have_sketches_too() {
         ("kv", "k1\told\nk2\tsame\n"),
         ("kv2", "k1\tnew\nk2\tsame\n"),
     ]);
-    sketch(&sandbox, "build b --dir -o b.sketch --symbols 20").kept();
+    sketch(&sandbox, &format!("build b --dir -o b.sketch --symbols 20 --salt {SALT}")).kept();
     assert_eq!(shown(reconcile(&sandbox, "--dir a b.sketch")), "- other\n");
-    sketch(&sandbox, "build kv2 --kv -o kv.sketch --symbols 20").kept();
+    sketch(&sandbox, &format!("build kv2 --kv -o kv.sketch --symbols 20 --salt {SALT}")).kept();
     let shown = shown(reconcile(&sandbox, "--kv kv kv.sketch"));
     let shown: Vec<&str> = shown.lines().collect();
     assert!(shown.len() == 2 && shown[0].starts_with("+ #"), "{shown:?}");
