@@ -216,6 +216,29 @@ fn the_log_has_no_colours() {
     assert!(!said.contains('\x1b'), "{said:?}");
 }
 
+/// The program at the other end of the log's pipe may end first.
+#[test]
+fn a_server_goes_on_when_nobody_reads_its_log() {
+    let sandbox = Sandbox::new();
+    let mut command = umbel(&sandbox, SERVE);
+    command.env("UMBEL_LOG_LEVEL", "debug").stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let address = loop {
+        let mut line = String::new();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "the server ended");
+        if let Some(ready) = line.strip_prefix("listening on ") {
+            break ready.split_once(',').unwrap().0.to_owned();
+        }
+    };
+    drop(stderr);
+    let mut create = umbel(&sandbox, "filter create seen --capacity 1000");
+    let created = create.env("UMBEL_CLUSTER", address).output().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    sandbox.ended(created).kept();
+}
+
 /// Most file descriptors of the server below.
 #[cfg(target_os = "linux")]
 const DESCRIPTORS: usize = 150;

@@ -29,10 +29,12 @@ pub(crate) fn start(settings: &LogSettings) -> Result<()> {
         UsageError(format!("log_level = \"{level}\": {error}; expected a level like info or debug"))
     })?;
     // Never with colours: the log goes to files and journals, and the crate's default depends on which features other
-    // crates of the build enable.
+    // crates of the build enable. A line that cannot be written, because its reader has ended or the disk is full, is
+    // lost: by default the crate reports that to standard error, too, and panics in the task that has logged.
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
+        .log_internal_errors(false)
         .with_writer(std::io::stderr);
     // Cannot panic: a process runs one server, and so installs one subscriber.
     match settings.log_format.as_str() {
