@@ -142,7 +142,8 @@ async fn look(
     running: &mut RunningTasks,
     is_review: bool,
 ) {
-    let Some(pending) = local.meta().replica().read_meta(pending_shards) else { return };
+    let pending = local.meta().replica().read_meta(|state| pending_shards(state, views));
+    let Some(pending) = pending else { return };
     let asked = match pending {
         Pending::All => None,
         Pending::Some(_) if is_review => None,
@@ -181,8 +182,10 @@ enum Pending {
     Some(Vec<ShardId>),
 }
 
-/// Shards whose members change or are unknown; all shards while slices are created, cleared or dropped.
-fn pending_shards(state: &MetaState) -> Option<Pending> {
+/// Shards whose members change or are unknown; all shards while slices are created, cleared or dropped. A view that
+/// differs from the map is never decided by twice: it may have been taken before the group's first entry was
+/// committed, and the change that follows from it would be made again in every round until the next review.
+fn pending_shards(state: &MetaState, views: &BTreeMap<GroupId, GroupView>) -> Option<Pending> {
     if !state.is_formed() {
         return None;
     }
@@ -198,7 +201,9 @@ fn pending_shards(state: &MetaState) -> Option<Pending> {
             .replicas
             .iter()
             .all(|&node| state.node(node).is_some_and(NodeRecord::is_available));
-        !record.is_formed || record.target.is_some() || !has_all || !all_stay
+        let view = views.get(&record.group());
+        let is_as_seen = view.is_none_or(|view| view.has_members(record.wanted(), &[]));
+        !record.is_formed || record.target.is_some() || !has_all || !all_stay || !is_as_seen
     });
     Some(Pending::Some(shards.map(|(_, shard)| ShardId(shard)).collect()))
 }
@@ -383,6 +388,30 @@ mod tests {
     async fn gone(calls: &LeaderCalls, filter: FilterId) {
         let is_gone = |state: &MetaState| state.filter(filter).is_none().then_some(());
         calls.wait_meta(deadline(), is_gone).await.unwrap();
+    }
+
+    #[test]
+    fn a_shard_that_was_seen_with_other_members_is_asked_again() {
+        let mut state = MetaState::new();
+        let nodes = vec![(NodeId(1), "a:1".to_owned())];
+        state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 2, replica_count: 1 });
+        for shard in (0..2).map(ShardId) {
+            state.apply(2, &MetaCommand::ShardFormed { shard });
+        }
+        let view = |voters: &[NodeId]| GroupView {
+            leader: Some(NodeId(1)),
+            voters: voters.to_vec(),
+            ..GroupView::default()
+        };
+        let [first, second] = [0, 1].map(|shard| GroupId::of_shard(ShardId(shard)));
+        let mut views = BTreeMap::from([(first, view(&[])), (second, view(&[NodeId(1)]))]);
+        let asked = |views: &BTreeMap<GroupId, GroupView>| match pending_shards(&state, views) {
+            Some(Pending::Some(shards)) => shards,
+            _ => panic!("all shards are asked, or none"),
+        };
+        assert_eq!(asked(&views), [ShardId(0)]);
+        views.insert(first, view(&[NodeId(1)]));
+        assert_eq!(asked(&views), []);
     }
 
     #[test]

@@ -56,6 +56,24 @@ pub struct GroupView {
     pub is_joint: bool,
 }
 
+impl GroupView {
+    /// Whether the group has exactly these members, which are sorted, and no change of them is in progress.
+    ///
+    /// ```
+    /// use umbel_engine::NodeId;
+    /// use umbel_engine::meta::GroupView;
+    ///
+    /// let view = GroupView { voters: [3, 1].map(NodeId).to_vec(), ..GroupView::default() };
+    /// assert!(view.has_members(&[1, 3].map(NodeId), &[]));
+    /// assert!(!view.has_members(&[NodeId(1)], &[NodeId(3)]));
+    /// ```
+    #[must_use]
+    pub fn has_members(&self, voters: &[NodeId], learners: &[NodeId]) -> bool {
+        // If voters are only added, the voters of the joint configuration already equal the target.
+        !self.is_joint && sorted(&self.voters) == voters && sorted(&self.learners) == learners
+    }
+}
+
 /// The progress of a slice, as its shard confirmed it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SliceDone {
@@ -239,9 +257,7 @@ fn change_members(
     learners: Vec<NodeId>,
 ) -> Option<Task> {
     let leader = view.leader?;
-    // If voters are only added, the voters of the joint configuration already equal the target.
-    let is_so =
-        !view.is_joint && sorted(&view.voters) == voters && sorted(&view.learners) == learners;
+    let is_so = view.has_members(&voters, &learners);
     (!is_so).then_some(Task::ChangeMembers { group, leader, voters, learners })
 }
 
