@@ -72,6 +72,12 @@ impl Callers {
         matches!(caught_up, Ok(Ok(())))
     }
 
+    /// Whether [`has_caught_up`](Self::has_caught_up) has succeeded before.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn is_caught_up(&self) -> bool {
+        self.caught_up.initialized()
+    }
+
     /// Treats this node's catalogue as current, although no majority was asked.
     #[cfg(any(test, feature = "testing"))]
     pub fn skip_catch_up(&self) {

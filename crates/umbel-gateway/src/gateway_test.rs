@@ -1,4 +1,4 @@
-//! Tests of the whole server on a node that belongs to no cluster yet.
+//! Tests of the whole server: on a node that belongs to no cluster yet, and on one that nobody has called.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use umbel_proto::v1::filters_client::FiltersClient;
 use umbel_proto::v1::peer_client::PeerClient;
 use umbel_proto::v1::peer_server::{Peer, PeerServer};
 
+use super::test_node::{deadline, start_alone};
 use super::{Budget, Gateway, serve};
 
 /// Says that it speaks another version of the protocol between nodes, and does nothing else.
@@ -119,4 +120,19 @@ async fn all_services_share_a_port() {
     drop((filters, peer));
     stop.send(()).unwrap();
     server.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_catches_up_before_anybody_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let coordinator = node.coordinator();
+    let caught_up = async {
+        while !coordinator.callers().is_caught_up() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout_at(deadline(), caught_up).await.expect("the majority is this node");
+    drop(coordinator);
+    node.shutdown().await;
 }

@@ -73,7 +73,7 @@ use budget::Budget;
 use console::Console;
 use item_streams::ItemStreams;
 use limits::{
-    HEALTH_INTERVAL, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STOP_GRACE_MAX,
+    CATCH_UP_INTERVAL, HEALTH_INTERVAL, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STOP_GRACE_MAX,
     STREAMS_PER_CONNECTION_MAX,
 };
 use resp::RespGateway;
@@ -218,6 +218,7 @@ async fn serve(
             std::future::pending::<()>().await;
         }
     };
+    let upkeep = async { tokio::join!(catch_up(&coordinator), show_health(health, &coordinator)) };
     tokio::select! {
         biased;
         served = serving => Ok(served?),
@@ -225,7 +226,7 @@ async fn serve(
             tracing::warn!("calls that were still running were cut off");
             Ok(())
         }
-        () = show_health(health, &coordinator) => Ok(()),
+        ((), ()) = upkeep => Ok(()),
     }
 }
 
@@ -283,6 +284,15 @@ fn reflection() -> Result<axum::Router, ServeError> {
     let routes = Routes::new(describe().build_v1()?).add_service(describe().build_v1alpha()?);
     // The router that takes these in has its own fallback, and only one may.
     Ok(MADE.get_or_init(|| routes.into_axum_router().reset_fallback()).clone())
+}
+
+/// Catches up with the majority as soon as there is one, whether or not a client calls by then. If that were left to the
+/// first call, a node that nobody had called before the majority was lost could not even answer what it sees of the
+/// cluster, which is when operators ask it.
+async fn catch_up(coordinator: &Coordinator) {
+    while !coordinator.callers().has_caught_up().await {
+        tokio::time::sleep(CATCH_UP_INTERVAL).await;
+    }
 }
 
 /// Services whose health status is that of the node.

@@ -15,6 +15,10 @@ pub(super) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long running calls may continue after the node begins to stop.
 pub(super) const STOP_GRACE_MAX: Duration = Duration::from_secs(10);
 
+/// How long a node that has just started and reaches no majority waits before it tries again, so that it asks seldom in
+/// a cluster that forms or has lost its majority for long.
+pub(super) const CATCH_UP_INTERVAL: Duration = Duration::from_millis(500);
+
 /// How often the health service checks whether the node is ready.
 pub(super) const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 
