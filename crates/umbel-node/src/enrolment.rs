@@ -27,7 +27,7 @@ use umbel_proto::v1::{EnrolRequest, EnrolResponse};
 use umbel_raft::peer::PEER_PROTOCOL;
 use umbel_tls::{JoinToken, JoinTokenError, PinnedTls, TlsError};
 
-use crate::config::{Config, host_of};
+use crate::config::{Config, ConfigError, host_of};
 use crate::node::{StartError, open_data};
 use crate::ports::Ports;
 use crate::reasons::{Reasons, reason_of};
@@ -154,6 +154,9 @@ pub async fn enrol(config: &Config) -> Result<(), EnrolError> {
     let token = read_token(file)?;
     let address = own_address(config).await?;
     let host = host_of(&address).ok_or(EnrolError::Address)?;
+    if *member == address {
+        return Err(StartError::from(ConfigError::JoinsItself { address }).into());
+    }
     let data = |error: std::io::Error| StartError::Data(format!("{}: {error}", config.data));
     let ports = Ports::real(Path::new(&config.data)).map_err(data)?;
     let (identity, storage) = open_data(config, &ports).await?;

@@ -83,6 +83,10 @@ pub(crate) async fn membership(
             found(admission, ports, &founders, address).await
         }
         _ if !founders.is_empty() => wait_for_adoption(admission, ports, &founders, address).await,
+        // Only of a node that is in no cluster yet: a member may be restarted with settings that all nodes share.
+        Some(member) if member == address => {
+            Err(ConfigError::JoinsItself { address: address.to_owned() }.into())
+        }
         Some(member) => {
             let has_tls = config.tls_cert.is_some();
             join(admission, ports, (member, has_tls), address).await

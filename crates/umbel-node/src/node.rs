@@ -12,7 +12,7 @@ use umbel_engine::shard::ShardState;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::AnyFilter;
 use umbel_jobs::JobHost;
-use umbel_ports::{Listener, PortFuture, Purpose, Rare};
+use umbel_ports::{Listener, PortFuture, Purpose, Rare, listen_advice};
 use umbel_raft::Witness;
 use umbel_raft::peer::{LinkCloser, PeerService};
 use umbel_storage::identity::{self, Identity, IdentityError};
@@ -61,7 +61,7 @@ pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The address cannot be bound: correct it, or stop the process that uses it.
-    #[error("cannot listen on {address}")]
+    #[error("cannot listen on {address}{}", listen_advice(source))]
     Listen {
         /// The address.
         address: String,

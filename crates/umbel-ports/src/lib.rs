@@ -56,7 +56,7 @@ pub use free_ports::free_port;
 pub use issued::IssuedFiles;
 pub use long_work::beside_others;
 pub use memory::memory_limit_bytes;
-pub use net::RealNet;
+pub use net::{RealNet, listen_advice};
 pub use pacer::Pacer;
 pub use secret::{NotProved, OnRefused, SecretNet};
 pub use seed::RealSeed;

@@ -29,6 +29,21 @@ impl Net for RealNet {
     }
 }
 
+/// What to do about an address that cannot be bound, as the continuation of "cannot listen on ADDRESS"; empty where the
+/// system's error says it.
+#[must_use]
+pub fn listen_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            ", where another process listens already: stop it, or name another address"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            ", which is no address of this machine: name one that it has, or 0.0.0.0 for all of them, with advertise"
+        }
+        _ => "",
+    }
+}
+
 struct RealListener {
     listener: TcpListener,
     local_address: String,
@@ -73,6 +88,16 @@ mod tests {
         let mut got = [0; 4];
         there.read_exact(&mut got).await.unwrap();
         assert_eq!(&got, b"ping");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_cannot_be_bound_comes_with_advice() {
+        let first = RealNet.listen("127.0.0.1:0").await.unwrap();
+        let taken = RealNet.listen(&first.local_address()).await.err().unwrap();
+        assert!(listen_advice(&taken).contains("another process"), "{taken}");
+        // Reserved for documents (RFC 5737).
+        let foreign = RealNet.listen("192.0.2.1:0").await.err().unwrap();
+        assert!(listen_advice(&foreign).contains("no address of this machine"), "{foreign}");
     }
 
     #[tokio::test]

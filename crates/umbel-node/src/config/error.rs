@@ -85,6 +85,15 @@ pub enum ConfigError {
     /// The data folder belongs to no cluster, and no setting says where the node belongs. Set one.
     #[error("the node belongs to no cluster: name --initial-cluster, --join or --dev")]
     NoOrigin,
+    /// The node would wait for itself. Set the address of a node of the cluster.
+    #[error(
+        "join = \"{address}\" is this node itself: name a node of the cluster that it is to join; the first node of a \
+         cluster has initial_cluster or dev in place of join"
+    )]
+    JoinsItself {
+        /// This node's advertised address.
+        address: String,
+    },
     /// The list of founders lacks this node. All founders need the same list.
     #[error(
         "initial_cluster names {}, but not this node, which is \"{own}\" to others: add it, or set \

@@ -146,6 +146,10 @@ fn wrong_settings_are_exit_code_2_and_are_named() {
         ("--no-such-flag", &["--no-such-flag"]),
         ("--listen 127.0.0.1:0 --data new", &["--initial-cluster, --join or --dev"]),
         (
+            "--listen 127.0.0.1:0 --advertise a:1 --join a:1 --data new",
+            &["join = \"a:1\" is this node itself"],
+        ),
+        (
             "--join a:1 --join-token-file gone.token",
             &["join_token_file gone.token", "No such file"],
         ),
