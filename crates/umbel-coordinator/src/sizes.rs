@@ -116,10 +116,20 @@ fn over_copy_cells<T>(
     plan: impl Fn(CellCount) -> Result<T, CallFailure>,
 ) -> Result<T, CallFailure> {
     let [one, most] = COPY_CELLS.map(|count| CellCount::new(count).expect("a small count"));
-    match plan(one) {
-        Err(CallFailure::Meta(MetaError::Quota { .. })) => plan(most),
-        outcome => outcome,
+    let is_too_large = |outcome: &Result<T, CallFailure>| {
+        matches!(outcome, Err(CallFailure::Meta(MetaError::Quota { .. })))
+    };
+    let planned = plan(one);
+    let planned = if is_too_large(&planned) { plan(most) } else { planned };
+    if is_too_large(&planned) {
+        // The slices of a copy are not shards of the cluster, and more of them do not help.
+        let what = format!(
+            "each copy of a replicated filter has at most {REPLICATED_BYTES_MAX} bytes, and this one would have more: \
+             plan fewer items or a higher rate, or a partitioned filter"
+        );
+        return Err(MetaError::Quota { what }.into());
     }
+    planned
 }
 
 /// Shape, rate and bytes over this many cells.
@@ -133,12 +143,12 @@ fn planned_over(
         FilterSize::Rate(rate) => {
             check_rate(rate)?;
             let shape = SliceShape::plan(kind, capacity, rate, cells);
-            (shape.map_err(|error| not_planned(&error))?, rate)
+            (shape.map_err(|error| not_planned_for((kind, capacity, rate), &error))?, rate)
         }
         FilterSize::Window { rate, rules } => {
             check_rate(rate)?;
             let shape = SliceShape::plan_window(capacity, rate, cells, rules);
-            (shape.map_err(|error| not_planned(&error))?, rate)
+            (shape.map_err(|error| not_planned_for((kind, capacity, rate), &error))?, rate)
         }
         FilterSize::Chain { rate, expansion } => {
             check_rate(rate)?;
@@ -148,7 +158,8 @@ fn planned_over(
                 None => RedisBloomShape::new(capacity, rate, RedisBloomShape::EXPANSION)
                     .map(RedisBloomShape::fixed),
             };
-            let chain = chain.map_err(|error| not_planned(&error.into()))?;
+            let asked = (kind, capacity, rate);
+            let chain = chain.map_err(|error| not_planned_for(asked, &error.into()))?;
             let shape = SliceShape::plan_redis_bloom(chain, cells);
             (shape.map_err(|error| not_planned(&error))?, rate)
         }
@@ -275,12 +286,24 @@ pub(super) fn memory_bytes(
     Ok(sum)
 }
 
+/// A filter that was not planned, with what was requested: the plan's error may speak of a part alone, such as the blocks
+/// of a counting filter, or one generation of an aging filter with its share of the rate.
+fn not_planned_for((kind, capacity, rate): (Kind, u64, f64), error: &PlanError) -> CallFailure {
+    match (error, not_planned(error)) {
+        (PlanError::Shape(error), CallFailure::Invalid { .. }) => {
+            let asked = format!("kind {kind} for {capacity} items at a rate of {rate:?}");
+            CallFailure::Invalid { what: format!("{asked}: {error}") }
+        }
+        (_, failure) => failure,
+    }
+}
+
 fn not_planned(error: &PlanError) -> CallFailure {
     let what = error.to_string();
     match error {
-        PlanError::SliceTooLarge { .. } | PlanError::FilterTooLarge { .. } => {
-            MetaError::Quota { what }.into()
-        }
+        PlanError::SliceTooLarge { .. }
+        | PlanError::ChainTooLarge { .. }
+        | PlanError::FilterTooLarge { .. } => MetaError::Quota { what }.into(),
         PlanError::Shape(_)
         | PlanError::NoFixedSize { .. }
         | PlanError::NoWindow
@@ -338,7 +361,32 @@ mod tests {
         assert!((small.memory_bytes as f64 * 8.0 / 1_000.0) < 10.5, "{small:?}");
         let large = plan(800_000_000).unwrap();
         assert!(large.memory_bytes > SLICE_BYTES_MAX, "{large:?}");
-        assert!(matches!(plan(1 << 40), Err(CallFailure::Meta(MetaError::Quota { .. }))));
+        let Err(CallFailure::Meta(MetaError::Quota { what })) = plan(1 << 40) else {
+            panic!("too large")
+        };
+        assert!(
+            what.starts_with("each copy of a replicated filter has at most 1073741824"),
+            "{what}"
+        );
+    }
+
+    #[test]
+    fn errors_name_what_was_requested_and_what_to_do() {
+        for (kind, part) in [(Kind::Counting, "rate 1e-9 of"), (Kind::Aging, "of a blocked filter")]
+        {
+            let error = plan(kind, 1_000, FilterSize::Rate(1e-9)).unwrap_err().to_string();
+            let asked = format!("kind {kind} for 1000 items at a rate of 1e-9: ");
+            assert!(error.starts_with(&asked) && error.contains(part), "{error}");
+        }
+        let said = |kind| {
+            let refused = plan(kind, 1 << 32, FilterSize::Rate(0.01));
+            let Err(CallFailure::Meta(MetaError::Quota { what })) = refused else {
+                panic!("{refused:?}")
+            };
+            what
+        };
+        assert!(said(Kind::Blocked).contains("or have more shards (umbel cluster split)"));
+        assert!(said(Kind::RedisBloom).contains("which is whole in one shard"));
     }
 
     #[test]

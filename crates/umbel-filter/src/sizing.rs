@@ -114,21 +114,23 @@ pub enum SizingError {
     #[error("0 items, expected at least 1")]
     NoItems,
     /// A rate of 0 needs infinite memory, a rate of 1 none: name one in between.
-    #[error("false-positive rate {rate}, expected one above 0 and below 1")]
+    #[error("false-positive rate {rate:?}, expected one above 0 and below 1")]
     Rate {
         /// The rate that was asked for.
         rate: f64,
     },
     /// So few false positives are not for a blocked filter: name a higher rate, or take the
     /// classic kind.
-    #[error("false-positive rate {rate} of a blocked filter, expected at least {BLOCKED_RATE_MIN}")]
+    #[error(
+        "false-positive rate {rate:?} of a blocked filter, expected at least {BLOCKED_RATE_MIN:?}"
+    )]
     BlockedRate {
         /// The rate that was asked for.
         rate: f64,
     },
     /// So few false positives need longer fingerprints than a window has: name a higher rate.
     #[error(
-        "false-positive rate {rate} of a window, whose fingerprints have up to \
+        "false-positive rate {rate:?} of a window, whose fingerprints have up to \
          {FINGERPRINT_BITS_MAX} bits"
     )]
     WindowRate {
@@ -137,7 +139,7 @@ pub enum SizingError {
     },
     /// So few false positives need longer fingerprints than a cuckoo filter has: name a higher rate.
     #[error(
-        "false-positive rate {rate} of a cuckoo filter, whose fingerprints have up to \
+        "false-positive rate {rate:?} of a cuckoo filter, whose fingerprints have up to \
          {CUCKOO_FINGERPRINT_BITS_MAX} bits"
     )]
     CuckooRate {
@@ -146,7 +148,7 @@ pub enum SizingError {
     },
     /// So few false positives need longer remainders than a quotient filter has: name a higher rate.
     #[error(
-        "false-positive rate {rate} of a quotient filter, whose remainders have up to \
+        "false-positive rate {rate:?} of a quotient filter, whose remainders have up to \
          {QUOTIENT_REMAINDER_BITS_MAX} bits"
     )]
     QuotientRate {
@@ -199,7 +201,7 @@ pub enum SizingError {
     /// The level would need a rate that no blocked filter has: begin with a larger capacity or a
     /// higher rate.
     #[error(
-        "false-positive rate {false_positive_rate} of a scalable filter, whose level {level} needs {rate:.1e}: \
+        "false-positive rate {false_positive_rate:?} of a scalable filter, whose level {level} needs {rate:.1e}: \
          the least of a level is {BLOCKED_RATE_MIN:e}"
     )]
     LevelRate {

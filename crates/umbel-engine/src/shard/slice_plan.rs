@@ -66,7 +66,8 @@ pub enum PlanError {
     Shape(#[from] SliceShapeError),
     /// Plan fewer items or a higher rate, or use a cluster of more shards.
     #[error(
-        "slices of {slice_bytes} bytes on {shard_count} shards, expected at most {SLICE_BYTES_MAX}"
+        "slices of {slice_bytes} bytes on {shard_count} shards, expected at most {SLICE_BYTES_MAX}: plan fewer items or \
+         a higher rate, or have more shards (umbel cluster split)"
     )]
     SliceTooLarge {
         /// Bytes of the largest slice.
@@ -74,8 +75,19 @@ pub enum PlanError {
         /// Number of shards.
         shard_count: u32,
     },
+    /// Plan fewer items or a higher rate, or another kind: more shards do not help.
+    #[error(
+        "a RedisBloom filter of {chain_bytes} bytes, which is whole in one shard, expected at most {SLICE_BYTES_MAX}: \
+         plan fewer items or a higher rate, or another kind"
+    )]
+    ChainTooLarge {
+        /// Bytes of the chain's first link.
+        chain_bytes: u64,
+    },
     /// Plan fewer items or a higher rate.
-    #[error("filter of {filter_bytes} bytes, expected at most {FILTER_BYTES_MAX}")]
+    #[error(
+        "filter of {filter_bytes} bytes, expected at most {FILTER_BYTES_MAX}: plan fewer items or a higher rate"
+    )]
     FilterTooLarge {
         /// Bytes of all slices.
         filter_bytes: u64,
@@ -88,7 +100,7 @@ pub enum PlanError {
         kind: Kind,
     },
     /// A window must be planned with its rules.
-    #[error("a window is planned with its slices of time")]
+    #[error("a window is planned with its slices of time: name those in place of a kind")]
     NoWindow,
     /// A cluster cannot have so many shards.
     #[error("{shard_count} shards, expected at most {SHARD_COUNT_MAX}")]
@@ -309,10 +321,9 @@ impl SliceShape {
     ) -> Result<Self, PlanError> {
         check_shard_count(shard_count)?;
         let shape = Self::from(shape);
-        let slice_bytes = shape.memory_bytes(HashRange::WHOLE)?;
-        if slice_bytes > SLICE_BYTES_MAX {
-            let shard_count = shard_count.get();
-            return Err(PlanError::SliceTooLarge { slice_bytes, shard_count });
+        let chain_bytes = shape.memory_bytes(HashRange::WHOLE)?;
+        if chain_bytes > SLICE_BYTES_MAX {
+            return Err(PlanError::ChainTooLarge { chain_bytes });
         }
         Ok(shape)
     }

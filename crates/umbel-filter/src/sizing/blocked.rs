@@ -409,8 +409,7 @@ mod tests {
         assert!(blocked_block_count(1, f64::NAN).is_err());
         let error = SizingError::BlockedRate { rate: 1e-8 };
         assert_eq!(blocked_block_count(1, 1e-8), Err(error));
-        let message =
-            "false-positive rate 0.00000001 of a blocked filter, expected at least 0.0000001";
+        let message = "false-positive rate 1e-8 of a blocked filter, expected at least 1e-7";
         assert_eq!(error.to_string(), message);
     }
 

@@ -118,12 +118,12 @@ mod tests {
         assert!(scalable_level(1, 0.5, u32::MAX).is_err());
         // The rate that was asked for is named, not the level's alone.
         let error = scalable_level(1, 1e-10, 0).unwrap_err();
-        let said = "false-positive rate 0.0000000001 of a scalable filter, whose level 0 needs 1.5e-11: \
+        let said = "false-positive rate 1e-10 of a scalable filter, whose level 0 needs 1.5e-11: \
                     the least of a level is 1e-7";
         assert_eq!(error.to_string(), said);
         let error = scalable_level(1, 1e-6, 4).unwrap_err().to_string();
         assert!(
-            error.contains("rate 0.000001 of") && error.contains("level 4 needs 7.8e-8"),
+            error.contains("rate 1e-6 of") && error.contains("level 4 needs 7.8e-8"),
             "{error}"
         );
     }
