@@ -134,7 +134,7 @@ pub enum RemoveError {
     /// The kind cannot take items out: their positions may be other items' too. Build a counting, a cuckoo or a
     /// quotient filter, which can.
     #[error(
-        "a {kind} filter cannot remove items, a {}, a {} or a {} filter can",
+        "filters of kind {kind} cannot remove items, those of kind {}, {} and {} can",
         Kind::Counting,
         Kind::Cuckoo,
         Kind::Quotient

@@ -2,7 +2,7 @@
 //! then spreads.
 
 use tokio::time::{Instant, timeout_at};
-use umbel_engine::meta::{FilterName, FilterRecord};
+use umbel_engine::meta::{FilterName, FilterRecord, FilterSettings};
 use umbel_engine::shard::{PartError, SetOperation, ShardCommand};
 use umbel_filter::Kind;
 
@@ -167,12 +167,21 @@ fn merges_by_or(record: &FilterRecord) -> bool {
     Kind::from_id(record.settings.kind).is_some_and(Kind::merges_by_or)
 }
 
+/// The kinds for which this holds, by name.
+fn kinds(holds: impl Fn(Kind) -> bool) -> String {
+    let names = Kind::ALL.into_iter().filter(|&kind| holds(kind)).map(|kind| kind.to_string());
+    names.collect::<Vec<_>>().join(", ")
+}
+
 /// Refuses a kind whose positions cannot be compared.
 pub(super) fn check_ored(record: &FilterRecord) -> Result<(), CallFailure> {
     match Kind::from_id(record.settings.kind) {
         Some(kind) if !kind.merges_by_or() => {
             let name = record.name.as_str();
-            let what = format!("filter {name:?} is {kind}, whose positions are not compared");
+            let those = kinds(Kind::merges_by_or);
+            let what = format!(
+                "filter {name:?} is {kind}, whose positions are not compared, unlike those of {those}"
+            );
             Err(PartError::WrongKind { what }.into())
         }
         _ => Ok(()),
@@ -211,11 +220,22 @@ fn check_bits(record: &FilterRecord) -> Result<(), CallFailure> {
     match Kind::from_id(record.settings.kind) {
         Some(kind) if !kind.is_bit_array() => {
             let name = record.name.as_str();
-            let what = format!("filter {name:?} is {kind}, which is not intersected");
+            let those = kinds(Kind::is_bit_array);
+            let what =
+                format!("filter {name:?} is {kind}, which is not intersected, unlike {those}");
             Err(PartError::WrongKind { what }.into())
         }
         _ => Ok(()),
     }
+}
+
+/// What a filter was planned for, in words.
+fn plan_of(settings: &FilterSettings) -> String {
+    let FilterSettings { capacity, false_positive_rate, memory_bytes, .. } = settings;
+    let kind = Kind::from_id(settings.kind).map_or("?".to_owned(), |kind| kind.to_string());
+    format!(
+        "{kind} for {capacity} items at a rate of {false_positive_rate:?} in {memory_bytes} bytes"
+    )
 }
 
 /// Checks that the bits of one filter mean the same in the other.
@@ -224,7 +244,8 @@ pub(super) fn check_mergeable(into: &FilterRecord, from: &FilterRecord) -> Resul
     for record in [into, from] {
         let kind = Kind::from_id(record.settings.kind);
         if let Some(kind) = kind.filter(|kind| !kind.merges()) {
-            let what = format!("filter {:?} is {kind}, which does not merge", record.name.as_str());
+            let (name, those) = (record.name.as_str(), kinds(Kind::merges));
+            let what = format!("filter {name:?} is {kind}, which does not merge, unlike {those}");
             return Err(PartError::WrongKind { what }.into());
         }
     }
@@ -239,8 +260,9 @@ pub(super) fn check_mergeable(into: &FilterRecord, from: &FilterRecord) -> Resul
     }
     let hint = "make one with --like the other";
     if ours.shape != theirs.shape {
-        let (ours, theirs) = (ours.shape, theirs.shape);
-        let what = format!("filters {into:?} and {from:?} differ: {ours:?}, {theirs:?}; {hint}");
+        let (ours, theirs) = (plan_of(ours), plan_of(theirs));
+        let what =
+            format!("filters {into:?} and {from:?} differ in shape: {ours}, {theirs}; {hint}");
         return Err(PartError::ShapeMismatch { what }.into());
     }
     if ours.key != theirs.key {
@@ -300,6 +322,14 @@ mod tests {
         let larger = record("b", Kind::Blocked, 9000, KEY);
         let error = check_mergeable(&ours, &larger).unwrap_err();
         assert!(matches!(error, CallFailure::Part(PartError::ShapeMismatch { .. })));
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "filters \"a\" and \"b\" differ in shape: blocked for 1000 items at a rate of 0.01 in {} bytes, \
+                 blocked for 9000 items at a rate of 0.01 in {} bytes; make one with --like the other",
+                ours.settings.memory_bytes, larger.settings.memory_bytes
+            )
+        );
         let other = HashKey::SipHash { key_id: 8, secret: [9; 16] };
         let error = check_mergeable(&ours, &record("b", Kind::Blocked, 1000, other)).unwrap_err();
         assert_eq!(
@@ -333,7 +363,16 @@ mod tests {
             assert_eq!(checked.is_ok(), is_bits, "{kind}");
         }
         let refused = check_bits(&record("a", Kind::SingleShot, 1000, KEY)).unwrap_err();
-        assert_eq!(refused.to_string(), "filter \"a\" is single-shot, which is not intersected");
+        assert_eq!(
+            refused.to_string(),
+            "filter \"a\" is single-shot, which is not intersected, unlike blocked, classic, partitioned"
+        );
+        let refused = check_ored(&record("a", Kind::Counting, 1000, KEY)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "filter \"a\" is counting, whose positions are not compared, unlike those of single-shot, blocked, \
+             classic, partitioned"
+        );
     }
 
     #[test]

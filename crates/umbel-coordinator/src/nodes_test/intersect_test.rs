@@ -90,10 +90,10 @@ async fn what_filters_share_goes_into_another_one() {
     create(&coordinator, "single", Kind::SingleShot).await;
     like(&coordinator, "single too", "single").await;
     like(&coordinator, "single three", "single").await;
-    assert_eq!(
-        refused("single", &["single too", "single three"]).await,
-        "filter \"single\" is single-shot, which is not intersected"
-    );
+    let single = refused("single", &["single too", "single three"]).await;
+    let which =
+        "filter \"single\" is single-shot, which is not intersected, unlike blocked, classic";
+    assert!(single.starts_with(which), "{single}");
     // Many items set every position of a small filter.
     let small = near(Kind::Blocked, Distribution::Partitioned, 10, 0.5);
     coordinator.create(&name("full"), &small, None, deadline()).await.unwrap();

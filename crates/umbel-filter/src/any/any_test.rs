@@ -120,7 +120,7 @@ fn only_counting_and_table_filters_remove() {
     let error = RemoveError::Unsupported { kind: Kind::SingleShot };
     assert_eq!(
         error.to_string(),
-        "a single-shot filter cannot remove items, a counting, a cuckoo or a quotient filter can"
+        "filters of kind single-shot cannot remove items, those of kind counting, cuckoo and quotient can"
     );
 }
 
