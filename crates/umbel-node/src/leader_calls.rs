@@ -227,7 +227,10 @@ impl LeaderCalls {
             let served = local.serve_meta(request.clone());
             return match tokio::time::timeout(timeout, served).await {
                 Ok(answer) => Tried::Answer(answer),
-                Err(_) => Tried::Unknown("this node's meta group did not answer".to_owned()),
+                Err(_) => Tried::Unknown(
+                    "the meta group did not answer this node, as when most of its voters are down"
+                        .to_owned(),
+                ),
             };
         }
         send_request(local, node, CallKind::Meta, GroupId::META, encode(request), timeout).await

@@ -28,7 +28,7 @@ pub(super) fn of(status: &StatusResponse) -> Vec<Note> {
 
 /// Groups of which a majority of the nodes does not answer. A leader that is cut off from the others does not know
 /// it, and is still shown as the leader.
-fn no_majority(status: &StatusResponse) -> Option<Note> {
+pub(super) fn no_majority(status: &StatusResponse) -> Option<Note> {
     let answering: BTreeSet<u64> =
         status.nodes.iter().filter(|node| node.is_reachable).map(|node| node.node).collect();
     let is_lost = |nodes: &[u64]| {

@@ -1,6 +1,7 @@
 //! Shows a sample as a page for people, as a line, and as a JSON object.
 
 use super::super::look::{Colour, Look, harmless};
+use super::super::notes::no_majority;
 use super::super::ranges::picture;
 use super::super::show::Rows;
 use super::figures::{Figures, Rates};
@@ -8,6 +9,7 @@ use super::sample::{Jobs, Sample};
 use crate::commands::job::progress_text;
 use crate::units::size;
 use serde_json::{Value, json};
+use umbel_client::StatusResponse;
 use umbel_client::proto::{DescribeJobResponse, NodeStatus};
 
 const HEADING: [&str; 13] = [
@@ -76,14 +78,16 @@ fn rate_text(rate: f64) -> String {
     if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
 
-/// Problems of the cluster, one line each.
-fn troubles(sample: &Sample) -> Vec<String> {
+/// Problems that the status shows, one line each.
+fn status_troubles(status: &StatusResponse) -> Vec<String> {
     let mut troubles = Vec::new();
-    for node in sample.nodes().filter(|node| !node.is_reachable) {
+    // First, because a leader that is cut off from the others is still shown as one that leads.
+    troubles.extend(no_majority(status).map(|(what, groups)| format!("{what} of {groups}")));
+    let is_silent = |node: &&NodeStatus| node.state != "removed" && !node.is_reachable;
+    for node in status.nodes.iter().filter(is_silent) {
         troubles.push(format!("node {} does not answer the others", node.node));
     }
-    let leaderless: Vec<String> = sample
-        .status
+    let leaderless: Vec<String> = status
         .shards
         .iter()
         .filter(|shard| shard.leader == 0)
@@ -92,6 +96,12 @@ fn troubles(sample: &Sample) -> Vec<String> {
     if !leaderless.is_empty() {
         troubles.push(format!("no leader is known of shard {}", leaderless.join(", ")));
     }
+    troubles
+}
+
+/// Problems of the cluster, one line each.
+fn troubles(sample: &Sample) -> Vec<String> {
+    let mut troubles = status_troubles(&sample.status);
     for (node, figures) in &sample.figures {
         match figures {
             Ok(figures) if figures.is_short => {
@@ -199,4 +209,38 @@ pub(super) fn json(sample: &Sample, before: &Sample) -> Value {
         "running_jobs": sample.jobs.as_ref().ok().map(|jobs| jobs.running_count),
         "troubles": troubles(sample),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use umbel_client::proto::ShardStatus;
+
+    #[test]
+    fn what_has_no_majority_is_a_trouble_though_it_has_a_leader() {
+        let node = |node, is_reachable| NodeStatus {
+            node,
+            is_reachable,
+            state: "live".to_owned(),
+            meta_role: "voter".to_owned(),
+            ..NodeStatus::default()
+        };
+        let shard = ShardStatus { leader: 1, replicas: vec![1, 2, 3], ..ShardStatus::default() };
+        let mut status = StatusResponse {
+            nodes: vec![node(1, true), node(2, false), node(3, false)],
+            shards: vec![shard],
+            ..StatusResponse::default()
+        };
+        let troubles = status_troubles(&status);
+        assert!(
+            troubles[0].starts_with("no majority of the meta group and shard 0: "),
+            "{troubles:?}"
+        );
+        assert_eq!(
+            troubles[1..],
+            ["node 2 does not answer the others", "node 3 does not answer the others"]
+        );
+        status.nodes.iter_mut().for_each(|node| node.is_reachable = true);
+        assert_eq!(status_troubles(&status), [""; 0]);
+    }
 }
