@@ -65,7 +65,7 @@ enum AccessVerb {
 
 #[derive(Args)]
 struct AddArgs {
-    /// Its name: letters, digits, -, _ and .
+    /// Its name: 1 to 128 letters, digits and any of `-_.`
     name: String,
     /// Rights on a filter, or with * on all whose names begin with NAME: read, insert, remove, manage,
     /// export, all

@@ -368,7 +368,10 @@ fn shards_are_split_and_merged_back() {
     assert_eq!(umbel("cluster merge").kept_text(), "shards\t3\nmerged\tshard 3 into shard 1\n");
     assert_eq!(umbel("cluster merge --to 3").kept_text(), "shards\t3\nmerged\tnone\n");
     umbel("cluster merge --to 4").refused(2, &["there are 3 shards", "cluster split --to 4"]);
-    umbel("cluster split --to 1025").refused(2, &["--to 1025", "at most 1024 shards"]);
+    for number in [0, 1025] {
+        let said = format!("--to {number}: a cluster has 1 to 1024 shards; nothing was split");
+        umbel(&format!("cluster split --to {number}")).refused(2, &[&said]);
+    }
     umbel("cluster split --to 2").refused(2, &["there are 3 shards", "cluster merge --to 2"]);
     let merges = json("cluster merge --to 1");
     let pairs = serde_json::json!([{ "shard": 0, "gone": 2 }, { "shard": 0, "gone": 1 }]);

@@ -193,3 +193,23 @@ fn help_of_every_command_fits_two_screens_and_has_examples() {
         }
     }
 }
+
+/// What one command alone has is not scattered among what all have.
+#[test]
+fn options_of_every_command_have_a_heading_of_their_own() {
+    let help_of = |words: &str| {
+        let mut binary = Command::new(env!("CARGO_BIN_EXE_umbel"));
+        let output = binary.args(words.split(' ')).arg("--help").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (words, option) in
+        [("filter create", "--late"), ("cluster drain", "--dry-run"), ("access add", "--may")]
+    {
+        let help = help_of(words);
+        let (own, shared) = help.split_once("Options of every command:").unwrap();
+        assert!(own.contains(option) && !own.contains("--tls-ca"), "{help}");
+        assert!(shared.contains("--tls-ca") && shared.contains("--json"), "{help}");
+    }
+    // A full stop at the end of a help text is not shown.
+    assert!(help_of("access add").contains("any of `-_.`"));
+}

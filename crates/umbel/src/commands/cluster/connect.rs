@@ -12,16 +12,20 @@ use std::time::Duration;
 use umbel_client::{Client, ClientError, ClientOptions, Code, ErrorCode};
 use umbel_tls::AuthorityPin;
 
+/// The heading, in the help of each command, of the options that all commands for a cluster have. Without one they
+/// would stand between the options of the command.
+const SHARED: &str = "Options of every command";
+
 /// Which cluster, and how answers are printed.
 #[derive(Args)]
 pub(crate) struct ClusterArgs {
     /// Addresses of nodes, any of which may answer [default: $UMBEL_CLUSTER, else 127.0.0.1:7300]
-    #[arg(long, global = true, value_name = "HOST:PORT[,..]")]
+    #[arg(long, global = true, value_name = "HOST:PORT[,..]", help_heading = SHARED)]
     cluster: Option<String>,
     #[command(flatten)]
     tls: TlsArgs,
     /// Print JSON objects
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = SHARED)]
     pub(crate) json: bool,
 }
 
@@ -29,16 +33,16 @@ pub(crate) struct ClusterArgs {
 #[derive(Args)]
 struct TlsArgs {
     /// Use TLS; trust nodes whose certificates this authority signed [env: UMBEL_TLS_CA]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = SHARED)]
     tls_ca: Option<PathBuf>,
     /// Certificate of this client [env: UMBEL_TLS_CERT]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = SHARED)]
     tls_cert: Option<PathBuf>,
     /// Key of --tls-cert [env: UMBEL_TLS_KEY]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = SHARED)]
     tls_key: Option<PathBuf>,
     /// File with this client's token, as `umbel access add` prints it [env: UMBEL_TOKEN_FILE]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = SHARED)]
     token_file: Option<PathBuf>,
 }
 

@@ -44,9 +44,9 @@ impl SplitArgs {
     /// fails.
     async fn split(&self, client: &Client, json: bool) -> Result<()> {
         // The cluster would refuse only the first split beyond its limit.
-        if let Some(wanted) = self.to.filter(|&wanted| wanted > SHARD_COUNT_MAX) {
+        if let Some(wanted) = self.to.filter(|wanted| !(1..=SHARD_COUNT_MAX).contains(wanted)) {
             return Err(UsageError(format!(
-                "--to {wanted}: a cluster has at most {SHARD_COUNT_MAX} shards; nothing was split"
+                "--to {wanted}: a cluster has 1 to {SHARD_COUNT_MAX} shards; nothing was split"
             ))
             .into());
         }
