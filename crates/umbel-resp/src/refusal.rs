@@ -338,7 +338,7 @@ pub enum Refusal {
     #[error("ERR The command has no key arguments")]
     NoKeys,
     /// UMBEL.REQUEST: an invalid request id.
-    #[error("ERR a request is SESSION:SEQUENCE [BELOW SEQUENCE] COMMAND, with numbers from 0 on")]
+    #[error("ERR a request is SESSION:SEQUENCE [BELOW SEQUENCE] COMMAND, with whole numbers")]
     RequestName,
     /// UMBEL.REQUEST: a command that cannot have a request id.
     #[error(
@@ -351,7 +351,7 @@ pub enum Refusal {
     /// UMBEL.CREATE: an option that is unknown, repeated or without its value, or options that contradict
     /// each other.
     #[error(
-        "ERR a filter is KIND blocked|classic|partitioned|counting|cuckoo|quotient|scalable|redisbloom|aging|stable CAPACITY n ERROR \
+        "ERR a filter is KIND blocked|classic|partitioned|single-shot|counting|cuckoo|quotient|scalable|redisbloom|aging|stable CAPACITY n ERROR \
          p|BYTES n [REPLICATED], or KIND redisbloom CAPACITY n ERROR p FIXED|EXPANSION n, or CAPACITY n ERROR p WINDOW \
          ms|MANUAL [SLICES n, which divides ms] [TIME EVENT [LATE REJECT|DROP|OLDEST]] [REFRESH] [REPLICATED], or LIKE name"
     )]

@@ -108,7 +108,8 @@ pub enum PartError {
     /// The item's time is before the start of the window, and the window is configured to refuse late
     /// items. Nothing was inserted. Leave the item out, or create a window that accepts late items.
     #[error(
-        "{filter} has no slice for an item of time {at_ms} ms any more, the oldest begins at {oldest_ms}"
+        "{filter} has no slice for an item of time {at_ms} ms any more, the oldest begins at {oldest_ms}: leave the item \
+         out; a window that is created to drop late items, or to keep them with the oldest slice, takes it"
     )]
     LateItem {
         /// The filter.
@@ -120,7 +121,10 @@ pub enum PartError {
     },
     /// The item's time is more than one slice ahead of the leader's clock. Nothing was inserted. Check the
     /// clock that produced the time.
-    #[error("{filter} has no slice for an item of time {at_ms} ms yet, the latest is {latest_ms}")]
+    #[error(
+        "{filter} has no slice for an item of time {at_ms} ms yet, the latest is {latest_ms}: check the clock that gave \
+         the time, and that it is in milliseconds"
+    )]
     FutureItem {
         /// The filter.
         filter: FilterId,

@@ -106,7 +106,10 @@ impl Slice {
                     WindowTime::Manual => "rotations",
                     _ => "the time of arrival",
                 };
-                let what = format!("{filter} counts by {by}, so items have no other time");
+                let what = format!(
+                    "{filter} counts by {by}, so items have no other time: a window that is created with the time of \
+                     events takes one"
+                );
                 return Err(PartError::WrongKind { what });
             }
         };

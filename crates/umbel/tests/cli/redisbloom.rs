@@ -94,13 +94,16 @@ fn what_breaks_off_leaves_nothing_and_names_server_and_key() {
     import(&format!("redis://{redis}/plain"))
         .refused(1, &["key \"plain\"", "not in RedisBloom's form"]);
     run(&format!("export plain --to redis://{redis}/copy"))
-        .refused(1, &["--kind redisbloom alone"]);
+        .refused(1, &["the filter is blocked, and filters of --kind redisbloom alone"]);
     import(&format!("redis://u:wrong@{redis}/plain")).refused(1, &["AUTH: "]);
     // A password that is not on the command line.
     let mut command =
         server.command(&sandbox, &format!("filter import copy --from redis://{redis}/plain"));
     let output = command.env("REDISCLI_AUTH", "wrong").output().unwrap();
     sandbox.ended(output).refused(1, &["AUTH: "]);
+    // An empty variable is none, as everywhere.
+    let output = command.env("REDISCLI_AUTH", "").output().unwrap();
+    sandbox.ended(output).refused(1, &["not in RedisBloom's form"]);
     // Servers with another protocol, or that send a dump's header and nothing else.
     for (answer, said_of_it) in [
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "not the Redis protocol"),

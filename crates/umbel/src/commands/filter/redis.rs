@@ -27,11 +27,11 @@ use source::cuckoo_refused;
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use umbel_client::Client;
 use umbel_client::proto::{
-    ExportChunk, ExportEnd, ExportFrame, ExportHeader, ImportChunk, ImportHeader, export_chunk,
-    import_chunk,
+    ExportChunk, ExportEnd, ExportFrame, ExportHeader, FilterSummary, ImportChunk, ImportHeader,
+    export_chunk, import_chunk,
 };
+use umbel_client::{Client, Kind, kind_name};
 use umbel_gateway::redis_bloom_dump::{DumpReader, DumpWriter};
 use umbel_gateway::redis_bloom_value::CUCKOO_TYPE_NAME;
 use umbel_tls::{ForeignFiles, KeyPairFiles};
@@ -217,6 +217,17 @@ async fn send(
     Ok(())
 }
 
+/// Refuses a filter that a server with RedisBloom does not know.
+fn check_kind(header: &ExportHeader) -> Result<()> {
+    match header.filter.as_ref().map(FilterSummary::kind) {
+        None | Some(Kind::Redisbloom) => Ok(()),
+        Some(kind) => bail!(
+            "the filter is {}, and filters of --kind redisbloom alone go to such a server",
+            kind_name(kind).unwrap_or("of an unknown kind")
+        ),
+    }
+}
+
 /// Copies a filter to a server: first to a temporary key, which is renamed once the copy is complete.
 ///
 /// # Errors
@@ -237,7 +248,14 @@ pub(super) async fn export(
     let copied = async {
         let mut begun = false;
         while let Some(ExportChunk { part }) = chunks.next().await? {
-            let Some(export_chunk::Part::Frame(frame)) = part else { continue };
+            let frame = match part {
+                Some(export_chunk::Part::Header(header)) => {
+                    check_kind(&header)?;
+                    continue;
+                }
+                Some(export_chunk::Part::Frame(frame)) => frame,
+                _ => continue,
+            };
             writer.push(&frame.frame).map_err(|error| {
                 anyhow!("{error}; filters of --kind redisbloom alone go to such a server")
             })?;

@@ -96,7 +96,8 @@ impl Server {
             false => Box::new(stream),
         };
         let mut server = Self::over(stream);
-        let of_environment = || std::env::var(PASSWORD_VARIABLE).ok();
+        let is_set = |password: &String| !password.is_empty();
+        let of_environment = || std::env::var(PASSWORD_VARIABLE).ok().filter(is_set);
         if let Some(password) = place.password.clone().or_else(of_environment) {
             let mut words = vec![&b"AUTH"[..]];
             words.extend(place.user.as_deref().map(str::as_bytes));
