@@ -166,7 +166,8 @@ impl NodeSigner {
 
     fn authority(&self) -> Result<Authority, RequestError> {
         let text = String::from_utf8_lossy(&read(&self.key)?).into_owned();
-        let key = KeyPair::from_pem(&text).map_err(AuthorityError::Own)?;
+        let key = KeyPair::from_pem(&text)
+            .map_err(|error| TlsError::Key { file: self.key.clone(), why: error.to_string() })?;
         let is_own = |der: &[u8]| {
             X509Certificate::from_der(der).is_ok_and(|(_, certificate)| {
                 *certificate.public_key().subject_public_key.data == *key.der_bytes()

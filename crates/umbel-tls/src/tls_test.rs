@@ -261,6 +261,10 @@ fn a_request_gets_no_more_than_the_signer_gives() {
     let signer = NodeSigner::open(&files.path("both.pem"), &files.path("ca.key")).unwrap();
     let wrong = NodeSigner::open(&files.path("ca.pem"), &files.path("ca.key"));
     assert!(matches!(wrong, Err(RequestError::OtherKey { .. })));
+    fs::write(files.path("none.key"), "no key").unwrap();
+    let none = NodeSigner::open(&files.path("both.pem"), &files.path("none.key"));
+    let said = none.err().unwrap().to_string();
+    assert!(said.contains("none.key: not a key that can be used: "), "{said}");
 
     let request = CertificateRequest::generate().unwrap();
     let again = CertificateRequest::read(&request.key()).unwrap();
