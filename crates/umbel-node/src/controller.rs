@@ -4,7 +4,7 @@
 //! task may be done twice, so a leader that is deposed halfway does no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -23,6 +23,7 @@ use umbel_raft::peer::CallKind;
 use crate::calls::{GroupAnswer, GroupRequest, MetaRequest, ShardRequest};
 use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
+use crate::reasons::Reasons;
 
 mod merge;
 mod running_tasks;
@@ -285,8 +286,13 @@ async fn query_group(
     }
 }
 
-/// Carries out one task; returns what it confirmed about a slice.
-async fn carry_out(local: &Arc<Local>, calls: &Arc<LeaderCalls>, task: Task) -> Confirmed {
+/// Carries out one task; returns what it confirmed about a slice. Refusals are logged once in a while for each shard: one
+/// without room or majority refuses all of its slices, several times a second.
+async fn carry_out(
+    (local, calls): (&Arc<Local>, &Arc<LeaderCalls>),
+    task: Task,
+    refused: &Mutex<Reasons>,
+) -> Confirmed {
     let deadline = Instant::now() + TASK_TIMEOUT;
     let (shard, command, filter, done) = match task {
         Task::Propose(_) => return None,
@@ -338,7 +344,10 @@ async fn carry_out(local: &Arc<Local>, calls: &Arc<LeaderCalls>, task: Task) -> 
     match calls.shard_call(shard, ShardRequest::Command(command), deadline).await {
         Ok(_) => Some(((filter, shard), done)),
         Err(error) => {
-            tracing::warn!(%shard, %filter, %error, "a slice could not be changed yet");
+            let mut refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
+            if refused.is_due(&shard.to_string(), Instant::now()) {
+                tracing::warn!(%shard, %filter, %error, "a slice could not be changed yet");
+            }
             None
         }
     }

@@ -1,4 +1,5 @@
-//! What a node logs while it asks a cluster to take it, or others to found one, again and again.
+//! What a node logs while it tries something again and again: it asks a cluster to take it, others to found one, or a
+//! shard to change its slices.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;

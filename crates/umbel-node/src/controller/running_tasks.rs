@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::panic::resume_unwind;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::task::JoinSet;
 use umbel_engine::meta::{SLICE_TASKS_PER_SHARD_MAX, SliceDone, Task};
@@ -12,6 +12,7 @@ use umbel_engine::{FilterId, GroupId, ShardId};
 use super::carry_out;
 use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
+use crate::reasons::Reasons;
 
 /// The subject of a task. Of two tasks with the same subject the second waits: an earlier order must not
 /// create a slice that has been dropped since.
@@ -53,6 +54,8 @@ pub(super) type Confirmed = Option<((FilterId, ShardId), SliceDone)>;
 pub(super) struct RunningTasks {
     running: JoinSet<(Subject, Confirmed)>,
     subjects: BTreeSet<Subject>,
+    /// The shards whose refusals were logged of late.
+    refused: Arc<Mutex<Reasons>>,
 }
 
 impl RunningTasks {
@@ -68,7 +71,9 @@ impl RunningTasks {
             return;
         }
         let (local, calls) = (Arc::clone(local), Arc::clone(calls));
-        self.running.spawn(async move { (subject, carry_out(&local, &calls, task).await) });
+        let refused = Arc::clone(&self.refused);
+        let carried_out = async move { carry_out((&local, &calls), task, &refused).await };
+        self.running.spawn(async move { (subject, carried_out.await) });
     }
 
     fn slice_count(&self, shard: ShardId) -> usize {

@@ -74,7 +74,11 @@ impl End {
         let mut source = status.source();
         let mut is_refused = false;
         while let Some(error) = source {
-            text = format!("{text}: {error}");
+            // Most errors repeat their cause.
+            let cause = error.to_string();
+            if !text.contains(&cause) {
+                text = format!("{text}: {cause}");
+            }
             let io_error = error.downcast_ref::<io::Error>();
             is_refused |= io_error.is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
             source = error.source();
@@ -298,5 +302,20 @@ impl tokio_stream::Stream for Outgoing {
                 return Poll::Ready(Some(LinkCalls { calls }));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_of_a_broken_link_is_told_once() {
+        let refused = || Box::new(io::Error::from(io::ErrorKind::ConnectionRefused));
+        let end = End::of_status(&Status::from_error(refused()));
+        assert!(matches!(end, End::NotListening(_)));
+        assert_eq!(end.text(), refused().to_string());
+        let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+        assert!(matches!(End::of_status(&Status::from_error(Box::new(reset))), End::Broken(_)));
     }
 }
