@@ -10,6 +10,10 @@ use umbel_engine::liveness::{Beat, GroupStanding, Input, Liveness, LivenessOrder
 use umbel_engine::{GroupId, NodeId};
 use umbel_step::Outbox;
 
+/// How long an election may take, in times that a node may be silent: one until the leader is missed, seven for the pauses
+/// after three elections that nobody wins (1, 2 and 4), and two for the turns of candidates and the calls.
+const ELECTION_SUSPICIONS: u32 = 10;
+
 /// This node's knowledge of which other nodes are alive.
 pub struct Beats {
     began: Instant,
@@ -41,7 +45,7 @@ impl Beats {
 
     /// How long an election may take, including its detection delay and a few failed attempts.
     pub fn election(&self) -> Duration {
-        10 * self.suspicion()
+        ELECTION_SUSPICIONS * self.suspicion()
     }
 
     /// Whether a node was reachable and no longer is.

@@ -1,10 +1,11 @@
 //! Whether a node should get traffic: it must be in touch with the cluster, and its replicas must run, know their
-//! leaders, and follow them. Groups without a majority are named, but no reason to send calls elsewhere.
+//! leaders, and follow them. Groups without a majority are named, but no reason to send calls elsewhere, and neither is
+//! an election.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -17,6 +18,10 @@ use umbel_raft::{Group, committed_in, request_committed};
 use umbel_storage::WalHealth;
 
 use super::Local;
+
+mod elections;
+
+use elections::Elections;
 
 /// How long an answer is reused: each leader is asked once in that time, however often the node is
 /// checked.
@@ -49,13 +54,26 @@ impl fmt::Display for Readiness {
     }
 }
 
+/// The groups whose leaders do not say what is committed, each with the reason; or what the replica of another group
+/// lacks.
+type Followed = Result<BTreeMap<GroupId, String>, String>;
+
 /// What the checks of a node remember.
 #[derive(Default)]
 pub(super) struct Checks {
     /// The last answer of the leaders; its lock lets one check run at a time.
-    followed: Mutex<Option<(Instant, Result<(), String>)>>,
+    followed: Mutex<Option<(Instant, Followed)>>,
     /// Since when the node has been in touch with the cluster, as the checks saw it.
     in_touch_since: std::sync::Mutex<Option<Instant>>,
+    /// The elections that are waited for.
+    elections: std::sync::Mutex<Elections>,
+}
+
+impl Checks {
+    fn elections(&self) -> MutexGuard<'_, Elections> {
+        // No holder of the lock panics.
+        self.elections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Local {
@@ -71,21 +89,42 @@ impl Local {
     async fn check(&self, heard: &[Arc<Group>], lost: &[Arc<Group>]) -> Result<(), String> {
         self.runs_all()?;
         self.is_in_touch(lost)?;
-        if let Some(group) = heard.iter().find(|group| group.leader().is_none()) {
-            return Err(format!("{} has no leader that this node knows", group.id()));
+        let why = |id: GroupId| (id, format!("{id} has no leader that this node knows"));
+        let leaderless = heard.iter().filter(|group| group.leader().is_none());
+        let mut leaderless: BTreeMap<GroupId, String> =
+            leaderless.map(|group| why(group.id())).collect();
+        // A node that is starting asks no leaders before all groups have one, because their answers are reused.
+        let waits = self.checks.elections().was_ready();
+        if let Some(why) = leaderless.values().next().filter(|_| !waits) {
+            return Err(why.clone());
         }
         // What a replica has lost is no matter of who is heard, so that of a group without a majority counts.
         let lacking = |group: &Arc<Group>| Some((group.id(), group.lacking()?));
-        if let Some((group, why)) = heard.iter().chain(lost).find_map(lacking) {
-            return Err(format!("{group}: {why}"));
+        let followed = match heard.iter().chain(lost).find_map(lacking) {
+            Some((group, why)) => Err(format!("{group}: {why}")),
+            None => self.followed(heard).await,
+        };
+        match followed {
+            Ok(unanswered) => {
+                leaderless.extend(unanswered);
+                self.checks.elections().judge(&leaderless, Instant::now(), self.beats().election())
+            }
+            Err(why) => {
+                self.checks.elections().keep(&leaderless);
+                Err(why)
+            }
         }
+    }
+
+    /// Whether these replicas follow their leaders, which are asked unless they were asked a moment ago.
+    async fn followed(&self, groups: &[Arc<Group>]) -> Followed {
         let mut last = self.checks.followed.lock().await;
         if let Some((at, answer)) = &*last
             && at.elapsed() < ANSWER_STANDS
         {
             return answer.clone();
         }
-        let answer = self.follows_all(heard).await;
+        let answer = self.follows_all(groups).await;
         *last = Some((Instant::now(), answer.clone()));
         answer
     }
@@ -123,6 +162,7 @@ impl Local {
         let mut since = self.checks.in_touch_since.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.meta.hears_majority() && 2 * heard_count <= nodes.len() {
             *since = None;
+            self.checks.elections().forget();
             return Err(format!(
                 "this node hears {heard_count} of {} nodes, itself included: it may be cut off",
                 nodes.len()
@@ -139,7 +179,7 @@ impl Local {
     }
 
     /// Whether these replicas have applied what is committed now.
-    async fn follows_all(&self, groups: &[Arc<Group>]) -> Result<(), String> {
+    async fn follows_all(&self, groups: &[Arc<Group>]) -> Followed {
         let leaders: BTreeSet<NodeId> = groups.iter().filter_map(|group| group.leader()).collect();
         let others = leaders.into_iter().filter(|&leader| leader != self.node);
         let asked = others.map(|leader| async move { (leader, self.committed_by(leader).await) });
@@ -155,35 +195,35 @@ impl Local {
             let (committed, failures) = (&committed, &failures);
             async move { self.follows(group, committed, failures).await }
         });
-        join_all(follow).await.into_iter().collect()
+        join_all(follow).await.into_iter().filter_map(Result::transpose).collect()
     }
 
+    /// Whether this replica has applied what is committed: if its leader does not say what is, the group with the reason.
     async fn follows(
         &self,
         group: &Arc<Group>,
         committed: &BTreeMap<GroupId, u64>,
         failures: &BTreeMap<NodeId, String>,
-    ) -> Result<(), String> {
+    ) -> Result<Option<(GroupId, String)>, String> {
         let id = group.id();
         let leader = group.leader();
         if leader == Some(self.node) {
-            return Ok(());
+            return Ok(None);
         }
         if let Some((leader, why)) =
             leader.and_then(|leader| Some((leader, failures.get(&leader)?)))
         {
-            return Err(format!(
-                "{id}: its leader, {leader}, does not say what is committed: {why}"
-            ));
+            let why = format!("{id}: its leader, {leader}, does not say what is committed: {why}");
+            return Ok(Some((id, why)));
         }
         let Some(&index) = committed.get(&id) else {
-            return Err(format!("{id}: it has a new leader, or none"));
+            return Ok(Some((id, format!("{id}: it has a new leader, or none"))));
         };
         let mut applied = group.replica().applied_index();
         let reached = applied.wait_for(|&applied| applied >= index);
         let is_there = matches!(tokio::time::timeout(FOLLOW_TIMEOUT, reached).await, Ok(Ok(_)));
         if is_there {
-            return Ok(());
+            return Ok(None);
         }
         let got = group.applied_index();
         Err(format!("{id}: this replica has applied entries up to {got}, {index} are committed"))

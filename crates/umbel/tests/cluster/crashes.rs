@@ -1,15 +1,19 @@
-//! Processes that are killed: one at a time under load, and all at once.
+//! Processes that are killed: one at a time under load, and all at once; and one that hangs.
 
-use umbel_client::ReadLevel;
+use umbel_client::{Client, ClientOptions, ReadLevel, StatusResponse};
 
 use crate::load::{Load, contains, insert, sharp_filter};
-use crate::servers::{Cluster, Server, number_of, page, until};
+use crate::servers::{Cluster, LOOK_INTERVAL, Server, number_of, options, page, until};
 
 /// Items that must be queried while nodes are killed.
 const QUESTION_ITEMS: usize = 10_000;
 
 /// Items that must be acknowledged while a node is down, and again after its restart.
 const PROGRESS_ITEMS: usize = 1500;
+
+/// Milliseconds after which nodes miss one that hangs: long enough for checks of readiness to meet its silence, and for no
+/// node to be missed because its machine is slow. An election may take ten times as long.
+const LONG_SUSPECT_MS: &str = "6000";
 
 pub(crate) fn addresses(cluster: &Cluster) -> Vec<String> {
     cluster.nodes.iter().map(|node| node.address.clone()).collect()
@@ -42,6 +46,46 @@ async fn killed_nodes_lose_nothing_and_nothing_is_new_twice() {
     }
     history.check();
     println!("{rounds} rounds: {} items, {asked_under_load} questions", items.len());
+}
+
+/// Asks these nodes whether they are ready, for ever.
+///
+/// # Panics
+///
+/// If one of them is not, except for entries that reach it late.
+async fn stay_ready(addresses: &[String]) {
+    loop {
+        for address in addresses {
+            let said = page(address, "/readyz").await.unwrap();
+            let is_ready = said.starts_with("HTTP/1.1 200 ");
+            assert!(is_ready || said.contains("this replica has applied"), "{address}: {said}");
+        }
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_stay_ready_while_they_elect_leaders_in_the_place_of_one_that_hangs() {
+    let cluster = Cluster::form_with(3, |node| node.set("UMBEL_SUSPECT_MS", LONG_SUSPECT_MS)).await;
+    let are_led = |status: &StatusResponse| status.shards.iter().all(|shard| shard.leader != 0);
+    let status = cluster.status_until("all shards have leaders", are_led).await;
+    let hangs = status.shards[0].leader;
+    let index = usize::try_from(hangs).unwrap() - 1;
+    let mut others = addresses(&cluster);
+    others.remove(index);
+    cluster.nodes[index].signal("STOP");
+    let options = ClientOptions { learns_nodes: false, ..options() };
+    let client = Client::connect_with(others.join(",").as_str(), options).unwrap();
+    let are_others = |status: &StatusResponse| {
+        are_led(status) && status.shards.iter().all(|shard| shard.leader != hangs)
+    };
+    let elected = until("all shards have other leaders", || async {
+        client.status().await.ok().filter(&are_others)
+    });
+    tokio::select! {
+        () = stay_ready(&others) => {}
+        _ = elected => {}
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

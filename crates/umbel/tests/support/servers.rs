@@ -36,7 +36,7 @@ const HASTE: Duration = Duration::from_secs(4);
 pub(crate) const PROBE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The pause between two checks of a condition.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Attempts to form a cluster, each with new ports, in case another program has taken one.
 const PORT_ATTEMPTS_MAX: u32 = 5;
