@@ -286,6 +286,14 @@ impl Caller {
         self.standing == Standing::Unknown
     }
 
+    /// Why this node knows too little to decide.
+    pub(super) fn why_unknown(&self) -> CallFailure {
+        match self.coordinator.read_meta(|_| ()) {
+            Ok(()) => CallFailure::GrantsUnknown,
+            Err(failure) => failure,
+        }
+    }
+
     /// Whether the caller has proved its identity.
     pub(super) const fn is_somebody(&self) -> bool {
         matches!(self.standing, Standing::Unlimited | Standing::Principal(_))
@@ -462,9 +470,7 @@ impl Caller {
             (Standing::Nobody(why), _) if need != Need::Node || self.shows_node() => {
                 format!("the caller is {self}: {why}")
             }
-            (Standing::Unknown, _) => {
-                "this node has not heard yet who may do what: try again, or another node".to_owned()
-            }
+            (Standing::Unknown, _) => self.why_unknown().to_string(),
             (_, Need::Node) => format!(
                 "this call is for nodes of the cluster, whose certificates say umbel:node; the caller is \
                  {self}"

@@ -58,7 +58,7 @@ impl EnrolmentService {
         match self.coordinator.callers().catch_up_for_stranger().await {
             CaughtUp::Done => {}
             // The majority, and therefore another node, may know the token.
-            CaughtUp::NoMajority => return Err(CallFailure::NotFormed),
+            CaughtUp::NoMajority => return Err(CallFailure::GrantsUnknown),
             // A node with a good token asks again, and must not be turned away because others invent some.
             CaughtUp::NotAsked => {
                 let what = "too many nodes ask to join with tokens that are not known here yet: try again in a moment";

@@ -98,11 +98,11 @@ impl Entrance {
     }
 
     fn refused(&self, caller: &Caller) -> Refused {
-        let text = caller.refusal(self.need);
         let failure = match caller.is_unknown() {
-            true => CallFailure::NotFormed,
-            false => CallFailure::Denied { what: text.clone() },
+            true => caller.why_unknown(),
+            false => CallFailure::Denied { what: caller.refusal(self.need) },
         };
+        let text = failure.to_string();
         let status = errors::status(&failure);
         let is_stranger = !caller.is_unknown() && !caller.is_somebody() && self.need != Need::Node;
         let status = match is_stranger {
@@ -115,5 +115,46 @@ impl Entrance {
             (false, false) => StatusCode::UNAUTHORIZED,
         };
         Refused { status, page, text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message as _;
+    use umbel_engine::meta::FilterVerb;
+    use umbel_proto::v1::{ErrorCode, ErrorDetail};
+
+    use super::*;
+    use crate::test_node::start_alone;
+
+    /// What a client hears while this node does not know who may do what.
+    fn heard_early(coordinator: &Arc<Coordinator>) -> String {
+        let connection = PeerIdentity::Client("alice".into());
+        let caller = Caller::without_grants(&connection, coordinator);
+        let entrance = Entrance {
+            coordinator: Arc::clone(coordinator),
+            needs_member: false,
+            connection,
+            shown: None,
+            path: "/umbel.v1.Filters/Info".to_owned(),
+            need: Need::Filter(FilterVerb::Read),
+        };
+        let refused = entrance.check(&caller).expect_err("it is too early");
+        let detail = ErrorDetail::decode(refused.status.details()).unwrap();
+        assert_eq!(detail.code(), ErrorCode::NotFormed);
+        assert_eq!(refused.page, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refused.text, refused.status.message());
+        refused.text
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_node_without_a_majority_is_told_from_one_without_a_cluster() {
+        let without = heard_early(&Arc::new(Coordinator::without_cluster()));
+        assert_eq!(without, CallFailure::NotFormed.to_string());
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let within = heard_early(&node.coordinator());
+        assert_eq!(within, CallFailure::GrantsUnknown.to_string());
+        node.shutdown().await;
     }
 }

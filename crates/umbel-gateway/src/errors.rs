@@ -18,7 +18,7 @@ const AFTER_BUSY_MS: u32 = 100;
 /// Retry delay without a leader, in milliseconds: a new one may be elected by then.
 const AFTER_ELECTION_MS: u32 = 500;
 
-/// Retry delay while the cluster is not formed, in milliseconds.
+/// Retry delay while the cluster is not formed, or a node does not know what it grants, in milliseconds.
 const AFTER_FORMING_MS: u32 = 1000;
 
 /// What the client is told about a failure.
@@ -111,7 +111,9 @@ fn verdict(failure: &CallFailure) -> Verdict {
             retry_after_ms: AFTER_BUSY_MS,
             ..open(Code::Aborted, ErrorCode::OutcomeUnknown)
         },
-        CallFailure::NotFormed => later(ErrorCode::NotFormed, AFTER_FORMING_MS),
+        CallFailure::NotFormed | CallFailure::GrantsUnknown => {
+            later(ErrorCode::NotFormed, AFTER_FORMING_MS)
+        }
         CallFailure::Denied { .. } => refused(Code::PermissionDenied, ErrorCode::Denied),
         CallFailure::Storage { .. } => open(Code::Internal, ErrorCode::StorageFailed),
     }
@@ -263,6 +265,7 @@ mod tests {
                 100,
             ),
             (CallFailure::NotFormed, C::Unavailable, E::NotFormed, A::No, 1000),
+            (CallFailure::GrantsUnknown, C::Unavailable, E::NotFormed, A::No, 1000),
             (CallFailure::Denied { what: text() }, C::PermissionDenied, E::Denied, A::No, 0),
             (CallFailure::Storage { what: text() }, C::Internal, E::StorageFailed, A::Unknown, 0),
         ];

@@ -100,6 +100,11 @@ pub enum CallFailure {
     /// Nothing was changed. Wait until the cluster is formed.
     #[error("this node does not belong to a formed cluster yet")]
     NotFormed,
+    /// Nothing was changed. Retry, or ask another node: what this one knows of the cluster's grants may be old.
+    #[error(
+        "this node reaches no majority of its cluster, and cannot know who may do what: try again, or another node"
+    )]
+    GrantsUnknown,
     /// Nothing was changed. Have the right granted, or do something else.
     #[error("{what}")]
     Denied {

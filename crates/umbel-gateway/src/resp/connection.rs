@@ -482,7 +482,7 @@ mod tests {
             client.shutdown().await.unwrap();
             let mut answer = String::new();
             client.read_to_string(&mut answer).await.unwrap();
-            assert!(answer.starts_with("-LOADING this node has not heard"), "{sent}: {answer}");
+            assert!(answer.starts_with("-LOADING this node does not belong"), "{sent}: {answer}");
         }
     }
 }

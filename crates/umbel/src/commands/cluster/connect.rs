@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use umbel_client::{Client, ClientError, ClientOptions, Code, ErrorCode};
+use umbel_node::failure::CallFailure;
 use umbel_tls::AuthorityPin;
 
 /// The heading, in the help of each command, of the options that all commands for a cluster have. Without one they
@@ -53,10 +54,21 @@ const DEFAULT_CLUSTER: &str = "127.0.0.1:7300";
 /// the node.
 const FIRST_CONTACT: Duration = Duration::from_secs(2);
 
-/// What to do about nodes that run and serve nobody yet. With principals, that is also a node of a cluster that has
-/// started and reaches no majority, because it cannot know who may still do what.
-const NOT_READY_ADVICE: &str = "it waits for other nodes, its log says more: start the others of its cluster or, if that \
-                                is new, all that its --initial-cluster names, or the one that it is to --join";
+/// What to do about nodes that run and have no cluster yet.
+const FORMING_ADVICE: &str = "it waits for other nodes, its log says more: start the others of its cluster or, if that \
+                              is new, all that its --initial-cluster names, or the one that it is to --join";
+
+/// What to do about nodes of a cluster that have started and reach no majority, and so cannot know who may still do what.
+const NO_MAJORITY_ADVICE: &str = "it waits for other nodes, its log says more: start the others of its cluster, or repair the network";
+
+/// What to do about nodes that run, serve nobody yet, and say this.
+fn not_ready_advice(message: &str) -> &'static str {
+    match message == CallFailure::GrantsUnknown.to_string() {
+        true => NO_MAJORITY_ADVICE,
+        // Nodes of earlier releases say it in both cases.
+        false => FORMING_ADVICE,
+    }
+}
 
 impl ClusterArgs {
     /// A client of the cluster; it connects with its first request. While the nodes that answer have no cluster
@@ -73,7 +85,8 @@ impl ClusterArgs {
         let client = cluster_client::connect(&addresses, options, &self.credentials()?)?;
         let waiting = Mutex::new(Waiting::start());
         client.tell_waits(move |failure| {
-            let text = format!("waits for {addresses}: {}; {NOT_READY_ADVICE}", failure.message);
+            let (message, advice) = (&failure.message, not_ready_advice(&failure.message));
+            let text = format!("waits for {addresses}: {message}; {advice}");
             waiting.lock().unwrap_or_else(PoisonError::into_inner).show(&text);
         });
         Ok(client)
@@ -145,7 +158,7 @@ fn advised(error: Error) -> Error {
             }
         }
         Some(ClientError::Unavailable(failure)) if failure.cause == ErrorCode::NotFormed => {
-            NOT_READY_ADVICE
+            not_ready_advice(&failure.message)
         }
         Some(ClientError::OutcomeUnknown { .. } | ClientError::FirstAnswerLost(_)) => {
             "what was sent last may have been applied: `umbel filter contains` tells"
@@ -153,4 +166,17 @@ fn advised(error: Error) -> Error {
         _ => return error,
     };
     anyhow!("{}; {advice}", text_of(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_nodes_without_a_cluster_are_to_be_given_one() {
+        let advice = |failure: &CallFailure| not_ready_advice(&failure.to_string());
+        assert!(advice(&CallFailure::NotFormed).contains("--initial-cluster"));
+        let of_member = advice(&CallFailure::GrantsUnknown);
+        assert!(!of_member.contains("--initial-cluster") && !of_member.contains("--join"));
+    }
 }
