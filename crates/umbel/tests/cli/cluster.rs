@@ -39,7 +39,7 @@ impl Drop for Killed {
 
 #[test]
 fn a_node_whose_cluster_is_not_formed_is_told_from_none_at_once() {
-    let sandbox = Sandbox::new();
+    let sandbox = Sandbox::with(&[("a", "x\n")]);
     let own = format!("127.0.0.1:{}", umbel_ports::free_port());
     // Nothing listens at the other founder's address.
     let args = format!("serve --listen {own} --data node --initial-cluster {own},127.0.0.1:1");
@@ -47,13 +47,16 @@ fn a_node_whose_cluster_is_not_formed_is_told_from_none_at_once() {
     let log = BufReader::new(server.0.stderr.take().unwrap());
     let waits = |line: &String| line.contains("waiting for the founder of the cluster");
     assert!(log.lines().map_while(Result::ok).any(|line| waits(&line)), "the server ended");
-    let asked = umbel(&sandbox, &format!("cluster status --cluster {own}")).spawn().unwrap();
-    let mut asked = Killed(asked);
-    let mut line = String::new();
-    BufReader::new(asked.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let words =
         format!("umbel: waits for {own}: this node does not belong to a formed cluster yet; ");
-    assert!(line.starts_with(&words) && line.contains("--initial-cluster"), "{line}");
+    for args in ["cluster status", "cluster top --once", "dedup a --output kept"] {
+        let asked = umbel(&sandbox, &format!("{args} --cluster {own}")).spawn().unwrap();
+        let mut asked = Killed(asked);
+        let mut line = String::new();
+        BufReader::new(asked.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let says = line.starts_with(&words) && line.contains("--initial-cluster");
+        assert!(says, "{args}: {line}");
+    }
 }
 
 #[test]

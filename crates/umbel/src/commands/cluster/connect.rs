@@ -70,6 +70,23 @@ fn not_ready_advice(message: &str) -> &'static str {
     }
 }
 
+/// Makes the client say on standard error for what it waits while the nodes that answer at these addresses serve nobody
+/// yet, unless that is not wanted at the moment.
+pub(crate) fn tell_waits(
+    client: &Client,
+    addresses: &str,
+    is_wanted: impl Fn() -> bool + Send + Sync + 'static,
+) {
+    let (addresses, waiting) = (addresses.to_owned(), Mutex::new(Waiting::start()));
+    client.tell_waits(move |failure| {
+        if is_wanted() {
+            let (message, advice) = (&failure.message, not_ready_advice(&failure.message));
+            let text = format!("waits for {addresses}: {message}; {advice}");
+            waiting.lock().unwrap_or_else(PoisonError::into_inner).show(&text);
+        }
+    });
+}
+
 impl ClusterArgs {
     /// A client of the cluster; it connects with its first request. While the nodes that answer have no cluster
     /// yet, it says so on standard error.
@@ -83,12 +100,7 @@ impl ClusterArgs {
             ClientOptions { first_contact_timeout: FIRST_CONTACT, ..ClientOptions::default() };
         let addresses = self.addresses();
         let client = cluster_client::connect(&addresses, options, &self.credentials()?)?;
-        let waiting = Mutex::new(Waiting::start());
-        client.tell_waits(move |failure| {
-            let (message, advice) = (&failure.message, not_ready_advice(&failure.message));
-            let text = format!("waits for {addresses}: {message}; {advice}");
-            waiting.lock().unwrap_or_else(PoisonError::into_inner).show(&text);
-        });
+        tell_waits(&client, &addresses, || true);
         Ok(client)
     }
 

@@ -8,7 +8,7 @@ mod figures;
 mod page;
 mod sample;
 
-use super::connect::ClusterArgs;
+use super::connect::{ClusterArgs, tell_waits};
 use super::look::{Colour, Look, harmless};
 use super::show::Printer;
 use crate::clock::Stopwatch;
@@ -19,6 +19,8 @@ use clap::{Args, ColorChoice};
 use sample::{Sample, Sources};
 use serde_json::json;
 use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use umbel_client::ClientError;
 
@@ -70,7 +72,13 @@ impl TopArgs {
     ///
     /// If the cluster cannot be reached at first, or the output cannot be written.
     pub(super) async fn run(&self, cluster: &ClusterArgs) -> Result<()> {
-        let mut sources = Sources::of(&cluster.addresses(), cluster.credentials()?)?;
+        let addresses = cluster.addresses();
+        let mut sources = Sources::of(&addresses, cluster.credentials()?)?;
+        // What is shown later says itself that there is no answer.
+        let is_begun = Arc::new(AtomicBool::new(false));
+        let is_shown = Arc::clone(&is_begun);
+        let is_wanted = move || !is_shown.load(Ordering::Relaxed);
+        tell_waits(sources.cluster(), &addresses, is_wanted);
         // The first sample must succeed: with a wrong address or token, waiting does not help.
         let first = sources.sample().await?;
         let look = Look::of(self.color);
@@ -84,6 +92,7 @@ impl TopArgs {
             }
             return printer.flush();
         }
+        is_begun.store(true, Ordering::Relaxed);
         let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
         let has_screen = std::io::stdout().is_terminal() && !is_dumb && !cluster.json;
         let output = match has_screen {

@@ -2,7 +2,7 @@
 
 use super::page::page_of;
 use super::{DedupArgs, job_words, summary};
-use crate::commands::cluster::connect::block_on;
+use crate::commands::cluster::connect::{block_on, tell_waits};
 use crate::commands::cluster::show::print;
 use crate::commands::job;
 use crate::exit::{Exit, UsageError};
@@ -140,6 +140,9 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
     let page = open_here(args)?;
     // Credentials come from the environment only: the message has none.
     let client = (job.spec.reach.connect)(addresses)?;
+    if !args.quiet {
+        tell_waits(&client, addresses, || true);
+    }
     let request = SubmitJobRequest { nonce: nonce(), spec, workers, seed: args.seed };
     block_on(follow(&client, request, page, args))
 }

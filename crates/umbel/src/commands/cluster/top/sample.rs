@@ -56,6 +56,11 @@ impl Sources {
         Ok(Self { credentials, cluster, nodes: BTreeMap::new() })
     }
 
+    /// The client that reads the status.
+    pub(super) const fn cluster(&self) -> &Client {
+        &self.cluster
+    }
+
     /// Takes a sample. For a node that does not answer, the sample holds the reason.
     ///
     /// # Errors
