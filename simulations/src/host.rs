@@ -402,7 +402,7 @@ fn disk_seed(seed: u64, number: u32) -> u64 {
 fn failure_of(error: StartError, is_damaged: bool) -> Failure {
     match error {
         StartError::Data(text) if is_damaged => Failure::Data(text),
-        StartError::Membership(text) => Failure::Membership(text),
+        StartError::Membership(text) | StartError::Founded(text) => Failure::Membership(text),
         error => Failure::Stopped(error.to_string()),
     }
 }

@@ -78,7 +78,7 @@ pub(crate) async fn membership(
         return Ok(member);
     }
     let founders = founders(config, address);
-    let member = match &config.join {
+    match &config.join {
         _ if founders.first().is_some_and(|first| first == address) => {
             found(admission, ports, &founders, address).await
         }
@@ -89,11 +89,11 @@ pub(crate) async fn membership(
         }
         Some(member) => {
             let has_tls = config.tls_cert.is_some();
-            join(admission, ports, (member, has_tls), address).await
+            let joined = join(admission, ports, (member, has_tls), address).await;
+            joined.map_err(StartError::Membership)
         }
-        None => return Err(ConfigError::NoOrigin.into()),
-    };
-    member.map_err(StartError::Membership)
+        None => Err(ConfigError::NoOrigin.into()),
+    }
 }
 
 /// Draws the cluster's identity and stores it, unless another founder reports an existing cluster. The
@@ -104,14 +104,14 @@ async fn found(
     ports: &Ports,
     founders: &[String],
     address: &str,
-) -> Result<LocalIdentity, String> {
+) -> Result<LocalIdentity, StartError> {
     let others = founders.iter().filter(|&founder| founder != address);
     let asked = others.map(|founder| async move {
         let answer = tokio::time::timeout(FOUNDER_REQUEST_TIMEOUT, who_is(ports, founder)).await;
         answer.ok().flatten().filter(|other| other.is_formed).map(|other| (founder, other))
     });
     if let Some((other, formed)) = join_all(asked).await.into_iter().flatten().next() {
-        return Err(lost_disk(other, &formed.cluster_id));
+        return Err(StartError::Founded(lost_disk(other, &formed.cluster_id)));
     }
     let mut bytes = [0; 16];
     ports.seed.fill(Purpose::Identity, &mut bytes);
@@ -124,7 +124,7 @@ async fn found(
         address: address.to_owned(),
         state: MemberState::Forming,
     };
-    admission.become_member(identity).await?;
+    admission.become_member(identity).await.map_err(StartError::Membership)?;
     Ok(LocalIdentity { cluster, node })
 }
 
@@ -134,7 +134,7 @@ async fn wait_for_adoption(
     ports: &Ports,
     founders: &[String],
     address: &str,
-) -> Result<LocalIdentity, String> {
+) -> Result<LocalIdentity, StartError> {
     let mut membership = admission.membership();
     tracing::info!(founder = founders[0], "waiting for the founder of the cluster");
     loop {
@@ -142,14 +142,16 @@ async fn wait_for_adoption(
             let Some(other) = who_is(ports, founder).await else { continue };
             if other.is_formed && membership.borrow().is_none() {
                 if planted::on(Planted::IdentityIgnored) {
-                    return take_old_number(admission, &other.cluster_id, founders, address).await;
+                    let taken = take_old_number(admission, &other.cluster_id, founders, address);
+                    return taken.await.map_err(StartError::Membership);
                 }
-                return Err(lost_disk(founder, &other.cluster_id));
+                return Err(StartError::Founded(lost_disk(founder, &other.cluster_id)));
             }
         }
         let adopted = membership.wait_for(Option::is_some);
         if let Ok(Ok(member)) = tokio::time::timeout(RETRY_PAUSE * 4, adopted).await {
-            return member.ok_or_else(|| "the adoption was taken back".to_owned());
+            let taken_back = || StartError::Membership("the adoption was taken back".to_owned());
+            return member.ok_or_else(taken_back);
         }
     }
 }

@@ -72,16 +72,26 @@ pub enum StartError {
     /// The data folder cannot be used; the message names the file and says what to do.
     #[error("{0}")]
     Data(String),
+    /// The data folder is not one for these settings: correct the setting that the message names.
+    #[error("{0}")]
+    Unfit(String),
     /// The node cannot be a member of the cluster; the message says what to do.
     #[error("{0}")]
     Membership(String),
+    /// The cluster that the node is to found is formed, and the node has no data: start it with `join`, as the message says.
+    #[error("{0}")]
+    Founded(String),
 }
 
 impl StartError {
-    /// Whether the settings are wrong: the node will not start before they are corrected.
+    /// Whether the settings are wrong: the node will not start before they are corrected. Everything else may pass,
+    /// or be mended elsewhere: on the disk, at other nodes, or by another release.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        matches!(self, Self::Config(_))
+        match self {
+            Self::Config(_) | Self::Unfit(_) | Self::Founded(_) => true,
+            Self::Listen { .. } | Self::Data(_) | Self::Membership(_) => false,
+        }
     }
 }
 
@@ -375,7 +385,10 @@ pub(crate) async fn open_data(
         StartError::Data(what)
     };
     let data = |error: IdentityError| failed(&error, !matches!(error, IdentityError::Io(_)));
-    let open = |error: OpenError| failed(&error, error.is_damage());
+    let open = |error: OpenError| match error.is_usage() {
+        true => StartError::Unfit(format!("{}: {error}", config.data)),
+        false => failed(&error, error.is_damage()),
+    };
     let known = identity::load(&*ports.disk).await.map_err(data)?;
     let owner = known.as_ref().map_or_else(
         || LogOwner::New { nonce: ports.seed.number(Purpose::Identity) },
@@ -421,7 +434,7 @@ fn check_address(config: &Config, identity: &Identity, address: &str) -> Result<
     if config.dev || identity.address == address {
         return Ok(());
     }
-    Err(StartError::Data(format!(
+    Err(StartError::Unfit(format!(
         "{}: the folder belongs to {node} at {}, but this node is at {address}: name the node's own \
          folder; or, if it moved to this address, run `umbel cluster remove {}` on another node and \
          let it join again with an empty folder",

@@ -83,7 +83,10 @@ async fn a_stolen_disk_reveals_no_secret_without_the_key() {
     assert_eq!(entries[0].payload, openraft::EntryPayload::Normal(command()));
     storage.close().await;
     assert!(matches!(refused(&disk, None).await, OpenError::KeyMissing));
-    let error = refused(&disk, wrapping(2)).await.to_string();
+    let error = refused(&disk, wrapping(2)).await;
+    assert!(error.is_usage() && OpenError::KeyMissing.is_usage(), "{error}");
+    assert!(!OpenError::Locked.is_usage(), "the other process may stop");
+    let error = error.to_string();
     assert!(error.starts_with("key_file /") && error.contains("key-2: not the key"), "{error}");
 }
 

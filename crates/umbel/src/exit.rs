@@ -67,8 +67,14 @@ mod tests {
         let no_origin = || StartError::from(ConfigError::NoOrigin);
         assert_eq!(Exit::of(&no_origin().into()), Exit::Usage);
         assert_eq!(Exit::of(&EnrolError::from(no_origin()).into()), Exit::Usage);
-        let refused = StartError::Membership("no".to_owned());
-        assert_eq!(Exit::of(&refused.into()), Exit::Failed);
+        for (error, exit) in [
+            (StartError::Unfit("another node's".to_owned()), Exit::Usage),
+            (StartError::Founded("without it".to_owned()), Exit::Usage),
+            (StartError::Data("damaged".to_owned()), Exit::Failed),
+            (StartError::Membership("no".to_owned()), Exit::Failed),
+        ] {
+            assert_eq!(Exit::of(&error.into()), exit);
+        }
         let unread = EnrolError::Files(std::io::Error::from(std::io::ErrorKind::NotFound));
         assert_eq!(Exit::of(&unread.into()), Exit::Failed);
     }

@@ -108,6 +108,11 @@ impl OpenError {
         !matches!(self, Self::Locked | Self::Io { .. } | Self::KeyMissing | Self::WrongKey { .. })
     }
 
+    /// Whether a setting is wrong: the log will not be opened before it is corrected.
+    pub const fn is_usage(&self) -> bool {
+        matches!(self, Self::KeyMissing | Self::WrongKey { .. })
+    }
+
     pub(crate) fn io(path: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }

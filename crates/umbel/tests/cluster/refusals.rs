@@ -102,7 +102,7 @@ async fn founders_with_empty_folders_are_refused_and_a_minority_says_nothing() {
         let node = &mut cluster.nodes[number - 1];
         node.kill();
         fs::remove_dir_all(&node.data).unwrap();
-        let said = node.refused().await;
+        let said = node.refused_with(2).await;
         assert!(said.contains("--join") && said.contains("umbel cluster remove"), "{said}");
     }
     // With one node of three, it is unknown what is absent or present now.
@@ -121,7 +121,7 @@ async fn a_founder_that_lost_its_disk_is_removed_and_joins_under_its_old_address
     insert(&client.filter("seen"), &items).await;
     cluster.nodes[2].kill();
     fs::remove_dir_all(&cluster.nodes[2].data).unwrap();
-    let said = cluster.nodes[2].refused().await;
+    let said = cluster.nodes[2].refused_with(2).await;
     assert!(said.contains("--join") && said.contains("umbel cluster remove"), "{said}");
     until("the removal", || async { client.remove_node(3).await.ok() }).await;
     let first = cluster.nodes[0].address.clone();
@@ -196,7 +196,7 @@ async fn data_folders_that_were_exchanged_are_refused() {
     for at in [1, 2] {
         let other = cluster.nodes[3 - at].address.clone();
         let node = &mut cluster.nodes[at];
-        let said = node.refused().await;
+        let said = node.refused_with(2).await;
         let says = |what: &str| assert!(said.contains(what), "no {what:?} in: {said}");
         says(&node.data.display().to_string());
         says(&format!("belongs to node {} at {other}", 4 - at));
