@@ -19,9 +19,16 @@ const STARTS_AT_ONCE: usize = 4;
 
 impl Local {
     /// Starts and stops replicas so that this node runs those that the shard map assigns to it; returns
-    /// the map's epoch. `kept` are the groups that were on the disk before the map was brought up to
-    /// date: later ones may belong to a shard that the map does not name yet.
-    pub(crate) async fn follow_shard_map(self: &Arc<Self>, kept: &[GroupId]) -> Option<Epoch> {
+    /// the map's epoch, None if there is no map. `kept` are the groups that were on the disk before the map
+    /// was brought up to date: later ones may belong to a shard that the map does not name yet.
+    ///
+    /// # Errors
+    /// If the node must stop: it was removed, its release does not run the cluster's version, or a replica does not
+    /// start.
+    pub(crate) async fn follow_shard_map(
+        self: &Arc<Self>,
+        kept: &[GroupId],
+    ) -> Result<Option<Epoch>, String> {
         let (epoch, wanted, is_removed, version) = self.meta.replica().read_meta(|state| {
             let ranges = state.shard_map().ranges();
             let first_range = |shard| ranges.and_then(|ranges| ranges.first_range(shard));
@@ -38,19 +45,19 @@ impl Local {
         });
         if is_removed {
             let node = self.node;
-            self.fail(format!(
+            return Err(format!(
                 "{node} was removed from the cluster; with an empty data folder it may join again"
             ));
-            return None;
         }
-        epoch?;
+        if epoch.is_none() {
+            return Ok(None);
+        }
         let versions = self.versions;
         if version < versions.oldest {
-            self.fail(format!(
+            return Err(format!(
                 "the cluster is at {version}, and this release runs clusters of {versions}: start the release that \
                  this node had, raise the cluster's version with it (umbel cluster upgrade), then start this one"
             ));
-            return None;
         }
         let running: BTreeSet<GroupId> =
             self.shards().iter().map(|shard| shard.group().id()).collect();
@@ -62,17 +69,11 @@ impl Local {
         }
         if wanted.keys().any(|group| !running.contains(group)) {
             // Nodes that were down when the meta group started may be up now.
-            if let Err(why) = self.host.query_again(self.addresses()).await {
-                self.fail(why);
-                return None;
-            }
+            self.host.query_again(self.addresses()).await?;
         }
         let missing = wanted.into_iter().filter(|(group, _)| !running.contains(group)).collect();
-        if let Err(why) = self.start_shards(missing).await {
-            self.fail(why);
-            return None;
-        }
-        epoch
+        self.start_shards(missing).await?;
+        Ok(epoch)
     }
 
     /// Starts replicas, several at a time. Each applies its log again, which takes a processor, so each start is a task

@@ -34,7 +34,8 @@ const MAP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before the retry.
 const MAP_PAUSE: Duration = Duration::from_millis(100);
 
-/// Keeps this node's replicas in agreement with the shard map; never ends.
+/// Keeps this node's replicas in agreement with the shard map; ends when the node must stop. Each later entry of the meta
+/// group would otherwise be a reason to try again what has failed, and to log it, while the node is being stopped.
 ///
 /// The map must be the newest one: a node that starts replays old maps, and would otherwise form a
 /// group again, or forget a replica that has long been assigned to it again.
@@ -53,10 +54,13 @@ pub(super) async fn follow(local: Arc<Local>, calls: Arc<LeaderCalls>) {
         if epoch.is_some() && epoch.map(|epoch| (epoch, begun_count)) != followed {
             let kept = local.storage().groups();
             match calls.meta_refresh(Instant::now() + MAP_TIMEOUT).await {
-                Ok(()) => {
-                    let epoch = local.follow_shard_map(&kept).await;
-                    followed = epoch.map(|epoch| (epoch, begun_count));
-                }
+                Ok(()) => match local.follow_shard_map(&kept).await {
+                    Ok(epoch) => followed = epoch.map(|epoch| (epoch, begun_count)),
+                    Err(why) => {
+                        local.fail(why);
+                        return;
+                    }
+                },
                 Err(error) => {
                     tracing::info!(%error, "the newest shard map is not known yet");
                     tokio::time::sleep(MAP_PAUSE).await;
@@ -254,6 +258,31 @@ mod tests {
         assert_eq!(slices(), [gone, filter, unknown]);
         drop_orphans(local).await;
         assert_eq!(slices(), [filter, unknown]);
+        node.shutdown().await;
+    }
+
+    /// The node's own follower has ended before the test's begins.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_replica_that_does_not_start_is_not_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let alone = || Config { dev: true, shards: 1, replicas: 1, ..config(folder.path()) };
+        let node = start(alone()).await;
+        create_filter(&node, Distribution::Partitioned, (1_000, 0.01)).await;
+        let shard = node.local().shards()[0].group().id();
+        assert!(node.snapshot().await);
+        node.shutdown().await;
+        let snapshots = folder.path().join(format!("snapshots/{}", shard.number()));
+        let file = std::fs::read_dir(&snapshots).unwrap().next().unwrap().unwrap().path();
+        let mut damaged = std::fs::read(&file).unwrap();
+        let middle = damaged.len() / 2;
+        damaged[middle] ^= 1;
+        std::fs::write(&file, damaged).unwrap();
+        let node = start(alone()).await;
+        let why = node.stopped().await.unwrap_err().to_string();
+        assert!(why.starts_with(&format!("{shard} does not start: ")), "{why}");
+        let calls = Arc::new(node.leader_calls(Arc::new(umbel_ports::RealSeed)));
+        let followed = tokio::time::timeout_at(deadline(), follow(Arc::clone(node.local()), calls));
+        followed.await.expect("it ends after one try");
         node.shutdown().await;
     }
 
