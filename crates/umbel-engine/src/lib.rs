@@ -12,10 +12,12 @@
 //! | [`shard`] | how a shard's replicas apply the commands of its log: slices of filters, request ids |
 //! | [`liveness`] | which nodes are alive, which replica stands for election, where leadership should be |
 //! | [`meta`] | nodes, shard map, catalogue of filters; which tasks are due for them |
+//! | [`clocks`] | whose wall clock is wrong |
 //! | [`limits`] | every size limit, with its reason |
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation))]
 
+pub mod clocks;
 #[cfg(test)]
 mod drawn_test;
 mod ids;

@@ -149,6 +149,7 @@ export function create(root) {
       ["Filters", count(cluster.filter_count), `${bytes(memory)} at leaders`],
       ["Epoch", count(cluster.epoch), "of the shard map"],
       ["Disks", short.length ? `${short.length} short` : "enough", short.length ? `no inserts: node ${short.join(", ")}` : "for inserts, of nodes that answer"],
+      ["Clocks", cluster.clocks_differ ? "differ" : "agree", cluster.clocks_differ ?? "within half a minute, of nodes that tell them"],
       ["Release", releases.size > 1 ? `${releases.size} releases` : [...releases][0] ?? "–", releases.size > 1 ? [...releases].join(", ") : "of nodes that answer"],
     ]);
     set(rows, "aria-label", `Hash ranges of ${cluster.shards.length} shards on ${members.length} nodes, ` +

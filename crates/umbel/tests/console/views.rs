@@ -52,6 +52,12 @@ async fn every_view_is_live_and_fits_every_window() {
     let cluster = Cluster::form(3).await;
     fill(&cluster.client()).await;
     browser.open(&format!("http://{}/console", cluster.nodes[0].address));
+    browser.choose("cluster", VIEWS[0].1);
+    browser.until_shown(
+        "that the clocks agree",
+        "[...document.querySelectorAll('.figures > div')] \
+           .some((figure) => /^Clocks\\s+agree\\s/.test(figure.innerText))",
+    );
     for (view, sign) in VIEWS {
         browser.choose(view, sign);
         let footer = browser.run("return document.getElementById('node').innerText;");

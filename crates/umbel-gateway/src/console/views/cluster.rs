@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::{StreamExt, stream};
 use umbel_coordinator::Coordinator;
 use umbel_engine::NodeId;
+use umbel_engine::clocks::clocks_differ;
 use umbel_engine::meta::MetaState;
 use umbel_node::calls::NodeStanding;
 use umbel_node::failure::CallFailure;
@@ -47,9 +48,15 @@ fn described(status: &v1::StatusResponse, standings: &Standings) -> Value {
         ("meta_leader", status.meta_leader.into()),
         ("filter_count", status.filter_count.into()),
         ("replica_count", status.replica_count.into()),
+        ("clocks_differ", clocks_differ(status.nodes.iter().filter_map(clock)).into()),
         ("nodes", json::list(status.nodes.iter().map(|status| node(status, standings)))),
         ("shards", json::list(status.shards.iter().map(shard))),
     ])
+}
+
+/// The clock of a node, if it told it.
+fn clock(node: &v1::NodeStatus) -> Option<(NodeId, i64)> {
+    Some((NodeId(node.node), node.clock_ahead_ms?))
 }
 
 fn node(node: &v1::NodeStatus, standings: &Standings) -> Value {
@@ -98,6 +105,19 @@ fn share(hash: u128) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_shows_whose_clock_is_wrong() {
+        let node =
+            |node, clock_ahead_ms| v1::NodeStatus { node, clock_ahead_ms, ..Default::default() };
+        let shown = |ahead_ms| {
+            let nodes = vec![node(1, Some(0)), node(2, None), node(3, Some(ahead_ms))];
+            let status = v1::StatusResponse { nodes, ..Default::default() };
+            described(&status, &Standings::new())["clocks_differ"].clone()
+        };
+        assert_eq!(shown(30_000), Value::Null);
+        assert_eq!(shown(95_000), "node 3 is 95 s ahead of node 1: correct the wrong clock");
+    }
 
     #[test]
     fn a_status_shows_ranges_as_shares() {

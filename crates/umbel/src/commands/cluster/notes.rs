@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use umbel_client::StatusResponse;
 use umbel_client::proto::{NodeStatus, ShardStatus};
+use umbel_engine::{NodeId, clocks};
 
 use super::show::numbers;
 
@@ -12,13 +13,6 @@ pub(super) type Note = (&'static str, String);
 
 /// Most shards that a note lists, so that it stays a line; more are counted.
 const SHARDS_LISTED_MAX: usize = 8;
-
-/// Most nodes whose clocks a note lists.
-const CLOCKS_LISTED_MAX: usize = 8;
-
-/// How far a node's clock may be from the middle one: of two that differ by a minute, as the alert `UmbelClocksDiffer`
-/// has it, one at least is further away.
-const CLOCK_OFF_MS_MAX: i64 = 30_000;
 
 /// What status says: which groups have no majority, whose clocks differ, what the cluster lacks, and what it has too many of.
 pub(super) fn of(status: &StatusResponse) -> Vec<Note> {
@@ -76,27 +70,11 @@ pub(super) fn no_majority(status: &StatusResponse) -> Option<Note> {
     })
 }
 
-/// Nodes whose clocks are far from that of the node in the middle: which clock is right, only an operator knows.
+/// Nodes whose clocks are far from that of the node in the middle.
 fn clocks_differ(status: &StatusResponse) -> Option<Note> {
-    let clock = |node: &NodeStatus| Some((node.clock_ahead_ms?, node.node));
-    let mut clocks: Vec<(i64, u64)> = status.nodes.iter().filter_map(clock).collect();
-    clocks.sort_unstable();
-    let &(middle_ms, middle) = clocks.get(clocks.len().checked_sub(1)? / 2)?;
-    let off = |&(ahead_ms, node): &(i64, u64)| {
-        let off_ms = ahead_ms.saturating_sub(middle_ms);
-        (off_ms.saturating_abs() > CLOCK_OFF_MS_MAX).then(|| {
-            let side = if off_ms < 0 { "behind" } else { "ahead of" };
-            format!("node {node} is {} s {side} node {middle}", off_ms.unsigned_abs() / 1000)
-        })
-    };
-    let off: Vec<String> = clocks.iter().filter_map(off).collect();
-    let more = match off.len().saturating_sub(CLOCKS_LISTED_MAX) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    let listed = off.get(..CLOCKS_LISTED_MAX).unwrap_or(&off).join(", ");
-    let text = format!("{listed}{more}: correct the wrong clock");
-    (!off.is_empty()).then_some(("clocks differ", text))
+    let clock = |node: &NodeStatus| Some((NodeId(node.node), node.clock_ahead_ms?));
+    let text = clocks::clocks_differ(status.nodes.iter().filter_map(clock))?;
+    Some(("clocks differ", text))
 }
 
 /// Shards that cores and filters do not need, if they are half of all at least: fewer are not worth the
@@ -280,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_whose_clocks_differ_are_named_with_the_seconds() {
+    fn nodes_whose_clocks_differ_are_named() {
         let status = |clocks: &[Option<i64>]| StatusResponse {
             nodes: (1..)
                 .zip(clocks)
@@ -292,30 +270,10 @@ mod tests {
                 .collect(),
             ..StatusResponse::default()
         };
-        let said = |clocks: &[Option<i64>]| clocks_differ(&status(clocks)).map(|(_, text)| text);
-        for same in [&[][..], &[None], &[Some(0)], &[Some(0), None, Some(30_000), Some(-30_000)]] {
-            assert_eq!(said(same), None, "{same:?}");
-        }
-        let wanted = |text: &str| Some(format!("{text}: correct the wrong clock"));
-        // The node that answers may be the one that is wrong.
-        assert_eq!(
-            said(&[Some(0), Some(7_200_999), Some(7_200_000), None]),
-            wanted("node 1 is 7200 s behind node 3")
-        );
-        assert_eq!(said(&[Some(0), Some(31_000)]), wanted("node 2 is 31 s ahead of node 1"));
-        assert_eq!(
-            said(&[Some(-90_000), Some(0), Some(i64::MAX)]),
-            wanted("node 1 is 90 s behind node 2, node 3 is 9223372036854775 s ahead of node 2")
-        );
-        let many: Vec<Option<i64>> =
-            (0..21).map(|node| Some(if node < 11 { 0 } else { 60_000 })).collect();
-        let text = said(&many).unwrap();
-        assert!(text.starts_with("node 12 is 60 s ahead of node 11, node 13 is"), "{text}");
-        assert!(
-            text.ends_with("node 19 is 60 s ahead of node 11, and 2 more: correct the wrong clock"),
-            "{text}"
-        );
-        assert_eq!(of(&status(&[Some(0), Some(31_000)]))[0].0, "clocks differ");
+        let text = "node 3 is 31 s ahead of node 1: correct the wrong clock";
+        let wanted = [("clocks differ", text.to_owned())];
+        assert_eq!(of(&status(&[Some(0), None, Some(31_000)])), wanted);
+        assert_eq!(of(&status(&[Some(0), None, Some(30_000)])), NONE);
     }
 
     #[test]
