@@ -38,13 +38,15 @@ pub fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(180)
 }
 
-/// Settings of a node on loopback with this data folder, and fast elections: the tests restart nodes.
+/// Settings of a node on loopback with this data folder. The nodes of many tests share few cores, where a node that lives
+/// may be silent for long, and an insert without a request id fails if its shard gets another leader meanwhile. A node
+/// that is gone is found out sooner all the same, because nothing listens at its address.
 pub fn config(data: &Path) -> Config {
     Config {
         listen: "127.0.0.1:0".to_owned(),
         data: data.display().to_string(),
         heartbeat_ms: 50,
-        suspect_ms: 300,
+        suspect_ms: 800,
         ..Config::default()
     }
 }

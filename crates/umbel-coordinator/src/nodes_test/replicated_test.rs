@@ -1,8 +1,8 @@
 //! Replicated filters on whole nodes, over loopback and on real disks.
 
 use tempfile::TempDir;
-use umbel_engine::GroupId;
 use umbel_engine::meta::{Distribution, FilterName};
+use umbel_engine::{GroupId, NodeId};
 use umbel_filter::{Describe, Kind};
 use umbel_proto::v1;
 
@@ -12,6 +12,7 @@ use crate::AckLevel;
 use crate::ReadLevel;
 use crate::catalogue::{CopiesInfo, FilterRequest, Hashing};
 use crate::sizes::FilterSize;
+use umbel_node::calls::CopyReport;
 use umbel_node::peer::peer_client;
 use umbel_node::peer::{LocalIdentity, add_hello};
 
@@ -51,8 +52,16 @@ pub(crate) async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) 
         hashing: Hashing::Keyed,
     };
     let (id, _) = coordinator.create(&name(filter), &new, None, deadline()).await.unwrap();
-    assert!(coordinator.copies().unconfirmed(deadline()).await.unwrap().is_empty());
+    confirmed(coordinator).await;
     id
+}
+
+/// Waits until all nodes' copies are as the catalogue requires: the link to a node that has just started may be broken.
+pub(super) async fn confirmed(coordinator: &Coordinator) {
+    let end = deadline();
+    while !coordinator.copies().unconfirmed(end).await.unwrap().is_empty() {
+        assert!(Instant::now() < end, "a node stays away");
+    }
 }
 
 pub(super) async fn insert(
@@ -78,24 +87,30 @@ pub(super) async fn present(
     present.count_ones()
 }
 
-/// Flushes until no node is missing: the link to a node that has just restarted may be broken.
-pub(super) async fn flush_all(coordinator: &Coordinator, filter: &str) {
+/// Flushes until no node is missing: the link to a node that has just restarted may be broken. Returns the nodes.
+pub(super) async fn flush_all(coordinator: &Coordinator, filter: &str) -> Vec<NodeId> {
     let end = deadline();
-    while !coordinator.copies().flush(&name(filter), end).await.unwrap().missing.is_empty() {
+    loop {
+        let flushed = coordinator.copies().flush(&name(filter), end).await.unwrap();
+        if flushed.missing.is_empty() {
+            return flushed.nodes;
+        }
         assert!(Instant::now() < end, "a node stays away");
     }
 }
 
-/// The copies, once the partners of each node have confirmed that they have everything, which they do
-/// when they ask the next time.
+/// The copies, once each node has answered in time, and its partners have confirmed that they have everything, which
+/// they do when they ask the next time.
 async fn copies_info(coordinator: &Coordinator, filter: &str) -> CopiesInfo {
     let end = deadline();
     loop {
         let info = coordinator.info(&name(filter), deadline()).await.unwrap();
         let copies = info.copies.unwrap();
-        let reports = copies.all.iter().filter_map(|(_, report)| report.as_ref());
-        let mut lags = reports.flat_map(|report| &report.load.lags);
-        if lags.all(|(_, lag)| *lag == 0) {
+        let has_told_all = |(_, report): &(NodeId, Option<CopyReport>)| {
+            let lags = report.as_ref().map(|report| &report.load.lags);
+            lags.is_some_and(|lags| lags.iter().all(|(_, lag)| *lag == 0))
+        };
+        if copies.all.iter().all(has_told_all) {
             return copies;
         }
         assert!(Instant::now() < end, "{:?}", copies.all);
@@ -121,8 +136,7 @@ async fn what_is_inserted_anywhere_is_everywhere_after_a_flush() {
             assert_eq!(insert(coordinator, &filter, first..first + 1000).await, 1000);
             assert_eq!(insert(coordinator, &filter, first..first + 1000).await, 0);
         }
-        let flushed = coordinators[1].copies().flush(&name(&filter), deadline()).await.unwrap();
-        assert_eq!((flushed.nodes.len(), flushed.missing.len()), (3, 0));
+        assert_eq!(flush_all(&coordinators[1], &filter).await.len(), 3);
         for (node, coordinator) in nodes.iter().zip(&coordinators) {
             assert_eq!(present(coordinator, &filter, 0..2000, ReadLevel::Local).await, 2000);
             assert!(present(coordinator, &filter, 2000..4000, ReadLevel::Local).await < 10);
@@ -244,7 +258,7 @@ async fn cleared_bits_stay_cleared_and_dropped_copies_leave_no_files() {
 
     let (generation, is_replicated) = two.clear(&name("seen"), None, deadline()).await.unwrap();
     assert_eq!((generation, is_replicated), (Generation(2), true));
-    assert!(two.copies().unconfirmed(deadline()).await.unwrap().is_empty());
+    confirmed(&two).await;
     insert(&one, "seen", 5000..5010).await;
     two.copies().flush(&name("seen"), deadline()).await.unwrap();
     drop((one, two));
@@ -262,7 +276,7 @@ async fn cleared_bits_stay_cleared_and_dropped_copies_leave_no_files() {
     }
     let coordinator = nodes[0].coordinator();
     assert!(coordinator.drop_filter(&name("seen"), None, deadline()).await.unwrap());
-    assert!(coordinator.copies().unconfirmed(deadline()).await.unwrap().is_empty());
+    confirmed(&coordinator).await;
     for node in &nodes {
         assert_eq!(node.copy(id), None);
         assert!(!node.local().storage().groups().iter().any(|group| group.copy().is_some()));

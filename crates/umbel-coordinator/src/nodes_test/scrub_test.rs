@@ -13,7 +13,9 @@ use umbel_replicated_engine::repair::{
 use umbel_step::Outbox;
 
 use super::node_test::{deadline, start};
-use super::replicated_test::{KINDS, flush_all, insert, name, present, start_quiet, stop};
+use super::replicated_test::{
+    KINDS, confirmed, flush_all, insert, name, present, start_quiet, stop,
+};
 use super::*;
 use crate::ReadLevel;
 use crate::catalogue::{FilterRequest, Hashing};
@@ -34,7 +36,7 @@ async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) -> FilterId
         hashing: Hashing::Keyed,
     };
     let (id, _) = coordinator.create(&name(filter), &new, None, deadline()).await.unwrap();
-    assert!(coordinator.copies().unconfirmed(deadline()).await.unwrap().is_empty());
+    confirmed(coordinator).await;
     id
 }
 
@@ -168,7 +170,8 @@ async fn what_cannot_be_compared_is_refused_by_name() {
     let compare = async |generation| {
         let generation = Generation(generation);
         let request = umbel_node::calls::CopyRequest::Scrub { generation, partner };
-        match local.copies().call(nodes[0].id(), group, &request, Duration::from_secs(9)).await {
+        let patience = deadline().saturating_duration_since(Instant::now());
+        match local.copies().call(nodes[0].id(), group, &request, patience).await {
             Ok(umbel_node::calls::CopyAnswer::Compared(compared)) => compared.map(|_| ()),
             other => panic!("{other:?}"),
         }

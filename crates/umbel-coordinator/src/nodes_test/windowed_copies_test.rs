@@ -10,7 +10,7 @@ use umbel_filter::Kind;
 
 use super::node_test::{PeersOnly, config, deadline, free_addresses, items};
 use super::replicated_copies_test::{exported, import};
-use super::replicated_test::{flush_all, insert, name, present, stop};
+use super::replicated_test::{confirmed, flush_all, insert, name, present, stop};
 use super::windowed_test::{Clock, DAY_MS, MINUTE_MS, RULES};
 use super::*;
 use crate::ReadLevel;
@@ -100,7 +100,7 @@ fn a_rate_has_a_floor_that_rises_with_the_slices() {
 async fn create(coordinator: &Coordinator, filter: &str, rules: WindowRules) -> FilterId {
     let new = window(rules, 10_000);
     let (id, _) = coordinator.create(&name(filter), &new, None, deadline()).await.unwrap();
-    assert!(coordinator.copies().unconfirmed(deadline()).await.unwrap().is_empty());
+    confirmed(coordinator).await;
     id
 }
 
