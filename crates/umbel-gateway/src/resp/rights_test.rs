@@ -170,18 +170,19 @@ async fn rates_count_commands_and_items() {
     put(&node, "owner", Rights { cluster: [ClusterVerb::Metrics].into(), ..granted }).await;
     let mut owner = Client::new(&node).await;
     owner.call(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
+    owner.call("BF.RESERVE k 0.000001 1000", "+OK\r\n").await;
     owner.call("BF.ADD k first", ":1\r\n").await;
     let of = PrincipalName::new("owner");
     let rates = Rates { items: Some(1), ..Rates::default() };
     let change = Quota { rates, ..Quota::default() };
     let command = MetaCommand::SetQuota { of, change, from_none: false };
     node.coordinator().meta_propose(command, deadline()).await.unwrap();
-    // The first command may exceed a second's worth and leaves a debt; each command of a pipeline is
-    // charged alone.
-    owner.send(&b"BF.MADD k a b c d e f\r\nBF.ADD k g\r\nPING\r\n".repeat(2)).await;
-    owner
-        .expect("*6\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n-TRYAGAIN principal owner has", "rates")
-        .await;
+    // The first command may exceed a second's worth and leaves a debt, here of a minute, so that a slow machine does not
+    // pay it meanwhile; each command of a pipeline is charged alone.
+    let items: String = (0..60).map(|item| format!(" {item}")).collect();
+    owner.send(format!("BF.MADD k{items}\r\nBF.ADD k g\r\nPING\r\n").repeat(2).as_bytes()).await;
+    let answers = format!("*60\r\n{}-TRYAGAIN principal owner has", ":1\r\n".repeat(60));
+    owner.expect(&answers, "rates").await;
     let mut other = Client::new(&node).await;
     other.call(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
     other.call("UMBEL.WHERE k a", "-TRYAGAIN principal owner has").await;
