@@ -1,5 +1,6 @@
 //! Tests of RedisBloom's kind of filter over the protocol: its figures, and its dumps in both directions.
 
+use futures_util::future::join_all;
 use tempfile::TempDir;
 use umbel_filter::{Insert, ItemHasher, RedisBloom, RedisBloomHeader, RedisBloomShape};
 use umbel_node::config::Config;
@@ -227,21 +228,38 @@ async fn hostile_headers_and_pieces_leave_nothing() {
     }
     load(&mut client, "BF.LOADCHUNK", "k", &pieces[1]).await;
     client.expect("-ERR not found\r\n", "a piece without a header").await;
-    let large = b"-ERR invalid chunk - Too big for current filter\r\n".as_slice();
-    for (piece, answer) in [
-        ((17, vec![0; 17]), bad.as_bytes()),
+    let large = "-ERR invalid chunk - Too big for current filter\r\n";
+    let refused = [
+        ((17, vec![0; 17]), bad),
         ((25, vec![0; 24]), large),
-        ((281, vec![0; 160]), bad.as_bytes()),
-        ((441, vec![0; 160]), b"-ERR invalid offset - no link found\r\n"),
-    ] {
-        load(&mut client, "BF.LOADCHUNK", "k", &pieces[0]).await;
-        client.expect("+OK\r\n", "the header").await;
-        client.send(b"BF.EXISTS k 1\r\n").await;
-        let asked = client.line().await;
-        assert!(asked.starts_with("-TRYAGAIN"), "{asked}");
-        load(&mut client, "BF.LOADCHUNK", "k", &piece).await;
-        client.expect(std::str::from_utf8(answer).unwrap(), "a piece").await;
-        gone(&node, "k").await;
+        ((281, vec![0; 160]), bad),
+        ((441, vec![0; 160]), "-ERR invalid offset - no link found\r\n"),
+    ];
+    // All at once: a lookup in what is half loaded is answered only after a while.
+    let keys = ["k0", "k1", "k2", "k3"];
+    let ends = keys.into_iter().zip(&refused);
+    join_all(ends.map(|(key, refused)| a_piece_ends_it(&node, key, &pieces[0], refused))).await;
+    for piece in &pieces {
+        load(&mut client, "BF.LOADCHUNK", keys[0], piece).await;
+        client.expect("+OK\r\n", "a whole copy").await;
     }
     node.shutdown().await;
+}
+
+/// Begins to load a copy, and sends a piece that is refused with this answer: nothing is left of the copy.
+async fn a_piece_ends_it(
+    node: &Node,
+    key: &str,
+    header: &(i64, Vec<u8>),
+    (piece, answer): &((i64, Vec<u8>), &str),
+) {
+    let mut client = Client::new(node).await;
+    load(&mut client, "BF.LOADCHUNK", key, header).await;
+    client.expect("+OK\r\n", "the header").await;
+    client.send(format!("BF.EXISTS {key} 1\r\n").as_bytes()).await;
+    let asked = client.line().await;
+    assert!(asked.starts_with("-TRYAGAIN"), "{asked}");
+    load(&mut client, "BF.LOADCHUNK", key, piece).await;
+    client.expect(answer, "a piece").await;
+    gone(node, key).await;
 }
