@@ -150,8 +150,11 @@ async fn pair(never_ends: bool) -> Pair {
     Pair { replica, follower, leader_storage, folders }
 }
 
+/// Longer than any call here takes.
+const PATIENCE: Duration = Duration::from_secs(40);
+
 fn option() -> RPCOption {
-    RPCOption::new(Duration::from_secs(40))
+    RPCOption::new(PATIENCE)
 }
 
 async fn snapshot_of(storage: &Storage, bytes: &[u8]) -> SnapshotFile {
@@ -169,8 +172,7 @@ async fn raft_calls_arrive_and_letters_are_no_answer() {
     let response = pair.replica.vote(request.clone(), option()).await.unwrap();
     assert!(response.vote_granted && response.vote == vote());
     let (network, two) = (pair.replica.network.clone(), pair.replica.to);
-    let error =
-        network.request_pre_vote(two, "two:1", &request, Duration::from_secs(1)).await.unwrap_err();
+    let error = network.request_pre_vote(two, "two:1", &request, PATIENCE).await.unwrap_err();
     assert!(matches!(&error, RPCError::Unreachable(_)), "{error}");
     assert!(error.to_string().contains("was not understood"), "{error}");
     pair.follower.crash();
