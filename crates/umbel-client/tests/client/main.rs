@@ -19,11 +19,16 @@ use umbel_client::{
 
 use fake::Cluster;
 
-/// Short pauses make tests fast. The probe timeout is long, because hashing many items blocks the only
-/// thread for longer than the default.
+/// A time that no call of a test needs, on however busy a machine: it only ends a hang.
+const LONG: Duration = Duration::from_secs(180);
+
+/// Short pauses make tests fast. The time limits are long, because hashing many items blocks the only thread for longer
+/// than the defaults, and tests count the attempts.
 fn options() -> ClientOptions {
     ClientOptions {
-        probe_timeout: Duration::from_secs(20),
+        timeout: LONG,
+        attempt_timeout: LONG,
+        probe_timeout: LONG,
         pause_first: Duration::from_millis(1),
         pause_max: Duration::from_millis(4),
         ..ClientOptions::default()

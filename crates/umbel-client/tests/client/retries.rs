@@ -75,9 +75,9 @@ async fn refusals_are_final() {
 
 /// A node that starts: it asks for a longer pause than a call may take.
 fn not_ready() -> Fault {
-    let of_a_minute =
-        ErrorDetail { retry_after_ms: 60_000, ..detail(ErrorCode::NotFormed, Applied::No) };
-    Fault::Refuse(Code::Unavailable, of_a_minute)
+    let of_ten_minutes =
+        ErrorDetail { retry_after_ms: 600_000, ..detail(ErrorCode::NotFormed, Applied::No) };
+    Fault::Refuse(Code::Unavailable, of_ten_minutes)
 }
 
 #[tokio::test]

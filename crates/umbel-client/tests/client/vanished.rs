@@ -71,7 +71,13 @@ async fn no_call_waits_for_a_node_that_is_gone_and_it_is_called_again_once_it_is
         is_cut,
         connection: Arc::clone(&connection),
     };
-    let options = ClientOptions { connect_timeout: 10 * PATIENCE, ..options() };
+    let usual = ClientOptions::default();
+    let options = ClientOptions {
+        timeout: usual.timeout,
+        attempt_timeout: usual.attempt_timeout,
+        connect_timeout: 10 * PATIENCE,
+        ..options()
+    };
     let client = Client::connect_through(cluster.addresses.clone(), options, connector).unwrap();
     let seen = client.filter("seen");
     let insert = async || timeout(PATIENCE, seen.insert(["a"])).await.unwrap().unwrap();
