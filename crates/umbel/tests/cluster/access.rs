@@ -223,7 +223,7 @@ async fn a_token_that_a_node_does_not_know_is_looked_up_at_the_majority() {
     let once = ClientOptions { attempt_count_max: 1, learns_nodes: false, ..options() };
     let of_third = |name: &str| with_token_and(&asleep.address, name, once.clone());
     let revoked = of_third(&name(0));
-    revoked.who_am_i().await.unwrap();
+    until("it is known", || async { revoked.who_am_i().await.ok() }).await;
     let awake = format!("{},{}", first.address, second.address);
     let only = ClientOptions { learns_nodes: false, ..options() };
     let root = with_token_and(&awake, "root", only);

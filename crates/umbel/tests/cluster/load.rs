@@ -42,6 +42,23 @@ pub(crate) fn item(number: u64) -> Vec<u8> {
     format!("item {number}").into_bytes()
 }
 
+/// Creates a replicated filter, and waits until each of so many nodes has its copy: a busy node may make it later than the
+/// answer waits for it.
+pub(crate) async fn create_with_copies(
+    client: &Client,
+    name: &str,
+    new: &NewFilter,
+    node_count: usize,
+) {
+    client.create(name, new).await.unwrap();
+    until(&format!("{node_count} copies of {name}"), || async {
+        let copies = client.info(name).await.ok()?.copies;
+        let is_all = copies.len() == node_count && copies.iter().all(|copy| copy.is_reachable);
+        is_all.then_some(())
+    })
+    .await;
+}
+
 /// Inserts until there is an answer, despite failures; each request keeps its name.
 ///
 /// # Panics

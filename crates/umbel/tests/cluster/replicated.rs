@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinSet;
 use umbel_client::{AckLevel, Client, ClientError, Distribution, NewFilter, ReadLevel};
 
-use crate::load::item;
+use crate::load::{create_with_copies, item};
 use crate::servers::{Cluster, Server, until};
 
 /// Items of a batch.
@@ -138,8 +138,7 @@ async fn assert_all_have(nodes: &[Server], items: &[u64]) {
 /// Kills one node under load, and restarts it.
 async fn kill_one_of(count: usize) {
     let mut cluster = Cluster::form(count).await;
-    let created = cluster.client().create("seen", &replicated_filter()).await.unwrap();
-    assert_eq!(created.unconfirmed_nodes, Vec::<u64>::new());
+    create_with_copies(&cluster.client(), "seen", &replicated_filter(), count).await;
     let writers = Writers::begin(cluster.nodes.iter().map(Server::client).collect());
     let all: Vec<usize> = (0..count).collect();
     writers.more(&all).await;

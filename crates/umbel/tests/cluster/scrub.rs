@@ -5,14 +5,13 @@ use std::process::Output;
 use serde_json::Value;
 use umbel_client::{AckLevel, Client, Distribution, NewFilter};
 
-use crate::load::item;
+use crate::load::{create_with_copies, item};
 use crate::servers::{Cluster, page, umbel, until};
 
 async fn create(client: &Client, name: &str) {
     let distribution = Distribution::Replicated;
     let filter = NewFilter { distribution, ..NewFilter::for_rate(100_000, 1e-3) };
-    let created = client.create(name, &filter).await.unwrap();
-    assert_eq!(created.unconfirmed_nodes, Vec::<u64>::new());
+    create_with_copies(client, name, &filter, 3).await;
 }
 
 async fn insert(client: &Client, name: &str, items: std::ops::Range<u64>) {

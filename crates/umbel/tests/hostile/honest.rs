@@ -13,8 +13,9 @@ use crate::servers::until;
 /// The filter that it uses.
 pub(crate) const FILTER: &str = "honest";
 
-/// Longest duration of a call: as long as its client waits on a machine whose two cores are busy.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Longest duration of a call: many times what it takes on a machine whose two cores are busy with an attack, and no longer
+/// than what a node gives a stranger that reads nothing, so that who is starved until then is noticed.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The shortest interval between calls. It is well above the time that a node needs for a call, so that
 /// an attack that merely keeps the processor busy is distinguished from one that starves other clients.

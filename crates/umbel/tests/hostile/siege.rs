@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use umbel_client::{Client, ClientOptions};
 
-use crate::honest::{Connect, Honest};
+use crate::honest::{Connect, DEADLINE, Honest};
 use crate::servers::{Cluster, PROBE_PATIENCE, Server, number_of, until};
 
 /// Descriptors that an idle node may open in addition: connections that it closes soon, a new segment.
@@ -42,10 +42,16 @@ fn calls_beside() -> u64 {
     if is_long() { CALLS_BESIDE_LONG } else { CALLS_BESIDE }
 }
 
-/// Options of a client that knows only one node, with the default time limits. While the machine is busy, the node's
-/// answer to a probe may be late without a fault of the node.
+/// Options of a client that knows only one node. While the machine is busy, the node's answer to a call or a probe may be
+/// late without a fault of the node.
 pub(crate) fn patient() -> ClientOptions {
-    ClientOptions { learns_nodes: false, probe_timeout: PROBE_PATIENCE, ..ClientOptions::default() }
+    ClientOptions {
+        learns_nodes: false,
+        timeout: DEADLINE,
+        attempt_timeout: DEADLINE / 2,
+        probe_timeout: PROBE_PATIENCE,
+        ..ClientOptions::default()
+    }
 }
 
 /// What an attack may cost the node in addition to its usage at rest.
@@ -133,8 +139,8 @@ impl Siege {
     pub(crate) async fn around_all(cluster: Cluster) -> Self {
         let addresses: Vec<String> =
             cluster.nodes.iter().map(|node| node.address.clone()).collect();
-        let connect =
-            move || Client::connect_with(addresses.clone(), crate::servers::options()).unwrap();
+        let options = ClientOptions { timeout: DEADLINE, ..crate::servers::options() };
+        let connect = move || Client::connect_with(addresses.clone(), options.clone()).unwrap();
         Self::around(cluster, Box::new(connect)).await
     }
 
