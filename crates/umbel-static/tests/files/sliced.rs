@@ -1,7 +1,6 @@
 //! What holds for every index: a column is the classic filter of its set, whatever stands beside it; damage is an error.
 //! The slow twin of an answer asks a filter a set.
 
-#![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
 #![allow(clippy::cast_possible_truncation, reason = "numbers are small")]
 
 use proptest::collection::vec;

@@ -1,7 +1,5 @@
 //! Files that must stay readable, and be built, byte for byte, in every release.
 
-#![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
-
 use std::path::Path;
 
 use umbel_codec::FrameKey;

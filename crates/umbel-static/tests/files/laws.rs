@@ -1,8 +1,6 @@
 //! What holds for every file: all keys are answered, the bytes depend on nothing but the keys, others are answered at the
 //! rate. The slow twins are ordered maps and sets.
 
-#![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::{btree_map, btree_set, vec};

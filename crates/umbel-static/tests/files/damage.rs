@@ -1,7 +1,5 @@
 //! Files that were cut, damaged, made up or written by others: each is an error that says what is wrong.
 
-#![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
-
 use proptest::collection::vec;
 use proptest::prelude::*;
 use umbel_codec::{FrameKey, crc32c};
