@@ -39,7 +39,7 @@ use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::lanes::LaneSets;
 use crate::range::HashRange;
-use crate::shape::{AGING_BLOCK_BITS, BlockShape, CreateError, LINE_BITS, Shape, ShapeError};
+use crate::shape::{AGING_BLOCK_BITS, BlockShape, CreateError, LINE_BITS, Shape};
 use crate::sizing;
 
 #[cfg(test)]
@@ -100,9 +100,7 @@ impl Aging {
     /// # Errors
     /// If the shape is another kind's or has no pace, or there is no memory.
     pub fn with_shape(shape: BlockShape) -> Result<Self, CreateError> {
-        if shape.kind() != Kind::Aging {
-            return Err(ShapeError::Kind { kind: shape.kind() }.into());
-        }
+        shape.check_kind(Kind::Aging)?;
         // Refuses a pace of 0.
         let shape = shape.with_pace(shape.pace())?;
         let bits = BitArray::new(shape.memory_bytes() / 64)?;

@@ -28,10 +28,7 @@ pub(crate) fn merge_part(
     (shape, bits): (BlockShape, &mut BitArray),
     (part_shape, part_bits): (BlockShape, &BitArray),
 ) -> Result<u64, ShapeMismatch> {
-    let Some(offset) = shape.offset_of(part_shape) else {
-        return Err(ShapeMismatch { ours: shape.into(), theirs: part_shape.into() });
-    };
-    let first = index(offset) * block_words(shape);
+    let first = index(shape.part_offset(part_shape)?) * block_words(shape);
     let part = part_bits.words();
     Ok(wide::or(&mut bits.words_mut()[first..][..part.len()], part))
 }

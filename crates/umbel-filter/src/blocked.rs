@@ -19,7 +19,7 @@ use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::lanes::{self, LaneSets};
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, LINE_BITS, Shape, ShapeError, ShapeMismatch};
+use crate::shape::{BlockShape, CreateError, LINE_BITS, Shape, ShapeMismatch, check_equal};
 
 #[cfg(test)]
 mod blocked_test;
@@ -83,9 +83,7 @@ impl Blocked {
     /// # Errors
     /// If the shape is another kind's, or there is no memory.
     pub fn with_shape(shape: BlockShape) -> Result<Self, CreateError> {
-        if shape.kind() != Kind::Blocked {
-            return Err(ShapeError::Kind { kind: shape.kind() }.into());
-        }
+        shape.check_kind(Kind::Blocked)?;
         let bits = BitArray::new(shape.memory_bytes() / 64)?;
         Ok(Self { shape, sets: LaneSets::new(shape.probe_count()), bits })
     }
@@ -169,10 +167,6 @@ impl Blocked {
     const fn map(&self) -> BlockMap {
         self.shape.map()
     }
-
-    fn mismatch(&self, other: &Self) -> ShapeMismatch {
-        ShapeMismatch { ours: self.shape.into(), theirs: other.shape.into() }
-    }
 }
 
 /// Why a filter was not folded. Nothing was changed.
@@ -250,9 +244,7 @@ impl Merge for Blocked {
     const IS_IDEMPOTENT: bool = true;
 
     fn merge(&mut self, other: &Self) -> Result<u64, ShapeMismatch> {
-        if self.shape != other.shape {
-            return Err(self.mismatch(other));
-        }
+        check_equal(self.shape, other.shape)?;
         Ok(self.bits.or(&other.bits))
     }
 }

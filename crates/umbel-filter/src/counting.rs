@@ -25,7 +25,7 @@
 //! m · (e · ln 2 / 16)^16 = 1.4e-15 · m. This is of different items: one item that is inserted
 //! fifteen times and not removed in between fills its counters alone.
 
-use crate::bits::{BitArray, LINE_WORDS, scalar, wide};
+use crate::bits::{BitArray, LINE_WORDS, index, scalar, wide};
 use crate::block_array;
 use crate::blocked::Blocked;
 use crate::capability::{
@@ -36,7 +36,7 @@ use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::lanes::{self, LaneSets};
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, LINE_BITS, Shape, ShapeError, ShapeMismatch};
+use crate::shape::{BlockShape, CreateError, LINE_BITS, Shape, ShapeMismatch, check_equal};
 
 #[cfg(test)]
 mod counting_test;
@@ -119,9 +119,7 @@ impl Counting {
     /// # Errors
     /// If the shape is another kind's, or there is no memory.
     pub fn with_shape(shape: BlockShape) -> Result<Self, CreateError> {
-        if shape.kind() != Kind::Counting {
-            return Err(ShapeError::Kind { kind: shape.kind() }.into());
-        }
+        shape.check_kind(Kind::Counting)?;
         let counters = BitArray::new(shape.memory_bytes() / 64)?;
         Ok(Self { shape, sets: LaneSets::new(shape.probe_count()), counters })
     }
@@ -170,11 +168,7 @@ impl Counting {
     /// If the shapes differ in more than the range, or the part leaves our range. Nothing was
     /// changed.
     pub fn merge_part(&mut self, part: &Self) -> Result<u64, ShapeMismatch> {
-        let offset = self.shape.offset_of(part.shape);
-        let Some(block) = offset.and_then(|offset| usize::try_from(offset).ok()) else {
-            return Err(self.mismatch(part));
-        };
-        let words = part.words();
+        let (block, words) = (index(self.shape.part_offset(part.shape)?), part.words());
         Ok(add(&mut self.words_mut()[block * BLOCK_WORDS..][..words.len()], words))
     }
 
@@ -264,10 +258,6 @@ impl Counting {
                 wide::prefetch_far(self.counters.lines(), line);
             }
         }
-    }
-
-    fn mismatch(&self, other: &Self) -> ShapeMismatch {
-        ShapeMismatch { ours: self.shape.into(), theirs: other.shape.into() }
     }
 }
 
@@ -395,9 +385,7 @@ impl Merge for Counting {
     const IS_IDEMPOTENT: bool = false;
 
     fn merge(&mut self, other: &Self) -> Result<u64, ShapeMismatch> {
-        if self.shape != other.shape {
-            return Err(self.mismatch(other));
-        }
+        check_equal(self.shape, other.shape)?;
         Ok(add(self.words_mut(), other.words()))
     }
 }

@@ -38,7 +38,7 @@ use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::planted::{self, TableBug};
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, Shape, ShapeError, ShapeMismatch};
+use crate::shape::{BlockShape, CreateError, Shape, ShapeMismatch, check_equal};
 use crate::sizing::{CUCKOO_COPIES_MAX, Estimate};
 use crate::slots::{BUCKET_SLOTS, Place, Slot, Slots};
 
@@ -102,9 +102,7 @@ impl Cuckoo {
     /// # Errors
     /// If the shape is another kind's, or there is no memory.
     pub fn with_shape(shape: BlockShape) -> Result<Self, CreateError> {
-        if shape.kind() != Kind::Cuckoo {
-            return Err(ShapeError::Kind { kind: shape.kind() }.into());
-        }
+        shape.check_kind(Kind::Cuckoo)?;
         let bits = BitArray::new(shape.memory_bytes() / 64)?;
         let (slots, places) = (slots_of(shape), Places::new(shape));
         Ok(Self { shape, slots, places, bits, item_count: 0 })
@@ -214,10 +212,7 @@ impl Cuckoo {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn absorb(&mut self, other: &Self) -> Result<(), CuckooAbsorbError> {
-        if self.shape != other.shape {
-            let (ours, theirs) = (self.shape.into(), other.shape.into());
-            return Err(ShapeMismatch { ours, theirs }.into());
-        }
+        check_equal(self.shape, other.shape)?;
         let mut all = self.clone();
         for at in 0..index(other.shape.position_count()) {
             let Slot { fingerprint, .. } = other.slots.get(other.words(), at);

@@ -26,7 +26,7 @@ use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::lanes::{self, LaneSets};
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, LINE_BITS, ShapeMismatch};
+use crate::shape::{BlockShape, CreateError, LINE_BITS, ShapeMismatch, check_equal};
 
 #[cfg(test)]
 mod lattice_test;
@@ -236,10 +236,7 @@ impl Lattice {
     /// If joins or shapes differ.
     pub fn merge(&mut self, other: &Self) -> Result<u64, LatticeMismatch> {
         other.check_join(self.join)?;
-        if self.shape != other.shape {
-            let (ours, theirs) = (self.shape.into(), other.shape.into());
-            return Err(ShapeMismatch { ours, theirs }.into());
-        }
+        check_equal(self.shape, other.shape)?;
         let before = counting::occupied_count(self.words());
         let join = self.join;
         for (ours, theirs) in self.words_mut().iter_mut().zip(other.words()) {

@@ -27,7 +27,7 @@ use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::quotient_layout::Layout;
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, Shape, ShapeError};
+use crate::shape::{BlockShape, CreateError, Shape};
 use crate::sizing;
 
 mod grow;
@@ -118,9 +118,7 @@ impl Quotient {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_shape(shape: BlockShape) -> Result<Self, CreateError> {
-        if shape.kind() != Kind::Quotient {
-            return Err(ShapeError::Kind { kind: shape.kind() }.into());
-        }
+        shape.check_kind(Kind::Quotient)?;
         let bits = BitArray::new(shape.memory_bytes() / 64)?;
         let (layout, places) = (Layout::new(shape), Places::new(shape));
         Ok(Self { shape, layout, places, bits, taken_count: 0 })

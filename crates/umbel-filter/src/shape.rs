@@ -278,6 +278,12 @@ impl BlockShape {
         self.map.offset_of(part.map).filter(|_| is_alike)
     }
 
+    /// The same, for who cannot do without.
+    pub(crate) fn part_offset(self, part: Self) -> Result<u64, ShapeMismatch> {
+        let mismatch = ShapeMismatch { ours: self.into(), theirs: part.into() };
+        self.offset_of(part).ok_or(mismatch)
+    }
+
     /// Bytes that the range's blocks take in memory.
     #[must_use]
     pub const fn memory_bytes(self) -> u64 {
@@ -292,6 +298,11 @@ impl BlockShape {
         let Self { kind, map, block_bits, probe_count, count_bits, pace } = self;
         let shape = Self::new(kind, range, map.block_count(), block_bits, probe_count.into())?;
         Ok(Self { count_bits, pace, ..shape })
+    }
+
+    /// Refuses the shape of another kind than this.
+    pub(crate) fn check_kind(self, kind: Kind) -> Result<(), ShapeError> {
+        if self.kind == kind { Ok(()) } else { Err(ShapeError::Kind { kind: self.kind }) }
     }
 
     /// Cache lines of a block: a counter takes four bits, a slot its fingerprint, and of a window its slice.
@@ -513,4 +524,15 @@ pub struct ShapeMismatch {
     pub ours: Shape,
     /// Shape of the filter that was to be merged into it.
     pub theirs: Shape,
+}
+
+/// Refuses to merge shapes that differ.
+pub(crate) fn check_equal<S: Copy + PartialEq + Into<Shape>>(
+    ours: S,
+    theirs: S,
+) -> Result<(), ShapeMismatch> {
+    if ours == theirs {
+        return Ok(());
+    }
+    Err(ShapeMismatch { ours: ours.into(), theirs: theirs.into() })
 }

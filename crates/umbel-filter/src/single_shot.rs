@@ -15,7 +15,7 @@ use crate::capability::{
     Contains, Insert, InsertError, Insertion, Merge, OutOfRange, check_all_in_range, check_in_range,
 };
 use crate::hash::ItemHash;
-use crate::shape::ShapeMismatch;
+use crate::shape::{ShapeMismatch, check_equal};
 use crate::single_shot_shape::SingleShotShape;
 
 #[cfg(test)]
@@ -209,9 +209,7 @@ impl Merge for SingleShot {
     const IS_IDEMPOTENT: bool = true;
 
     fn merge(&mut self, other: &Self) -> Result<u64, ShapeMismatch> {
-        if self.shape != other.shape {
-            return Err(ShapeMismatch { ours: self.shape.into(), theirs: other.shape.into() });
-        }
+        check_equal(self.shape, other.shape)?;
         let (Some(first), Some(last)) = (other.positions.first(), other.positions.last()) else {
             return Ok(0);
         };

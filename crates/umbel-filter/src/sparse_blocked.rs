@@ -19,7 +19,7 @@ use crate::blocked::Blocked;
 use crate::capability::{Contains, Insertion, OutOfRange, check_all_in_range, check_in_range};
 use crate::hash::ItemHash;
 use crate::kind::Kind;
-use crate::shape::{BlockShape, ShapeError, ShapeMismatch};
+use crate::shape::{BlockShape, ShapeError, ShapeMismatch, check_equal};
 
 #[cfg(test)]
 mod sparse_blocked_test;
@@ -116,9 +116,7 @@ impl SparseBlocked {
     /// # Errors
     /// If the shape is another kind's.
     pub fn new(shape: BlockShape) -> Result<Self, ShapeError> {
-        if shape.kind() != Kind::Blocked {
-            return Err(ShapeError::Kind { kind: shape.kind() });
-        }
+        shape.check_kind(Kind::Blocked)?;
         Ok(Self { shape, probes: Vec::new() })
     }
 
@@ -181,9 +179,7 @@ impl SparseBlocked {
     /// # Errors
     /// If the shapes differ. Nothing was changed.
     pub fn merge(&mut self, other: &Self) -> Result<u64, ShapeMismatch> {
-        if self.shape != other.shape {
-            return Err(ShapeMismatch { ours: self.shape.into(), theirs: other.shape.into() });
-        }
+        check_equal(self.shape, other.shape)?;
         let len_before = self.len();
         self.probes.extend(&other.probes);
         // Two sorted runs, which a stable sort merges in linear time.
@@ -267,9 +263,7 @@ impl Blocked {
         part: BlockShape,
         probes: impl Iterator<Item = BlockProbe>,
     ) -> Result<u64, ShapeMismatch> {
-        let ours = self.block_shape();
-        let offset =
-            ours.offset_of(part).ok_or(ShapeMismatch { ours: ours.into(), theirs: part.into() })?;
+        let offset = self.block_shape().part_offset(part)?;
         let mut new_count = 0;
         for BlockProbe { block, seed } in probes {
             assert!(block < part.map().len(), "block {block} of {}", part.map().len());

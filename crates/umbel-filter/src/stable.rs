@@ -84,9 +84,7 @@ impl Stable {
     /// # Errors
     /// If the shape is another kind's or has no pace, or there is no memory.
     pub fn with_shape(shape: BlockShape) -> Result<Self, CreateError> {
-        if shape.kind() != Kind::Stable {
-            return Err(ShapeError::Kind { kind: shape.kind() }.into());
-        }
+        shape.check_kind(Kind::Stable)?;
         let number = shape.pace();
         let no_pace = ShapeError::Pace { kind: Kind::Stable, pace: number };
         let pace = StablePace::of_number(number).ok_or(no_pace)?;

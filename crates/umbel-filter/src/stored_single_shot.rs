@@ -31,7 +31,7 @@ use crate::capability::{
 use crate::hash::ItemHash;
 use crate::join_error::FilterJoinError;
 use crate::range::HashRange;
-use crate::shape::{CreateError, Shape, ShapeError, ShapeMismatch};
+use crate::shape::{CreateError, Shape, ShapeError, ShapeMismatch, check_equal};
 use crate::single_shot::{PositionsError, SingleShot, SortedHashesError};
 use crate::single_shot_shape::SingleShotShape;
 use crate::sizing;
@@ -368,9 +368,7 @@ impl Merge for StoredSingleShot {
     const IS_IDEMPOTENT: bool = true;
 
     fn merge(&mut self, other: &Self) -> Result<u64, ShapeMismatch> {
-        if self.shape != other.shape {
-            return Err(ShapeMismatch { ours: self.shape.into(), theirs: other.shape.into() });
-        }
+        check_equal(self.shape, other.shape)?;
         let Some(Missing { first, last, count }) = self.missing(other) else { return Ok(0) };
         if count == 0 {
             return Ok(0);

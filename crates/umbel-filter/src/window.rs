@@ -33,7 +33,7 @@ use crate::capability::{
 use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, Shape, ShapeError};
+use crate::shape::{BlockShape, CreateError, Shape};
 use crate::sizing::{Estimate, SLICE_BITS};
 use crate::slots::{BUCKET_SLOTS, Place, Slot, Slots};
 use crate::spread::{INCREMENT, MULTIPLIER};
@@ -126,9 +126,7 @@ impl Window {
     /// # Errors
     /// If the shape is another kind's, or there is no memory.
     pub fn with_shape(shape: BlockShape) -> Result<Self, CreateError> {
-        if shape.kind() != Kind::Window {
-            return Err(ShapeError::Kind { kind: shape.kind() }.into());
-        }
+        shape.check_kind(Kind::Window)?;
         let bits = BitArray::new(shape.memory_bytes() / 64)?;
         let (slots, places) = (slots_of(shape), Places::new(shape));
         Ok(Self { shape, slots, places, bits, oldest: 0, newest: 0, counts: Box::new([0; TAGS]) })

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::hash::ItemHasher;
 use crate::range::CellCount;
+use crate::shape::ShapeError;
 
 fn hash(number: u64) -> ItemHash {
     ItemHasher::Xxh3 { seed: 5 }.hash(&number.to_le_bytes())

@@ -10,6 +10,7 @@ use crate::bits::index;
 use crate::capability::OutOfRange;
 use crate::hash::ItemHasher;
 use crate::lanes;
+use crate::shape::ShapeError;
 
 /// The slow twin: a set of positions over the whole hash space, by division.
 #[derive(Default)]

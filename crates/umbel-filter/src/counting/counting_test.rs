@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::hash::ItemHasher;
+use crate::shape::ShapeError;
 
 /// Few enough blocks and items that counters meet, repeat and saturate.
 const BLOCK_COUNT: u64 = 12;

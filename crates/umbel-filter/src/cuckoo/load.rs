@@ -55,9 +55,7 @@ impl Cuckoo {
     /// If the shapes differ in more than the range, the part leaves our range or is not one, or the pages
     /// have items. Nothing was changed.
     pub fn load_part(&mut self, part: BlockShape, words: &[u64]) -> Result<u64, CuckooLoadError> {
-        let Some(page) = self.shape.offset_of(part) else {
-            return Err(ShapeMismatch { ours: self.shape.into(), theirs: part.into() }.into());
-        };
+        let page = self.shape.part_offset(part)?;
         let loaded = Self::check_part(part, words)?;
         let first_slot = index(page * u64::from(part.block_bits()));
         let slots = first_slot..first_slot + index(part.position_count());

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use super::Quotient;
 use crate::kind::Kind;
-use crate::shape::{BlockShape, CreateError, ShapeError};
+use crate::shape::{BlockShape, CreateError};
 use crate::sizing::{QUOTIENT_PAGE_SLOTS_MAX, quotient_capacity};
 
 /// Why a filter did not grow. Nothing was changed.
@@ -79,9 +79,7 @@ impl BlockShape {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn grown(self) -> Result<Self, QuotientGrowError> {
-        if self.kind() != Kind::Quotient {
-            return Err(CreateError::from(ShapeError::Kind { kind: self.kind() }).into());
-        }
+        self.check_kind(Kind::Quotient).map_err(CreateError::from)?;
         let remainder_bits = self.probe_count() - 1;
         if remainder_bits == 0 {
             return Err(QuotientGrowError::NoRemainder);

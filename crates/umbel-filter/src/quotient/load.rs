@@ -59,9 +59,7 @@ impl Quotient {
     /// If the shapes differ in more than the range, the part leaves our range or is not one, or the pages
     /// have items. Nothing was changed.
     pub fn load_part(&mut self, part: BlockShape, words: &[u64]) -> Result<u64, QuotientLoadError> {
-        let Some(page) = self.shape.offset_of(part) else {
-            return Err(ShapeMismatch { ours: self.shape.into(), theirs: part.into() }.into());
-        };
+        let page = self.shape.part_offset(part)?;
         let loaded = Self::check_part(part, words)?;
         let first_word = index(page) * self.layout.page_words;
         let ours = &mut self.bits.words_mut()[first_word..][..words.len()];
@@ -93,9 +91,7 @@ impl Quotient {
     /// ```
     pub fn slice(&self, range: HashRange) -> Result<Self, QuotientSliceError> {
         let part = self.shape.with_range(range).map_err(CreateError::from)?;
-        let Some(page) = self.shape.offset_of(part) else {
-            return Err(ShapeMismatch { ours: self.shape.into(), theirs: part.into() }.into());
-        };
+        let page = self.shape.part_offset(part)?;
         let mut slice = Self::with_shape(part)?;
         let layout = self.layout;
         let bounds = [range.start(), range.last()].map(|hi| self.places.place(hi));

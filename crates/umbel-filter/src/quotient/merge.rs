@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::Quotient;
 use super::stream::{PageBuilder, PageItems};
 use crate::capability::InsertError;
-use crate::shape::{CreateError, ShapeMismatch};
+use crate::shape::{CreateError, ShapeMismatch, check_equal};
 
 /// Why a filter was not merged in. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
@@ -44,10 +44,7 @@ impl Quotient {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn merge(&mut self, other: &Self) -> Result<u64, QuotientMergeError> {
-        if self.shape != other.shape {
-            let (ours, theirs) = (self.shape.into(), other.shape.into());
-            return Err(ShapeMismatch { ours, theirs }.into());
-        }
+        check_equal(self.shape, other.shape)?;
         let mut union = Self::with_shape(self.shape)?;
         let (layout, full) = (self.layout, InsertError::Full { item_count: self.taken_count });
         let pages = union.bits.words_mut().chunks_exact_mut(layout.page_words);

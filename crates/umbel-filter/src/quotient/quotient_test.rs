@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::hash::ItemHasher;
 use crate::range::CellCount;
+use crate::shape::ShapeError;
 use crate::single_shot_shape::SingleShotShape;
 use crate::sizing::single_shot_false_positive_rate;
 use crate::stored_single_shot::StoredSingleShot;

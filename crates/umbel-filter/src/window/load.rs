@@ -88,9 +88,7 @@ impl Window {
         (oldest, newest): (u64, u64),
         words: &[u64],
     ) -> Result<u64, WindowLoadError> {
-        let Some(block) = self.shape.offset_of(part) else {
-            return Err(ShapeMismatch { ours: self.shape.into(), theirs: part.into() }.into());
-        };
+        let block = self.shape.part_offset(part)?;
         Self::check_part(part, (oldest, newest), words)?;
         let first_slot = index(block * u64::from(part.block_bits()));
         let slots = first_slot..first_slot + index(part.position_count());
