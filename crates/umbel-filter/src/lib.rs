@@ -183,6 +183,7 @@ pub use single_shot::{PositionsError, SingleShot, SortedHashesError};
 pub use single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
 pub use slice_ring::{AheadOfClock, SliceRing};
 pub use sparse_blocked::{BlockProbe, ProbesError, SparseBlocked};
+pub use spread::SpreadFilter;
 pub use stable::Stable;
 pub use stable_pace::{STABLE_LOWERED_MAX, StablePace};
 pub use stored_single_shot::StoredSingleShot;

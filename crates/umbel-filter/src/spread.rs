@@ -25,10 +25,14 @@
 use crate::bits::{self, BitArray, wide};
 use crate::block_array::{self, probe_width};
 use crate::blocked::FoldError;
-use crate::capability::{Insertion, OutOfRange, check_all_in_range, check_in_range};
+use crate::capability::{
+    Contains, Describe, Description, Insert, InsertError, Insertion, Merge, check_in_range,
+    contains_each, insert_each,
+};
 use crate::hash::ItemHash;
 use crate::kind::Kind;
-use crate::shape::{BlockShape, CreateError, LINE_BITS, ShapeError, ShapeMismatch};
+use crate::range::HashRange;
+use crate::shape::{BlockShape, CreateError, LINE_BITS, Shape, ShapeMismatch, check_equal};
 
 /// A: the 64-bit multiplier of Steele & Vigna. Never to change: it is part of every stored filter.
 pub(crate) const MULTIPLIER: u64 = 0xd134_2543_de82_ef95;
@@ -40,48 +44,123 @@ pub(crate) const INCREMENT: u64 = 0x9e37_79b9_7f4a_7c15;
 /// than where an item has one line. Measured in main memory: 8 and 16 are equal, 32 is slower.
 const PREFETCH_DISTANCE: usize = 16;
 
-/// An array of blocks with spread probes.
+/// A filter over a hash range whose probes are spread over blocks: [`Partitioned`](crate::Partitioned) if each probe
+/// of an item has a part of the block for itself, else [`Classic`](crate::Classic).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Spread {
+pub struct SpreadFilter<const HAS_PARTS: bool> {
     shape: BlockShape,
     bits: BitArray,
 }
 
-impl Spread {
-    /// An empty array, if the shape is of this kind.
-    pub(crate) fn new(kind: Kind, shape: BlockShape) -> Result<Self, CreateError> {
-        if shape.kind() != kind {
-            return Err(ShapeError::Kind { kind: shape.kind() }.into());
-        }
+impl<const HAS_PARTS: bool> SpreadFilter<HAS_PARTS> {
+    const KIND: Kind = if HAS_PARTS { Kind::Partitioned } else { Kind::Classic };
+
+    /// An empty filter of `block_count` blocks over the whole hash space, of which it holds those
+    /// of `range`. Each has `block_bits` bits, a multiple of 512 up to
+    /// [`BLOCK_BITS_MAX`](crate::BLOCK_BITS_MAX); an item has k = `probe_count` probes, 1 to
+    /// [`PROBE_COUNT_MAX`](crate::PROBE_COUNT_MAX).
+    ///
+    /// # Errors
+    /// If the numbers are no shape, or there is no memory.
+    pub fn new(
+        range: HashRange,
+        block_count: u64,
+        block_bits: u32,
+        probe_count: u32,
+    ) -> Result<Self, CreateError> {
+        Self::with_shape(BlockShape::new(Self::KIND, range, block_count, block_bits, probe_count)?)
+    }
+
+    /// The smallest empty filter that holds `item_count` items of the range at this
+    /// `false_positive_rate`.
+    ///
+    /// # Errors
+    /// If there are no items, no filter of this kind has such a rate, or there is no memory.
+    pub fn for_rate(
+        range: HashRange,
+        item_count: u64,
+        false_positive_rate: f64,
+    ) -> Result<Self, CreateError> {
+        Self::with_shape(BlockShape::for_rate(Self::KIND, range, item_count, false_positive_rate)?)
+    }
+
+    /// An empty filter of this shape.
+    ///
+    /// # Errors
+    /// If the shape is another kind's, or there is no memory.
+    pub fn with_shape(shape: BlockShape) -> Result<Self, CreateError> {
+        shape.check_kind(Self::KIND)?;
         Ok(Self { shape, bits: BitArray::new(shape.memory_bytes() / 64)? })
     }
 
-    pub(crate) const fn shape(&self) -> BlockShape {
+    /// The blocks' bits, from the range's first block on, b / 64 words a block. Bit i of a block
+    /// is bit i mod 64 of its word i / 64.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        self.bits.words()
+    }
+
+    /// The same, to be changed: a bit that is set is never wrong, a bit that is cleared makes
+    /// items absent.
+    pub fn words_mut(&mut self) -> &mut [u64] {
+        self.bits.words_mut()
+    }
+
+    /// The filter's shape.
+    #[must_use]
+    pub const fn block_shape(&self) -> BlockShape {
         self.shape
     }
 
-    pub(crate) const fn bits(&self) -> &BitArray {
-        &self.bits
+    /// The k positions that an item of the range sets in a filter of this shape, for who keeps its bits elsewhere:
+    /// bit i is bit i mod 64 of word i / 64 of [`words`](Self::words). One may come twice if probes have no parts.
+    ///
+    /// ```
+    /// use umbel_filter::{Classic, HashRange, Insert, ItemHash, Partitioned};
+    ///
+    /// let item = ItemHash::new(1, 2);
+    /// let mut filter = Classic::new(HashRange::WHOLE, 1, 512, 3)?;
+    /// filter.insert(item)?;
+    /// let positions = Classic::positions(filter.block_shape(), item);
+    /// assert_eq!(positions.map(|at| filter.words()[at as usize / 64] >> (at % 64) & 1).sum::<u64>(), 3);
+    ///
+    /// let mut filter = Partitioned::new(HashRange::WHOLE, 1, 512, 3)?;
+    /// filter.insert(item)?;
+    /// let positions = Partitioned::positions(filter.block_shape(), item);
+    /// assert_eq!(positions.map(|at| filter.words()[at as usize / 64] >> (at % 64) & 1).sum::<u64>(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn positions(
+        shape: BlockShape,
+        hash: ItemHash,
+    ) -> impl Iterator<Item = u64> + use<HAS_PARTS> {
+        positions(shape, hash)
     }
 
-    pub(crate) const fn bits_mut(&mut self) -> &mut BitArray {
-        &mut self.bits
+    /// ORs a filter over a part of our hash range in and returns how many bits it newly set.
+    ///
+    /// # Errors
+    /// If the shapes differ in more than the range, or the part leaves our range. Nothing was
+    /// changed.
+    pub fn merge_part(&mut self, part: &Self) -> Result<u64, ShapeMismatch> {
+        block_array::merge_part((self.shape, &mut self.bits), (part.shape, &part.bits))
+    }
+
+    /// The filter of half the size that contains the same items: neighbouring blocks, ORed, or the
+    /// neighbouring bits of a single block. Its rate is that of a filter that was made so small
+    /// from the start.
+    ///
+    /// # Errors
+    /// If the number of blocks over the whole hash space is odd and above 1, if a single block
+    /// cannot be halved, or there is no memory.
+    pub fn fold(&self) -> Result<Self, FoldError> {
+        let (shape, bits) = block_array::fold(self.shape, &self.bits)?;
+        Ok(Self { shape, bits })
     }
 
     #[inline]
-    pub(crate) fn contains(&self, hash: ItemHash) -> bool {
-        self.shape.range().contains(hash.hi())
-            && positions(self.shape, hash).all(|position| self.bits.bit(position))
-    }
-
-    #[inline]
-    pub(crate) fn insert(&mut self, hash: ItemHash) -> Result<Insertion, OutOfRange> {
-        check_in_range(self.shape.range(), hash)?;
-        Ok(self.insert_in_range(hash))
-    }
-
-    #[inline]
-    fn insert_in_range(&mut self, hash: ItemHash) -> Insertion {
+    fn put(&mut self, hash: ItemHash) -> Insertion {
         let mut outcome = Insertion::Present;
         for position in positions(self.shape, hash) {
             if self.bits.set(position) {
@@ -89,30 +168,6 @@ impl Spread {
             }
         }
         outcome
-    }
-
-    pub(crate) fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        present.clear();
-        present.reserve(hashes.len());
-        for (index, &hash) in hashes.iter().enumerate() {
-            self.prefetch_ahead(hashes, index);
-            present.push(self.contains(hash));
-        }
-    }
-
-    pub(crate) fn insert_batch(
-        &mut self,
-        hashes: &[ItemHash],
-        outcomes: &mut Vec<Insertion>,
-    ) -> Result<(), OutOfRange> {
-        outcomes.clear();
-        check_all_in_range(self.shape.range(), hashes)?;
-        outcomes.reserve(hashes.len());
-        for (index, &hash) in hashes.iter().enumerate() {
-            self.prefetch_ahead(hashes, index);
-            outcomes.push(self.insert_in_range(hash));
-        }
-        Ok(())
     }
 
     /// Asks for the lines of the item some places behind this one.
@@ -125,21 +180,58 @@ impl Spread {
             }
         }
     }
+}
 
-    pub(crate) fn merge(&mut self, other: &Self) -> Result<u64, ShapeMismatch> {
-        if self.shape != other.shape {
-            return Err(ShapeMismatch { ours: self.shape.into(), theirs: other.shape.into() });
-        }
+impl<const HAS_PARTS: bool> Contains for SpreadFilter<HAS_PARTS> {
+    #[inline]
+    fn contains(&self, hash: ItemHash) -> bool {
+        self.shape.range().contains(hash.hi())
+            && positions(self.shape, hash).all(|position| self.bits.bit(position))
+    }
+
+    fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
+        contains_each(hashes, present, |at, hash| {
+            self.prefetch_ahead(hashes, at);
+            self.contains(hash)
+        });
+    }
+}
+
+impl<const HAS_PARTS: bool> Insert for SpreadFilter<HAS_PARTS> {
+    #[inline]
+    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+        check_in_range(self.shape.range(), hash)?;
+        Ok(self.put(hash))
+    }
+
+    fn insert_batch(
+        &mut self,
+        hashes: &[ItemHash],
+        outcomes: &mut Vec<Insertion>,
+    ) -> Result<(), InsertError> {
+        insert_each(self.shape.range(), hashes, outcomes, |at, hash| {
+            self.prefetch_ahead(hashes, at);
+            self.put(hash)
+        })
+    }
+}
+
+impl<const HAS_PARTS: bool> Merge for SpreadFilter<HAS_PARTS> {
+    const IS_IDEMPOTENT: bool = true;
+
+    fn merge(&mut self, other: &Self) -> Result<u64, ShapeMismatch> {
+        check_equal(self.shape, other.shape)?;
         Ok(self.bits.or(&other.bits))
     }
+}
 
-    pub(crate) fn merge_part(&mut self, part: &Self) -> Result<u64, ShapeMismatch> {
-        block_array::merge_part((self.shape, &mut self.bits), (part.shape, &part.bits))
+impl<const HAS_PARTS: bool> Describe for SpreadFilter<HAS_PARTS> {
+    fn shape(&self) -> Shape {
+        self.shape.into()
     }
 
-    pub(crate) fn fold(&self) -> Result<Self, FoldError> {
-        let (shape, bits) = block_array::fold(self.shape, &self.bits)?;
-        Ok(Self { shape, bits })
+    fn describe(&self) -> Description {
+        self.shape.describe(self.bits.count_ones())
     }
 }
 

@@ -5,6 +5,12 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::blocked::FoldError;
+use crate::capability::{Contains, Insert, Insertion};
+use crate::hash::ItemHash;
+use crate::kind::Kind;
+use crate::range::HashRange;
+use crate::shape::{BlockShape, CreateError};
 use crate::spread::positions;
 use crate::words::iter_ones;
 
