@@ -31,9 +31,9 @@ use crate::range::HashRange;
 use crate::redis_bloom::RedisBloom;
 use crate::redis_bloom_shape::RedisBloomShape;
 use crate::scalable::Scalable;
-use crate::shape::{CreateError, Shape, ShapeError, ShapeMismatch};
+use crate::shape::{BlockShape, CreateError, Shape, ShapeError, ShapeMismatch};
 use crate::single_shot_shape::SingleShotShape;
-use crate::sizing::{self, SizingError};
+use crate::sizing;
 use crate::stable::Stable;
 use crate::stored_single_shot::StoredSingleShot;
 use crate::window::Window;
@@ -196,26 +196,48 @@ impl AnyFilter {
         let FilterPlan { kind, range, item_count, false_positive_rate } = *plan;
         Ok(match kind {
             Kind::SingleShot => StoredSingleShot::new(single_shot_shape(plan)?).into(),
-            Kind::Blocked => Blocked::for_rate(range, item_count, false_positive_rate)?.into(),
-            Kind::Classic => Classic::for_rate(range, item_count, false_positive_rate)?.into(),
-            Kind::Partitioned => {
-                Partitioned::for_rate(range, item_count, false_positive_rate)?.into()
+            Kind::Blocked
+            | Kind::Classic
+            | Kind::Partitioned
+            | Kind::Counting
+            | Kind::Window
+            | Kind::Aging
+            | Kind::Stable
+            | Kind::Cuckoo
+            | Kind::Quotient => {
+                let shape = BlockShape::for_rate(kind, range, item_count, false_positive_rate)?;
+                Self::with_block_shape(shape)?
             }
-            Kind::Counting => Counting::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::Scalable => {
                 Scalable::new(range, range.whole_of(item_count), false_positive_rate)?.into()
             }
-            Kind::Window => Window::for_rate(range, item_count, false_positive_rate)?.into(),
-            Kind::Aging => Aging::for_rate(range, item_count, false_positive_rate)?.into(),
-            Kind::Stable => Stable::for_rate(range, item_count, false_positive_rate)?.into(),
-            Kind::Cuckoo => Cuckoo::for_rate(range, item_count, false_positive_rate)?.into(),
-            Kind::Quotient => Quotient::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::RedisBloom if range != HashRange::WHOLE => {
                 return Err(ShapeError::Part { kind }.into());
             }
             Kind::RedisBloom => {
                 let shape = RedisBloomShape::for_rate(item_count, false_positive_rate)?;
                 RedisBloom::with_shape(shape)?.into()
+            }
+        })
+    }
+
+    /// The empty filter of this shape.
+    ///
+    /// # Errors
+    /// If there is no memory, or a filter that forgets by what comes has no pace.
+    pub fn with_block_shape(shape: BlockShape) -> Result<Self, CreateError> {
+        Ok(match shape.kind() {
+            Kind::Blocked => Blocked::with_shape(shape)?.into(),
+            Kind::Classic => Classic::with_shape(shape)?.into(),
+            Kind::Partitioned => Partitioned::with_shape(shape)?.into(),
+            Kind::Counting => Counting::with_shape(shape)?.into(),
+            Kind::Window => Window::with_shape(shape)?.into(),
+            Kind::Aging => Aging::with_shape(shape)?.into(),
+            Kind::Stable => Stable::with_shape(shape)?.into(),
+            Kind::Cuckoo => Cuckoo::with_shape(shape)?.into(),
+            Kind::Quotient => Quotient::with_shape(shape)?.into(),
+            kind @ (Kind::SingleShot | Kind::Scalable | Kind::RedisBloom) => {
+                return Err(ShapeError::Kind { kind }.into());
             }
         })
     }
@@ -348,23 +370,13 @@ impl AnyFilter {
 /// The least positions m with 1 − (1 − 1/m)^n ≤ p for the range's n items, over the whole space.
 fn single_shot_shape(plan: &FilterPlan) -> Result<SingleShotShape, CreateError> {
     let FilterPlan { range, item_count, false_positive_rate: rate, .. } = *plan;
-    if item_count == 0 {
-        return Err(SizingError::NoItems.into());
-    }
-    // Written so that NaN fails too.
-    if !(rate > 0.0 && rate < 1.0) {
-        return Err(SizingError::Rate { rate }.into());
-    }
+    sizing::check_items(item_count)?;
+    sizing::check_rate(rate)?;
     // The rate falls with m, so m is found by halving. Too many positions are refused as a shape.
-    let (mut least, mut most) = (1, u64::MAX);
-    while least < most {
-        let middle = least + (most - least) / 2;
-        if sizing::single_shot_false_positive_rate(middle, item_count)? <= rate {
-            most = middle;
-        } else {
-            least = middle + 1;
-        }
-    }
+    let least = sizing::least(1, u64::MAX, |position_count| {
+        sizing::single_shot_false_positive_rate(position_count, item_count)
+            .is_ok_and(|found| found <= rate)
+    });
     let over_the_space = (u128::from(least) << 64).div_ceil(range.width());
     let position_count = u64::try_from(over_the_space).unwrap_or(u64::MAX);
     Ok(SingleShotShape::new(range, position_count)?)
@@ -406,77 +418,31 @@ impl Describe for AnyFilter {
     }
 }
 
-impl From<StoredSingleShot> for AnyFilter {
-    fn from(filter: StoredSingleShot) -> Self {
-        Self::SingleShot(filter)
-    }
+/// Makes a filter of one kind one of any kind.
+macro_rules! from_kinds {
+    ($($kind:ident($filter:ty)),* $(,)?) => {$(
+        impl From<$filter> for AnyFilter {
+            fn from(filter: $filter) -> Self {
+                Self::$kind(filter)
+            }
+        }
+    )*};
 }
 
-impl From<Blocked> for AnyFilter {
-    fn from(filter: Blocked) -> Self {
-        Self::Blocked(filter)
-    }
-}
-
-impl From<Classic> for AnyFilter {
-    fn from(filter: Classic) -> Self {
-        Self::Classic(filter)
-    }
-}
-
-impl From<Partitioned> for AnyFilter {
-    fn from(filter: Partitioned) -> Self {
-        Self::Partitioned(filter)
-    }
-}
-
-impl From<Counting> for AnyFilter {
-    fn from(filter: Counting) -> Self {
-        Self::Counting(filter)
-    }
-}
-
-impl From<Scalable> for AnyFilter {
-    fn from(filter: Scalable) -> Self {
-        Self::Scalable(filter)
-    }
-}
-
-impl From<Aging> for AnyFilter {
-    fn from(filter: Aging) -> Self {
-        Self::Aging(filter)
-    }
-}
-
-impl From<Stable> for AnyFilter {
-    fn from(filter: Stable) -> Self {
-        Self::Stable(filter)
-    }
-}
-
-impl From<Window> for AnyFilter {
-    fn from(filter: Window) -> Self {
-        Self::Window(filter)
-    }
-}
-
-impl From<Cuckoo> for AnyFilter {
-    fn from(filter: Cuckoo) -> Self {
-        Self::Cuckoo(filter)
-    }
-}
-
-impl From<Quotient> for AnyFilter {
-    fn from(filter: Quotient) -> Self {
-        Self::Quotient(filter)
-    }
-}
-
-impl From<RedisBloom> for AnyFilter {
-    fn from(filter: RedisBloom) -> Self {
-        Self::RedisBloom(filter)
-    }
-}
+from_kinds!(
+    SingleShot(StoredSingleShot),
+    Blocked(Blocked),
+    Classic(Classic),
+    Partitioned(Partitioned),
+    Counting(Counting),
+    Scalable(Scalable),
+    Window(Window),
+    Aging(Aging),
+    Stable(Stable),
+    Cuckoo(Cuckoo),
+    Quotient(Quotient),
+    RedisBloom(RedisBloom),
+);
 
 impl From<QuotientMergeError> for MergeError {
     fn from(error: QuotientMergeError) -> Self {

@@ -35,6 +35,7 @@ mod classic;
 mod cuckoo;
 mod dleft;
 mod explained;
+mod halving;
 mod quotient;
 mod scalable;
 mod spatial;
@@ -69,6 +70,7 @@ pub use dleft::{
     DLEFT_SUBTABLES, DLeftSize, dleft_false_positive_rate, dleft_size,
 };
 pub use explained::{explained_one_count, measured_rate_bounds};
+pub(crate) use halving::least;
 pub use quotient::{
     QUOTIENT_COUNT_BITS, QUOTIENT_COUNT_BITS_MAX, QUOTIENT_PAGE_SLOTS_MAX, QUOTIENT_PAGE_SLOTS_MIN,
     QUOTIENT_REMAINDER_BITS_MAX, QuotientSize, quotient_capacity, quotient_size,
@@ -215,9 +217,14 @@ pub enum SizingError {
 }
 
 /// Refuses rates outside (0, 1), and what is no number.
-fn check_rate(rate: f64) -> Result<(), SizingError> {
+pub(crate) fn check_rate(rate: f64) -> Result<(), SizingError> {
     // Written so that NaN fails too.
     if rate > 0.0 && rate < 1.0 { Ok(()) } else { Err(SizingError::Rate { rate }) }
+}
+
+/// Refuses to plan for nothing.
+pub(crate) const fn check_items(item_count: u64) -> Result<(), SizingError> {
+    if item_count > 0 { Ok(()) } else { Err(SizingError::NoItems) }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::*;
 use crate::hash::ItemHasher;
 use crate::shape::ShapeError;
+use crate::sizing::SizingError;
 
 /// A quarter of the space.
 fn range() -> HashRange {

@@ -27,7 +27,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use super::{SizingError, check_rate};
+use super::{SizingError, check_items, check_rate};
 use crate::lanes::{BLOCK_PROBE_COUNT_MAX, LANE_BITS, LANE_COUNT, LANE_SETS, translate};
 
 /// The lowest rate that a blocked filter is sized for. Simulations of the lanes with their real
@@ -123,9 +123,7 @@ pub fn blocked_block_count(
     item_count: u64,
     false_positive_rate: f64,
 ) -> Result<BlockedSize, SizingError> {
-    if item_count == 0 {
-        return Err(SizingError::NoItems);
-    }
+    check_items(item_count)?;
     check_rate(false_positive_rate)?;
     if false_positive_rate < BLOCKED_RATE_MIN {
         return Err(SizingError::BlockedRate { rate: false_positive_rate });

@@ -12,7 +12,7 @@
 
 use std::f64::consts::LN_2;
 
-use super::{SizingError, check_rate};
+use super::{SizingError, check_items, check_rate};
 
 /// Most steps that [`classic_false_positive_rate_exact`] takes: 2^28 of them take a
 /// third of a second. Enough for 16,384 bits and as many probes of all items together; for
@@ -67,9 +67,7 @@ pub fn classic_optimal_hash_count(bit_count: u64, item_count: u64) -> Result<u32
     if bit_count == 0 {
         return Err(SizingError::NoBits);
     }
-    if item_count == 0 {
-        return Err(SizingError::NoItems);
-    }
+    check_items(item_count)?;
     let ideal = bit_count as f64 / item_count as f64 * LN_2;
     #[expect(
         clippy::cast_possible_truncation,
@@ -96,9 +94,7 @@ pub fn classic_optimal_hash_count(bit_count: u64, item_count: u64) -> Result<u32
 /// assert_eq!(classic_bit_count(1_000, 0.01), Ok(9_586));
 /// ```
 pub fn classic_bit_count(item_count: u64, false_positive_rate: f64) -> Result<u64, SizingError> {
-    if item_count == 0 {
-        return Err(SizingError::NoItems);
-    }
+    check_items(item_count)?;
     check_rate(false_positive_rate)?;
     let bits = -(item_count as f64) * false_positive_rate.ln() / (LN_2 * LN_2);
     #[expect(

@@ -10,8 +10,9 @@
 //! | 0.1 % | 14.5 |
 //! | 0.01 % | 18.9 |
 
+use super::halving::page_count;
 use super::window::rate_at;
-use super::{SizingError, check_rate};
+use super::{SizingError, check_items, check_rate};
 use crate::lanes::LINE_BITS;
 
 /// Most bits of a fingerprint, which comes from the upper 32 of the lower half of a hash.
@@ -37,9 +38,6 @@ const PAGE_LOAD_MAX: f64 = 0.96;
 
 /// What is left free of a page beside it, times the root of the slots: small pages differ more.
 const PAGE_RESERVE: f64 = 1.2;
-
-/// Standard deviations of a page's share of the items that are planned for, as for a shard's share.
-const SPREAD: f64 = 6.0;
 
 /// Numbers of a cuckoo filter: what [`cuckoo_size`] finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,9 +72,7 @@ pub fn cuckoo_size(
     page_slots_max: u32,
 ) -> Result<CuckooSize, SizingError> {
     check_rate(false_positive_rate)?;
-    if item_count == 0 {
-        return Err(SizingError::NoItems);
-    }
+    check_items(item_count)?;
     let rate = |&bits: &u32| rate_at(bits, LOAD) <= false_positive_rate;
     let fingerprint_bits = (1..=CUCKOO_FINGERPRINT_BITS_MAX).find(rate);
     let fingerprint_bits =
@@ -86,7 +82,12 @@ pub fn cuckoo_size(
     let sizes = sizes.take_while(|&page_slots| page_slots <= most);
     // Of equal sums the largest pages, which need the least spread when the filter is cut.
     let smallest = sizes
-        .map(|page_slots| (page_count(item_count, page_slots), page_slots))
+        .map(|page_slots| {
+            let slots = f64::from(page_slots);
+            let most = PAGE_LOAD_MAX * slots - PAGE_RESERVE * slots.sqrt();
+            let fits = |mean: f64, spread: f64| mean <= LOAD * slots && mean + spread <= most;
+            (page_count(item_count, fits), page_slots)
+        })
         .min_by_key(|&(page_count, page_slots)| {
             (u128::from(page_count) * u128::from(page_slots), page_count)
         });
@@ -114,31 +115,6 @@ pub fn cuckoo_false_positive_rate(
     taken_count: u64,
 ) -> Result<f64, SizingError> {
     super::window_false_positive_rate(slot_count, fingerprint_bits, taken_count)
-}
-
-/// The least number of pages that hold so many items.
-fn page_count(item_count: u64, page_slots: u32) -> u64 {
-    let slots = f64::from(page_slots);
-    let most = PAGE_LOAD_MAX * slots - PAGE_RESERVE * slots.sqrt();
-    let is_enough = |page_count: u64| {
-        let mean = item_count as f64 / page_count as f64;
-        let spread = if page_count > 1 { SPREAD * mean.sqrt() } else { 0.0 };
-        mean <= LOAD * slots && mean + spread <= most
-    };
-    // Between one page and two the need for a spread begins, so one is tried apart.
-    if is_enough(1) {
-        return 1;
-    }
-    let (mut low, mut high) = (2, item_count);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if is_enough(middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    low
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Size and rate of the d-left counting filter (Bonomi et al. 2006, doi:10.1007/11841036_61).
 
-use super::{SizingError, check_rate};
+use super::{SizingError, check_items, check_rate};
 
 /// Subtables of a page.
 pub const DLEFT_SUBTABLES: u32 = 4;
@@ -61,9 +61,7 @@ pub fn dleft_false_positive_rate(load: f64, remainder_bits: u32) -> f64 {
 /// ```
 pub fn dleft_size(item_count: u64, false_positive_rate: f64) -> Result<DLeftSize, SizingError> {
     check_rate(false_positive_rate)?;
-    if item_count == 0 {
-        return Err(SizingError::NoItems);
-    }
+    check_items(item_count)?;
     let remainder_bits = (1..=DLEFT_REMAINDER_BITS_MAX)
         .find(|bits| dleft_false_positive_rate(LOAD, *bits) <= false_positive_rate)
         .ok_or(SizingError::Rate { rate: false_positive_rate })?;

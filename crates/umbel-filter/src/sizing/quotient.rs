@@ -11,7 +11,8 @@
 //! | 0.1 % | 15.4 | 13.2 |
 //! | 0.01 % | 19.8 | 17.6 |
 
-use super::{SizingError, check_rate};
+use super::halving::{SPREAD, page_count};
+use super::{SizingError, check_items, check_rate};
 
 /// Most bits of a remainder: 2^20 items have some 2^60 positions then, which are the most of a filter.
 pub const QUOTIENT_REMAINDER_BITS_MAX: u32 = 40;
@@ -35,9 +36,6 @@ const LOAD: f64 = 0.94;
 
 /// Share of a page's quotients that it may have taken when most items fall on it: offsets stay below 256 then.
 const PAGE_LOAD_MAX: f64 = 0.97;
-
-/// Standard deviations of a page's share of the items that are planned for, as for a shard's share.
-const SPREAD: f64 = 6.0;
 
 /// Numbers of a quotient filter: what [`quotient_size`] finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,13 +69,11 @@ pub fn quotient_size(
     page_slots_max: u32,
 ) -> Result<QuotientSize, SizingError> {
     check_rate(false_positive_rate)?;
-    if item_count == 0 {
-        return Err(SizingError::NoItems);
-    }
+    check_items(item_count)?;
     let most = page_slots_max.clamp(QUOTIENT_PAGE_SLOTS_MIN, QUOTIENT_PAGE_SLOTS_MAX);
     let sizes = std::iter::successors(Some(QUOTIENT_PAGE_SLOTS_MIN), |slots| Some(2 * slots));
     let sizes = sizes.take_while(|&page_slots| page_slots <= most).filter_map(|page_slots| {
-        let page_count = page_count(item_count, page_slots);
+        let page_count = page_count_of(page_slots, item_count);
         let quotients = page_count as f64 * f64::from(page_slots);
         let is_enough = |&bits: &u32| {
             let positions = quotients * f64::from(bits).exp2();
@@ -94,28 +90,12 @@ pub fn quotient_size(
     smallest.ok_or(SizingError::QuotientRate { rate: false_positive_rate })
 }
 
-/// The least number of pages that hold so many items.
-fn page_count(item_count: u64, page_slots: u32) -> u64 {
+/// The least number of pages of `page_slots` that hold so many items.
+fn page_count_of(page_slots: u32, item_count: u64) -> u64 {
     let slots = f64::from(page_slots);
-    let is_enough = |page_count: u64| {
-        let mean = item_count as f64 / page_count as f64;
-        let spread = if page_count > 1 { SPREAD * mean.sqrt() } else { 0.0 };
+    page_count(item_count, |mean, spread| {
         mean <= LOAD * slots && mean + spread <= PAGE_LOAD_MAX * slots
-    };
-    // Between one page and two the need for a spread begins, so one is tried apart.
-    if is_enough(1) {
-        return 1;
-    }
-    let (mut low, mut high) = (2, item_count);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if is_enough(middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    low
+    })
 }
 
 /// The most items that so many quotients are planned for, in pages of `page_slots`: a page takes its share give or
@@ -178,8 +158,8 @@ mod tests {
         for page_slots in [512, 4_096, 1 << 16] {
             for pages in [1, 2, 3, 7, 100, 54_321] {
                 let most = quotient_capacity(pages * u64::from(page_slots), page_slots);
-                assert_eq!(page_count(most, page_slots), pages, "{pages} of {page_slots}");
-                assert!(page_count(most + 1, page_slots) > pages, "{pages} of {page_slots}");
+                assert_eq!(page_count_of(page_slots, most), pages, "{pages} of {page_slots}");
+                assert!(page_count_of(page_slots, most + 1) > pages, "{pages} of {page_slots}");
             }
         }
         // What two pages of 64 are planned for goes into one, which needs no room for a spread.

@@ -17,7 +17,7 @@
 //! | 20 | × 1,048,575 | 22.82 | 30.69 | 40.24 |
 
 use super::blocked::BLOCKED_RATE_MIN;
-use super::{SizingError, check_rate};
+use super::{SizingError, check_items, check_rate};
 
 /// Items of a level beside those of the one before (s). With 2 about half of the memory may be idle
 /// after a level is added, with 4 three quarters; and twenty levels hold a million times the items
@@ -79,9 +79,7 @@ pub fn scalable_level(
     false_positive_rate: f64,
     level: u32,
 ) -> Result<ScalableLevel, SizingError> {
-    if first_capacity == 0 {
-        return Err(SizingError::NoItems);
-    }
+    check_items(first_capacity)?;
     check_rate(false_positive_rate)?;
     let capacity = SCALABLE_GROWTH
         .checked_pow(level)

@@ -1,6 +1,6 @@
 //! Sizes and rates of the kinds that forget by what comes: aging and stable filters.
 
-use super::{SizingError, check_rate};
+use super::{SizingError, check_items, check_rate};
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
 use crate::lanes::LINE_BITS;
 use crate::stable_pace::STABLE_LOWERED_MAX;
@@ -110,9 +110,7 @@ pub struct StableSize {
 /// ```
 pub fn stable_size(item_count: u64, rate: f64) -> Result<StableSize, SizingError> {
     check_rate(rate)?;
-    if item_count == 0 {
-        return Err(SizingError::NoItems);
-    }
+    check_items(item_count)?;
     let mut best: Option<(f64, StableSize)> = None;
     for probe_count in 1..=BLOCK_PROBE_COUNT_MAX {
         let Some(fill) = fill_at_rate(probe_count, rate / stable_crowding(probe_count))? else {

@@ -1,7 +1,8 @@
 //! How often a counting filter takes an item for one that came so many times (Kim et al. 2019,
 //! doi:10.3390/electronics8070779).
 
-use super::SizingError;
+use super::classic::check_shape;
+use super::{SizingError, check_items};
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
 
 /// The probability that all k counters of an item that was not inserted have reached `threshold` (t), in a counting filter
@@ -24,12 +25,7 @@ pub fn counting_threshold_rate(
     item_count: u64,
     threshold: u32,
 ) -> Result<f64, SizingError> {
-    if counter_count == 0 {
-        return Err(SizingError::NoBits);
-    }
-    if probe_count == 0 {
-        return Err(SizingError::NoProbes);
-    }
+    check_shape(counter_count, probe_count)?;
     let raises = item_count as f64 * f64::from(probe_count);
     let share = 1.0 / counter_count as f64;
     // Of one counter all raises are its own.
@@ -65,9 +61,7 @@ pub fn counting_threshold_probes(
     item_count: u64,
     threshold: u32,
 ) -> Result<(u32, f64), SizingError> {
-    if item_count == 0 {
-        return Err(SizingError::NoItems);
-    }
+    check_items(item_count)?;
     let mut best = (1, counting_threshold_rate(counter_count, 1, item_count, threshold)?);
     for probe_count in 2..=BLOCK_PROBE_COUNT_MAX {
         let rate = counting_threshold_rate(counter_count, probe_count, item_count, threshold)?;

@@ -1,6 +1,7 @@
 //! Size and rate of the counting filter with variable increments (Rottenstreich et al. 2014, doi:10.1109/TNET.2013.2272604).
 
-use super::{SizingError, check_rate};
+use super::classic::check_shape;
+use super::{SizingError, check_items, check_rate};
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
 use crate::lanes::LINE_BITS;
 
@@ -39,12 +40,7 @@ pub fn variable_counting_false_positive_rate(
     base: u8,
     item_count: u64,
 ) -> Result<f64, SizingError> {
-    if cell_count == 0 {
-        return Err(SizingError::NoBits);
-    }
-    if probe_count == 0 {
-        return Err(SizingError::NoProbes);
-    }
+    check_shape(cell_count, probe_count)?;
     let raises = f64::from(probe_count) * item_count as f64 / cell_count as f64;
     Ok(cell_rate(raises, base.into()).clamp(0.0, 1.0).powf(probe_count.into()))
 }
@@ -114,9 +110,7 @@ pub fn variable_counting_size(
     base: u8,
 ) -> Result<(u64, u32), SizingError> {
     check_rate(false_positive_rate)?;
-    if item_count == 0 {
-        return Err(SizingError::NoItems);
-    }
+    check_items(item_count)?;
     let mut best: Option<(u64, u32)> = None;
     for probe_count in 1..=BLOCK_PROBE_COUNT_MAX {
         let fits = |block_count: u64| {

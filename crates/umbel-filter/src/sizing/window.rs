@@ -13,7 +13,8 @@
 //! | 0.1 % | 20.7 | 22.2 | 22.0 | 23.3 |
 //! | 0.01 % | 25.0 | 28.2 | 27.0 | 28.2 |
 
-use super::{SizingError, check_rate};
+use super::halving::{SPREAD, least};
+use super::{SizingError, check_items, check_rate};
 use crate::lanes::LINE_BITS;
 
 /// Slots of a bucket: with four, 95 % of the slots can be taken (Fan et al. 2014, table 2).
@@ -31,9 +32,6 @@ pub const WINDOW_BLOCK_SLOTS_MAX: u32 = 1 << 17;
 
 /// Share of a block's slots that is planned for: inserts still find room by moving a few others.
 const LOAD_MAX: f64 = 0.94;
-
-/// Standard deviations of a block's share of the items that are planned for, as for a shard's share.
-const SPREAD: f64 = 6.0;
 
 /// Numbers of a window: what [`window_size`] finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,32 +68,22 @@ pub fn window_size(
     block_slots_max: u32,
 ) -> Result<WindowSize, SizingError> {
     check_rate(false_positive_rate)?;
-    if item_count == 0 {
-        return Err(SizingError::NoItems);
-    }
+    check_items(item_count)?;
     let rate = |&bits: &u32| rate_at(bits, LOAD_MAX) <= false_positive_rate;
     let fingerprint_bits = (1..=FINGERPRINT_BITS_MAX).find(rate);
     let fingerprint_bits =
         fingerprint_bits.ok_or(SizingError::WindowRate { rate: false_positive_rate })?;
     let most = block_slots_max.clamp(LINE_BITS, WINDOW_BLOCK_SLOTS_MAX) / LINE_BITS * LINE_BITS;
-    let fits = |block_count: &u64| slots_of(item_count, *block_count) <= f64::from(most);
+    let fits = |block_count| slots_of(item_count, block_count) <= f64::from(most);
     // A few more blocks than the slots alone would fill, for the spread.
-    let least = (item_count as f64 / LOAD_MAX / f64::from(most)).floor().max(1.0);
+    let at_least = (item_count as f64 / LOAD_MAX / f64::from(most)).floor().max(1.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, whole")]
-    let least = least as u64;
-    let (mut low, mut high) = (least, least.saturating_mul(4));
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if fits(&middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
+    let at_least = at_least as u64;
+    let block_count = least(at_least, at_least.saturating_mul(4), fits);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^17")]
-    let slots = slots_of(item_count, low).ceil() as u32;
+    let slots = slots_of(item_count, block_count).ceil() as u32;
     let block_slots = slots.next_multiple_of(LINE_BITS).min(most);
-    Ok(WindowSize { block_count: low, block_slots, fingerprint_bits })
+    Ok(WindowSize { block_count, block_slots, fingerprint_bits })
 }
 
 /// The rate of a window with `slot_count` slots of `fingerprint_bits` (f), of which `item_count` are
