@@ -14,7 +14,6 @@ use umbel_filter::{
 
 use super::FrameKey;
 use super::level::FrameLevel;
-use super::receiver::empty_array;
 use super::stretch::Stretch;
 use super::view::FrameView;
 use crate::error::{FrameMergeError, KeyMismatch};
@@ -145,7 +144,7 @@ impl FilterAssembler {
         let building = match shape {
             Shape::Blocks(shape) => {
                 check_bytes(shape.memory_bytes(), filter_bytes_max)?;
-                Building::Array(empty_array(shape)?)
+                Building::Array(AnyFilter::with_block_shape(shape)?)
             }
             Shape::SingleShot(shape) => {
                 Building::SingleShot { shape, stretches: Vec::new(), bytes: 0 }

@@ -1,9 +1,9 @@
 //! A filter that frames are merged into.
 
 use umbel_filter::{
-    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Cuckoo, Kind, Merge,
-    Partitioned, Quotient, RedisBloom, Scalable, Shape, ShapeMismatch, SingleShot, SingleShotShape,
-    Stable, StoredSingleShot, Window,
+    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Merge, Partitioned, Quotient,
+    RedisBloom, Scalable, Shape, ShapeMismatch, SingleShot, SingleShotShape, Stable,
+    StoredSingleShot, Window,
 };
 
 /// A filter to merge frames into; every kind converts into it. Scalable filters, and RedisBloom's, do not merge: their
@@ -36,87 +36,33 @@ pub(super) enum Receiver<'a> {
     Paced(BlockShape, &'a mut [u64], &'a mut [u64; 2]),
 }
 
-impl<'a> From<&'a mut Blocked> for FilterMut<'a> {
-    fn from(filter: &'a mut Blocked) -> Self {
-        Self(Receiver::Blocked(filter))
-    }
+/// Converts filters of these types, each by the same expression.
+macro_rules! from_filters {
+    ($($kind:ty),* => |$filter:ident| $receiver:expr) => {$(
+        impl<'a> From<&'a mut $kind> for FilterMut<'a> {
+            fn from($filter: &'a mut $kind) -> Self {
+                Self($receiver)
+            }
+        }
+    )*};
 }
 
-impl<'a> From<&'a mut Classic> for FilterMut<'a> {
-    fn from(filter: &'a mut Classic) -> Self {
-        Self(Receiver::Array(filter.block_shape(), filter.words_mut()))
-    }
-}
-
-impl<'a> From<&'a mut Partitioned> for FilterMut<'a> {
-    fn from(filter: &'a mut Partitioned) -> Self {
-        Self(Receiver::Array(filter.block_shape(), filter.words_mut()))
-    }
-}
-
-impl<'a> From<&'a mut Counting> for FilterMut<'a> {
-    fn from(filter: &'a mut Counting) -> Self {
-        Self(Receiver::Array(filter.block_shape(), filter.words_mut()))
-    }
-}
-
-impl<'a> From<&'a mut SingleShot> for FilterMut<'a> {
-    fn from(filter: &'a mut SingleShot) -> Self {
-        Self(Receiver::SingleShot(filter))
-    }
-}
-
-impl<'a> From<&'a mut StoredSingleShot> for FilterMut<'a> {
-    fn from(filter: &'a mut StoredSingleShot) -> Self {
-        Self(Receiver::Stored(filter))
-    }
-}
-
-impl<'a> From<&'a mut Scalable> for FilterMut<'a> {
-    fn from(filter: &'a mut Scalable) -> Self {
-        Self(Receiver::Scalable(filter))
-    }
-}
-
-impl<'a> From<&'a mut RedisBloom> for FilterMut<'a> {
-    fn from(filter: &'a mut RedisBloom) -> Self {
-        Self(Receiver::RedisBloom(filter))
-    }
-}
-
-impl<'a> From<&'a mut Window> for FilterMut<'a> {
-    fn from(filter: &'a mut Window) -> Self {
-        Self(Receiver::Window(filter))
-    }
-}
-
-impl<'a> From<&'a mut Cuckoo> for FilterMut<'a> {
-    fn from(filter: &'a mut Cuckoo) -> Self {
-        Self(Receiver::Cuckoo(filter))
-    }
-}
-
-impl<'a> From<&'a mut Quotient> for FilterMut<'a> {
-    fn from(filter: &'a mut Quotient) -> Self {
-        Self(Receiver::Quotient(filter))
-    }
-}
-
-impl<'a> From<&'a mut Aging> for FilterMut<'a> {
-    fn from(filter: &'a mut Aging) -> Self {
-        let shape = filter.block_shape();
-        let (words, counts) = filter.parts_mut();
-        Self(Receiver::Paced(shape, words, counts))
-    }
-}
-
-impl<'a> From<&'a mut Stable> for FilterMut<'a> {
-    fn from(filter: &'a mut Stable) -> Self {
-        let shape = filter.block_shape();
-        let (words, counts) = filter.parts_mut();
-        Self(Receiver::Paced(shape, words, counts))
-    }
-}
+from_filters!(Blocked => |filter| Receiver::Blocked(filter));
+from_filters!(SingleShot => |filter| Receiver::SingleShot(filter));
+from_filters!(StoredSingleShot => |filter| Receiver::Stored(filter));
+from_filters!(Scalable => |filter| Receiver::Scalable(filter));
+from_filters!(RedisBloom => |filter| Receiver::RedisBloom(filter));
+from_filters!(Window => |filter| Receiver::Window(filter));
+from_filters!(Cuckoo => |filter| Receiver::Cuckoo(filter));
+from_filters!(Quotient => |filter| Receiver::Quotient(filter));
+from_filters!(
+    Classic, Partitioned, Counting => |filter| Receiver::Array(filter.block_shape(), filter.words_mut())
+);
+from_filters!(Aging, Stable => |filter| {
+    let shape = filter.block_shape();
+    let (words, counts) = filter.parts_mut();
+    Receiver::Paced(shape, words, counts)
+});
 
 impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
     fn from(filter: &'a mut AnyFilter) -> Self {
@@ -199,19 +145,4 @@ impl Receiver<'_> {
             _ => unreachable!("only single-shot filters have the shape of one"),
         }
     }
-}
-
-/// An empty filter of the shape.
-pub(super) fn empty_array(shape: BlockShape) -> Result<AnyFilter, CreateError> {
-    Ok(match shape.kind() {
-        Kind::Classic => Classic::with_shape(shape)?.into(),
-        Kind::Partitioned => Partitioned::with_shape(shape)?.into(),
-        Kind::Counting => Counting::with_shape(shape)?.into(),
-        Kind::Window => Window::with_shape(shape)?.into(),
-        Kind::Aging => Aging::with_shape(shape)?.into(),
-        Kind::Stable => Stable::with_shape(shape)?.into(),
-        Kind::Cuckoo => Cuckoo::with_shape(shape)?.into(),
-        Kind::Quotient => Quotient::with_shape(shape)?.into(),
-        _ => Blocked::with_shape(shape)?.into(),
-    })
 }

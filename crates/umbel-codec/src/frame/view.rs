@@ -17,7 +17,7 @@ use super::level::{
     slices_from_bytes, slices_to_bytes,
 };
 use super::link::{FrameLink, LINK_BYTES, link_from_bytes, link_to_bytes};
-use super::receiver::{FilterMut, Receiver, empty_array};
+use super::receiver::{FilterMut, Receiver};
 use super::seal::seal;
 use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKey};
 use crate::checksum::crc32c;
@@ -250,7 +250,7 @@ impl<'a> FrameView<'a> {
         let mut filter = match (self.shape(), self.header.body) {
             (_, Body::Blocks(shape) | Body::Level(shape) | Body::Link(shape)) => {
                 check_filter_bytes(shape.memory_bytes(), filter_bytes_max)?;
-                empty_array(shape).map_err(FrameError::from)?
+                AnyFilter::with_block_shape(shape).map_err(FrameError::from)?
             }
             (Shape::SingleShot(shape), _) | (_, Body::SingleShot(shape)) => {
                 check_list_bytes::<u64>(self.header.count, filter_bytes_max)?;

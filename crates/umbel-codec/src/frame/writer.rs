@@ -63,29 +63,24 @@ impl<'a> FilterRef<'a> {
     }
 }
 
-impl<'a> From<&'a Blocked> for FilterRef<'a> {
-    fn from(filter: &'a Blocked) -> Self {
-        Self::array(filter.block_shape(), filter.words())
-    }
+/// Converts filters of these types, each by the same expression.
+macro_rules! from_filters {
+    ($($kind:ty),* => |$filter:ident| $made:expr) => {$(
+        impl<'a> From<&'a $kind> for FilterRef<'a> {
+            fn from($filter: &'a $kind) -> Self {
+                $made
+            }
+        }
+    )*};
 }
 
-impl<'a> From<&'a Classic> for FilterRef<'a> {
-    fn from(filter: &'a Classic) -> Self {
-        Self::array(filter.block_shape(), filter.words())
-    }
-}
-
-impl<'a> From<&'a Partitioned> for FilterRef<'a> {
-    fn from(filter: &'a Partitioned) -> Self {
-        Self::array(filter.block_shape(), filter.words())
-    }
-}
-
-impl<'a> From<&'a Counting> for FilterRef<'a> {
-    fn from(filter: &'a Counting) -> Self {
-        Self::array(filter.block_shape(), filter.words())
-    }
-}
+from_filters!(
+    Blocked, Classic, Partitioned, Counting => |filter| Self::array(filter.block_shape(), filter.words())
+);
+from_filters!(Cuckoo, Quotient => |filter| Self::table(filter.block_shape(), filter.words()));
+from_filters!(
+    Aging, Stable => |filter| Self::paced(filter.block_shape(), filter.words(), filter.counts())
+);
 
 impl<'a> From<&'a SingleShot> for FilterRef<'a> {
     fn from(filter: &'a SingleShot) -> Self {
@@ -131,30 +126,6 @@ impl<'a> From<&'a Window> for FilterRef<'a> {
         let (shape, slices) = (filter.block_shape(), (filter.oldest(), filter.newest()));
         let prefix = slices_to_bytes(slices).to_vec();
         Self::arrays([(PieceArray { shape, prefix, form: Form::Window(slices) }, filter.words())])
-    }
-}
-
-impl<'a> From<&'a Cuckoo> for FilterRef<'a> {
-    fn from(filter: &'a Cuckoo) -> Self {
-        Self::table(filter.block_shape(), filter.words())
-    }
-}
-
-impl<'a> From<&'a Quotient> for FilterRef<'a> {
-    fn from(filter: &'a Quotient) -> Self {
-        Self::table(filter.block_shape(), filter.words())
-    }
-}
-
-impl<'a> From<&'a Aging> for FilterRef<'a> {
-    fn from(filter: &'a Aging) -> Self {
-        Self::paced(filter.block_shape(), filter.words(), filter.counts())
-    }
-}
-
-impl<'a> From<&'a Stable> for FilterRef<'a> {
-    fn from(filter: &'a Stable) -> Self {
-        Self::paced(filter.block_shape(), filter.words(), filter.counts())
     }
 }
 

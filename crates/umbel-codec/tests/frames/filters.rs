@@ -4,10 +4,9 @@ use proptest::prelude::*;
 use umbel_codec::{FrameKey, FrameView, frames};
 use umbel_filter::words::count_ones;
 use umbel_filter::{
-    AGING_BLOCK_BITS, Aging, AnyFilter, BlockShape, Blocked, CellCount, Classic, Counting, Cuckoo,
-    Describe, HashFunction, HashRange, Insert, ItemHash, ItemHasher, Kind, Partitioned, Quotient,
-    RedisBloom, RedisBloomShape, Scalable, ScalableShape, Shape, Sighting, SingleShotShape, Stable,
-    StoredSingleShot, Window,
+    AGING_BLOCK_BITS, AnyFilter, BlockShape, CellCount, Describe, HashFunction, HashRange, Insert,
+    ItemHash, ItemHasher, Kind, RedisBloom, RedisBloomShape, Scalable, ScalableShape, Shape,
+    Sighting, SingleShotShape, StoredSingleShot,
 };
 
 pub(crate) const KEY: FrameKey = FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 };
@@ -37,17 +36,7 @@ pub(crate) fn items(range: HashRange, seed: u64, count: u64) -> Vec<ItemHash> {
 
 /// An empty filter of an array kind.
 pub(crate) fn array(shape: BlockShape) -> AnyFilter {
-    match shape.kind() {
-        Kind::Classic => Classic::with_shape(shape).unwrap().into(),
-        Kind::Partitioned => Partitioned::with_shape(shape).unwrap().into(),
-        Kind::Counting => Counting::with_shape(shape).unwrap().into(),
-        Kind::Window => Window::with_shape(shape).unwrap().into(),
-        Kind::Aging => Aging::with_shape(shape).unwrap().into(),
-        Kind::Stable => Stable::with_shape(shape).unwrap().into(),
-        Kind::Cuckoo => Cuckoo::with_shape(shape).unwrap().into(),
-        Kind::Quotient => Quotient::with_shape(shape).unwrap().into(),
-        _ => Blocked::with_shape(shape).unwrap().into(),
-    }
+    AnyFilter::with_block_shape(shape).unwrap()
 }
 
 /// Positions that its frames say are set.

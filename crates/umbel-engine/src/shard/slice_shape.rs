@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use umbel_codec::FrameView;
 use umbel_filter::{
-    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Cuckoo, HashRange, Kind,
-    Partitioned, Quotient, RedisBloom, RedisBloomLinkShape, RedisBloomShape, Scalable,
-    ScalableShape, Shape, ShapeError, SingleShotShape, SliceRing, Stable, StoredSingleShot, Window,
+    AnyFilter, BlockShape, CreateError, HashRange, Kind, RedisBloom, RedisBloomLinkShape,
+    RedisBloomShape, Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, SliceRing,
+    StoredSingleShot,
 };
 
 use super::window_rules::{WindowRules, WindowTime};
@@ -411,18 +411,7 @@ impl SliceShape {
 
     fn create_of_any_size(&self, range: HashRange) -> Result<AnyFilter, SliceShapeError> {
         Ok(match self.shape(range)? {
-            Shape::Blocks(shape) => match shape.kind() {
-                Kind::Blocked => Blocked::with_shape(shape)?.into(),
-                Kind::Classic => Classic::with_shape(shape)?.into(),
-                Kind::Partitioned => Partitioned::with_shape(shape)?.into(),
-                Kind::Counting => Counting::with_shape(shape)?.into(),
-                Kind::Window => Window::with_shape(shape)?.into(),
-                Kind::Aging => Aging::with_shape(shape)?.into(),
-                Kind::Stable => Stable::with_shape(shape)?.into(),
-                Kind::Cuckoo => Cuckoo::with_shape(shape)?.into(),
-                Kind::Quotient => Quotient::with_shape(shape)?.into(),
-                kind => return Err(CreateError::from(ShapeError::Kind { kind }).into()),
-            },
+            Shape::Blocks(shape) => AnyFilter::with_block_shape(shape)?,
             Shape::SingleShot(shape) => StoredSingleShot::new(shape).into(),
             Shape::Scalable(shape) => {
                 Scalable::new(range, shape.first_capacity(), shape.false_positive_rate())?.into()
