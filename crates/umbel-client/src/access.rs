@@ -5,7 +5,7 @@ use umbel_proto::v1::{
     SetQuotaResponse, WhoAmIRequest, WhoAmIResponse,
 };
 
-use crate::caller::{CallPolicy, First, Repeat};
+use crate::caller::{CallPolicy, ask};
 use crate::client::Client;
 use crate::error::ClientError;
 
@@ -19,14 +19,7 @@ impl Client {
     pub async fn put_principal(&self, request: PutPrincipalRequest) -> Result<(), ClientError> {
         let name = request.principal.as_ref().map_or("", |principal| &principal.name);
         let target = format!("principal {name}");
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
-        self.caller
-            .simple(
-                &policy,
-                request,
-                |node, request| async move { node.access().put(request).await },
-            )
-            .await?;
+        ask!(self, CallPolicy::freely(&target), access.put, request)?;
         Ok(())
     }
 
@@ -37,15 +30,8 @@ impl Client {
     /// principal.
     pub async fn revoke_principal(&self, name: &str) -> Result<(), ClientError> {
         let target = format!("principal {name}");
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         let message = RevokePrincipalRequest { name: name.to_owned() };
-        self.caller
-            .simple(
-                &policy,
-                message,
-                |node, request| async move { node.access().revoke(request).await },
-            )
-            .await?;
+        ask!(self, CallPolicy::freely(&target), access.revoke, message)?;
         Ok(())
     }
 
@@ -62,13 +48,7 @@ impl Client {
             "" => "quota of the cluster".to_owned(),
             name => format!("quota of principal {name}"),
         };
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
-        self.caller
-            .simple(&policy, request, |node, request| async move {
-                node.access().set_quota(request).await
-            })
-            .await
-            .map_err(ClientError::from)
+        Ok(ask!(self, CallPolicy::freely(&target), access.set_quota, request)?)
     }
 
     /// All principals, sorted by name.
@@ -76,15 +56,8 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn principals(&self) -> Result<Vec<Principal>, ClientError> {
-        let policy =
-            CallPolicy { target: "principals", repeat: Repeat::Freely, first: First::InTurn };
-        let answer = self
-            .caller
-            .simple(&policy, ListPrincipalsRequest {}, |node, request| async move {
-                node.access().list_principals(request).await
-            })
-            .await?;
-        Ok(answer.principals)
+        let policy = CallPolicy::freely("principals");
+        Ok(ask!(self, policy, access.list_principals, ListPrincipalsRequest {})?.principals)
     }
 
     /// How the cluster identifies this client, and what rights it has.
@@ -92,12 +65,6 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn who_am_i(&self) -> Result<WhoAmIResponse, ClientError> {
-        let policy = CallPolicy { target: "whoami", repeat: Repeat::Freely, first: First::InTurn };
-        self.caller
-            .simple(&policy, WhoAmIRequest {}, |node, request| async move {
-                node.access().who_am_i(request).await
-            })
-            .await
-            .map_err(ClientError::from)
+        Ok(ask!(self, CallPolicy::freely("whoami"), access.who_am_i, WhoAmIRequest {})?)
     }
 }

@@ -6,7 +6,7 @@ use umbel_proto::v1::{
     StatusResponse, UpgradeRequest, UpgradeResponse,
 };
 
-use crate::caller::{CallPolicy, First, Repeat};
+use crate::caller::{CallPolicy, ask};
 use crate::client::Client;
 use crate::error::ClientError;
 
@@ -33,15 +33,7 @@ impl Client {
     }
 
     async fn request_status(&self, request: StatusRequest) -> Result<StatusResponse, ClientError> {
-        let policy = CallPolicy { target: "status", repeat: Repeat::Freely, first: First::InTurn };
-        self.caller
-            .simple(
-                &policy,
-                request,
-                |node, request| async move { node.admin().status(request).await },
-            )
-            .await
-            .map_err(ClientError::from)
+        Ok(ask!(self, CallPolicy::freely("status"), admin.status, request)?)
     }
 
     /// Stores a token with which one node may join: the BLAKE3 hash of its secret, and its expiry in
@@ -54,17 +46,8 @@ impl Client {
         digest: [u8; 32],
         expires_ms: u64,
     ) -> Result<(), ClientError> {
-        let policy = CallPolicy {
-            target: "token for joining",
-            repeat: Repeat::Freely,
-            first: First::InTurn,
-        };
         let message = PutJoinTokenRequest { digest: digest.to_vec().into(), expires_ms };
-        self.caller
-            .simple(&policy, message, |node, request| async move {
-                node.admin().put_join_token(request).await
-            })
-            .await?;
+        ask!(self, CallPolicy::freely("token for joining"), admin.put_join_token, message)?;
         Ok(())
     }
 
@@ -76,14 +59,8 @@ impl Client {
     /// [`ClientError`]; calling again does no harm.
     pub async fn drain(&self, node: u64, undo: bool) -> Result<u32, ClientError> {
         let target = format!("drain of node {node}");
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
-        let answer = self
-            .caller
-            .simple(&policy, DrainRequest { node, undo }, |node, request| async move {
-                node.admin().drain(request).await
-            })
-            .await?;
-        Ok(answer.replica_count)
+        let message = DrainRequest { node, undo };
+        Ok(ask!(self, CallPolicy::freely(&target), admin.drain, message)?.replica_count)
     }
 
     /// Removes a node permanently; if it still runs, drain it first.
@@ -93,12 +70,7 @@ impl Client {
     /// mean that it removed the node.
     pub async fn remove_node(&self, node: u64) -> Result<(), ClientError> {
         let target = format!("removal of node {node}");
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
-        self.caller
-            .simple(&policy, RemoveNodeRequest { node }, |node, request| async move {
-                node.admin().remove(request).await
-            })
-            .await?;
+        ask!(self, CallPolicy::freely(&target), admin.remove, RemoveNodeRequest { node })?;
         Ok(())
     }
 
@@ -109,12 +81,8 @@ impl Client {
     /// mean that it recorded the order.
     pub async fn move_shard(&self, shard: u32, from: u64, to: u64) -> Result<(), ClientError> {
         let target = format!("move of shard {shard}");
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
-        self.caller
-            .simple(&policy, MoveShardRequest { shard, from, to }, |node, request| async move {
-                node.admin().move_shard(request).await
-            })
-            .await?;
+        let message = MoveShardRequest { shard, from, to };
+        ask!(self, CallPolicy::freely(&target), admin.move_shard, message)?;
         Ok(())
     }
 
@@ -125,17 +93,8 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
     pub async fn upgrade(&self, check: bool) -> Result<UpgradeResponse, ClientError> {
-        let policy = CallPolicy {
-            target: "the cluster's version",
-            repeat: Repeat::Freely,
-            first: First::InTurn,
-        };
-        self.caller
-            .simple(&policy, UpgradeRequest { check }, |node, request| async move {
-                node.admin().upgrade(request).await
-            })
-            .await
-            .map_err(ClientError::from)
+        let policy = CallPolicy::freely("the cluster's version");
+        Ok(ask!(self, policy, admin.upgrade, UpgradeRequest { check })?)
     }
 
     /// Switches automatic splits of shards, as cores and filters grow, on or off.
@@ -143,16 +102,8 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
     pub async fn set_auto_split(&self, is_on: bool) -> Result<(), ClientError> {
-        let policy = CallPolicy {
-            target: "splits by themselves",
-            repeat: Repeat::Freely,
-            first: First::InTurn,
-        };
-        self.caller
-            .simple(&policy, SetAutoSplitRequest { is_on }, |node, request| async move {
-                node.admin().set_auto_split(request).await
-            })
-            .await?;
+        let policy = CallPolicy::freely("splits by themselves");
+        ask!(self, policy, admin.set_auto_split, SetAutoSplitRequest { is_on })?;
         Ok(())
     }
 
@@ -163,13 +114,8 @@ impl Client {
     /// [`ClientError`]; calling again does no harm: a split that has begun continues by itself.
     pub async fn split_shard(&self, shard_count: u32) -> Result<SplitShardResponse, ClientError> {
         let target = format!("split into {shard_count} shards");
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
-        self.caller
-            .simple(&policy, SplitShardRequest { shard_count }, |node, request| async move {
-                node.admin().split_shard(request).await
-            })
-            .await
-            .map_err(ClientError::from)
+        let message = SplitShardRequest { shard_count };
+        Ok(ask!(self, CallPolicy::freely(&target), admin.split_shard, message)?)
     }
 
     /// Merges the last shard into the one that it was split off, so that there are `shard_count` shards,
@@ -180,12 +126,7 @@ impl Client {
     /// [`ClientError`]; calling again does no harm: what has begun continues by itself.
     pub async fn merge_shard(&self, shard_count: u32) -> Result<MergeShardResponse, ClientError> {
         let target = format!("merge into {shard_count} shards");
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
-        self.caller
-            .simple(&policy, MergeShardRequest { shard_count }, |node, request| async move {
-                node.admin().merge_shard(request).await
-            })
-            .await
-            .map_err(ClientError::from)
+        let message = MergeShardRequest { shard_count };
+        Ok(ask!(self, CallPolicy::freely(&target), admin.merge_shard, message)?)
     }
 }

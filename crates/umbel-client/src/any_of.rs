@@ -2,7 +2,7 @@
 
 use umbel_proto::v1::{ContainsAnyRequest, ContainsAnyResponse, Items, PackedItems, ReadLevel};
 
-use crate::caller::{CallPolicy, First, Repeat};
+use crate::caller::{CallPolicy, First, Repeat, ask};
 use crate::client::{Client, missing};
 use crate::error::ClientError;
 use crate::packed_batch::PackedBatch;
@@ -94,12 +94,7 @@ impl Client {
                 // The call's own header carries the deadline.
                 timeout_ms: 0,
             };
-            let answer = self
-                .caller
-                .simple(&policy, message, |node, request| async move {
-                    node.filters().contains_any(request).await
-                })
-                .await?;
+            let answer = ask!(self, policy, filters.contains_any, message)?;
             let ContainsAnyResponse { first_filters, level } = answer;
             if first_filters.len() != item_count {
                 return Err(missing("an entry an item", &target));

@@ -40,6 +40,32 @@ pub(crate) struct CallPolicy<'a> {
     pub(crate) first: First,
 }
 
+impl<'a> CallPolicy<'a> {
+    /// Of a call that does no harm if it is repeated, at the next node in turn.
+    pub(crate) const fn freely(target: &'a str) -> Self {
+        Self { target, repeat: Repeat::Freely, first: First::InTurn }
+    }
+
+    /// Of a call that is repeated only if nothing was changed, at the next node in turn.
+    pub(crate) const fn if_unchanged(target: &'a str) -> Self {
+        Self { target, repeat: Repeat::IfUnchanged, first: First::InTurn }
+    }
+}
+
+/// Makes a call about the cluster or the catalogue: this method of this service, with this message.
+macro_rules! ask {
+    ($client:expr, $policy:expr, $service:ident.$method:ident, $message:expr) => {
+        $client
+            .caller
+            .simple(&$policy, $message, |node, request| async move {
+                node.$service().$method(request).await
+            })
+            .await
+    };
+}
+
+pub(crate) use ask;
+
 /// The node that is called first; after a failure, any other node may be next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum First {

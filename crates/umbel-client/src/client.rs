@@ -9,7 +9,7 @@ use umbel_proto::v1::{
     ListRequest, RenameRequest, RotateRequest, Window,
 };
 
-use crate::caller::{CallPolicy, Caller, First, Repeat};
+use crate::caller::{CallPolicy, Caller, First, Repeat, ask};
 use crate::catalogue::{Cleared, Created, Dropped, Flushed, Renamed};
 use crate::connector::Connector;
 use crate::error::ClientError;
@@ -220,14 +220,7 @@ impl Client {
             window: settings.window,
         };
         let target = format!("filter {name:?}");
-        let policy =
-            CallPolicy { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
-        let answer = self
-            .caller
-            .simple(&policy, message, |node, request| async move {
-                node.filters().create(request).await
-            })
-            .await?;
+        let answer = ask!(self, CallPolicy::if_unchanged(&target), filters.create, message)?;
         let filter = answer.filter.ok_or_else(|| missing("the filter", &target))?;
         Ok(Created { filter, unconfirmed_nodes: answer.unconfirmed_nodes })
     }
@@ -242,15 +235,8 @@ impl Client {
     /// [`ClientError`]; `ChangeUnknown` if it may have been dropped.
     pub async fn drop_filter(&self, name: &str) -> Result<Dropped, ClientError> {
         let target = format!("filter {name:?}");
-        let policy =
-            CallPolicy { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
         let message = DropRequest { name: name.to_owned() };
-        let answer =
-            self.caller
-                .simple(&policy, message, |node, request| async move {
-                    node.filters().drop(request).await
-                })
-                .await?;
+        let answer = ask!(self, CallPolicy::if_unchanged(&target), filters.drop, message)?;
         Ok(Dropped { unconfirmed_nodes: answer.unconfirmed_nodes })
     }
 
@@ -260,20 +246,14 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn list(&self, prefix: &str) -> Result<Vec<FilterSummary>, ClientError> {
-        let policy =
-            CallPolicy { target: "list of filters", repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy::freely("list of filters");
         let mut found: Vec<FilterSummary> = Vec::new();
         loop {
             let after = found.last().map(|last| last.name.clone()).unwrap_or_default();
             let prefix = prefix.to_owned();
             let message =
                 ListRequest { prefix, limit: LIST_PAGE_NAMES, after, ..ListRequest::default() };
-            let page = self
-                .caller
-                .simple(&policy, message, |node, request| async move {
-                    node.filters().list(request).await
-                })
-                .await?;
+            let page = ask!(self, policy, filters.list, message)?;
             let is_behind = match (found.last(), page.filters.first()) {
                 (Some(last), Some(first)) => last.name < first.name,
                 (_, first) => first.is_some(),
@@ -296,16 +276,8 @@ impl Client {
     /// [`ClientError`]; nothing is changed.
     pub async fn info(&self, name: &str) -> Result<InfoResponse, ClientError> {
         let target = format!("filter {name:?}");
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
         let message = InfoRequest { name: name.to_owned() };
-        self.caller
-            .simple(
-                &policy,
-                message,
-                |node, request| async move { node.filters().info(request).await },
-            )
-            .await
-            .map_err(ClientError::from)
+        Ok(ask!(self, CallPolicy::freely(&target), filters.info, message)?)
     }
 
     /// Clears a filter, in all shards at one moment; each copy of a replicated filter is cleared when its
@@ -318,15 +290,8 @@ impl Client {
     /// [`ClientError`]; `ChangeUnknown` if it may have been cleared: the generation shows it.
     pub async fn clear(&self, name: &str) -> Result<Cleared, ClientError> {
         let target = format!("filter {name:?}");
-        let policy =
-            CallPolicy { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
         let message = ClearRequest { name: name.to_owned() };
-        let answer =
-            self.caller
-                .simple(&policy, message, |node, request| async move {
-                    node.filters().clear(request).await
-                })
-                .await?;
+        let answer = ask!(self, CallPolicy::if_unchanged(&target), filters.clear, message)?;
         let ClearResponse { generation, unconfirmed_nodes } = answer;
         Ok(Cleared { generation, unconfirmed_nodes })
     }
@@ -341,16 +306,8 @@ impl Client {
     /// [`ClientError`]; `ChangeUnknown` if it may have been rotated: the generation shows it.
     pub async fn rotate(&self, name: &str) -> Result<u64, ClientError> {
         let target = format!("filter {name:?}");
-        let policy =
-            CallPolicy { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
         let message = RotateRequest { name: name.to_owned() };
-        let answer = self
-            .caller
-            .simple(&policy, message, |node, request| async move {
-                node.filters().rotate(request).await
-            })
-            .await?;
-        Ok(answer.generation)
+        Ok(ask!(self, CallPolicy::if_unchanged(&target), filters.rotate, message)?.generation)
     }
 
     /// Renames a filter; the new name must be free. Once this returns, the filter answers under the new
@@ -381,16 +338,9 @@ impl Client {
         replace: bool,
     ) -> Result<Renamed, ClientError> {
         let target = format!("filter {name:?}");
-        let policy =
-            CallPolicy { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
         let message = RenameRequest { name, new_name, replace };
-        let answer = self
-            .caller
-            .simple(&policy, message, |node, request| async move {
-                node.filters().rename(request).await
-            })
-            .await?;
+        let answer = ask!(self, CallPolicy::if_unchanged(&target), filters.rename, message)?;
         let filter = answer.filter.ok_or_else(|| missing("the filter", "rename"))?;
         Ok(Renamed { filter, unconfirmed_nodes: answer.unconfirmed_nodes })
     }
@@ -405,12 +355,7 @@ impl Client {
         let target = format!("filter {name:?}");
         let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::Home };
         let message = FlushRequest { name: name.to_owned() };
-        let answer =
-            self.caller
-                .simple(&policy, message, |node, request| async move {
-                    node.filters().flush(request).await
-                })
-                .await?;
+        let answer = ask!(self, policy, filters.flush, message)?;
         let FlushResponse { nodes, missing_nodes } = answer;
         Ok(Flushed { nodes, missing_nodes })
     }
@@ -426,16 +371,9 @@ impl Client {
         after: Option<Duration>,
     ) -> Result<Option<u64>, ClientError> {
         let named = format!("filter {name:?}");
-        let policy = CallPolicy { target: &named, repeat: Repeat::Freely, first: First::InTurn };
         let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
         let message = ExpireRequest { name: name.to_owned(), after_ms };
-        let answer = self
-            .caller
-            .simple(&policy, message, |node, request| async move {
-                node.filters().expire(request).await
-            })
-            .await?;
-        Ok(answer.expires_ms)
+        Ok(ask!(self, CallPolicy::freely(&named), filters.expire, message)?.expires_ms)
     }
 }
 

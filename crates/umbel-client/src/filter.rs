@@ -14,7 +14,7 @@ use umbel_proto::v1::{
 
 use crate::answers::{Answer, Answers, Inserted, Removed};
 use crate::batch::{Batch, Header, Part, Verb};
-use crate::caller::{CallPolicy, Caller, First, Repeat};
+use crate::caller::{CallPolicy, Caller};
 use crate::change;
 use crate::error::ClientError;
 use crate::limits::{CATALOGUE_PATIENCE, REQUEST_ITEMS_MAX};
@@ -412,7 +412,7 @@ async fn listed(
     let with_shard_map = caller.wants_map();
     let message = ListRequest { prefix, limit: 1, after, as_heard, with_shard_map };
     let target = format!("filter {name:?}");
-    let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+    let policy = CallPolicy::freely(&target);
     let answer = caller
         .request(
             &policy,

@@ -5,7 +5,7 @@ use umbel_proto::v1::{
     ResumeJobRequest, SubmitJobRequest,
 };
 
-use crate::caller::{CallPolicy, First, Repeat};
+use crate::caller::{CallPolicy, ask};
 use crate::client::Client;
 use crate::error::ClientError;
 
@@ -16,14 +16,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; calling again with the same nonce does no harm.
     pub async fn submit_job(&self, request: SubmitJobRequest) -> Result<u64, ClientError> {
-        let policy = CallPolicy { target: "a job", repeat: Repeat::Freely, first: First::InTurn };
-        let answer = self
-            .caller
-            .simple(&policy, request, |node, request| async move {
-                node.jobs().submit_job(request).await
-            })
-            .await?;
-        Ok(answer.job)
+        Ok(ask!(self, CallPolicy::freely("a job"), jobs.submit_job, request)?.job)
     }
 
     /// All jobs of the ledger, in ascending order of their numbers.
@@ -31,14 +24,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn jobs(&self) -> Result<Vec<Job>, ClientError> {
-        let policy = CallPolicy { target: "jobs", repeat: Repeat::Freely, first: First::InTurn };
-        let answer = self
-            .caller
-            .simple(&policy, ListJobsRequest {}, |node, request| async move {
-                node.jobs().list_jobs(request).await
-            })
-            .await?;
-        Ok(answer.jobs)
+        Ok(ask!(self, CallPolicy::freely("jobs"), jobs.list_jobs, ListJobsRequest {})?.jobs)
     }
 
     /// A job, and its progress if its coordinator answers.
@@ -47,13 +33,7 @@ impl Client {
     /// [`ClientError`]; nothing is changed.
     pub async fn job(&self, job: u64) -> Result<DescribeJobResponse, ClientError> {
         let target = format!("job {job}");
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
-        self.caller
-            .simple(&policy, DescribeJobRequest { job }, |node, request| async move {
-                node.jobs().describe_job(request).await
-            })
-            .await
-            .map_err(ClientError::from)
+        Ok(ask!(self, CallPolicy::freely(&target), jobs.describe_job, DescribeJobRequest { job })?)
     }
 
     /// Requests a job to end. Returns when the request is recorded; a job that has decided to commit
@@ -63,12 +43,7 @@ impl Client {
     /// [`ClientError`]; calling again does no harm.
     pub async fn cancel_job(&self, job: u64) -> Result<(), ClientError> {
         let target = format!("end of job {job}");
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
-        self.caller
-            .simple(&policy, CancelJobRequest { job }, |node, request| async move {
-                node.jobs().cancel_job(request).await
-            })
-            .await?;
+        ask!(self, CallPolicy::freely(&target), jobs.cancel_job, CancelJobRequest { job })?;
         Ok(())
     }
 
@@ -78,12 +53,7 @@ impl Client {
     /// [`ClientError`]; calling again does no harm.
     pub async fn resume_job(&self, job: u64) -> Result<(), ClientError> {
         let target = format!("resumption of job {job}");
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
-        self.caller
-            .simple(&policy, ResumeJobRequest { job }, |node, request| async move {
-                node.jobs().resume_job(request).await
-            })
-            .await?;
+        ask!(self, CallPolicy::freely(&target), jobs.resume_job, ResumeJobRequest { job })?;
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use tonic::codegen::{Body as _, Bytes};
 use tonic::{Code, Response, Status};
 use tower::ServiceExt;
 
-use crate::caller::{CallPolicy, First, Repeat};
+use crate::caller::CallPolicy;
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::limits::MEASUREMENTS_BYTES_MAX;
@@ -21,8 +21,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn measurements(&self) -> Result<String, ClientError> {
-        let policy =
-            CallPolicy { target: "measurements", repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy::freely("measurements");
         self.caller
             .simple(&policy, (), |node, _| async move { measurements(&node).await })
             .await

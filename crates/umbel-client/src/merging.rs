@@ -5,7 +5,7 @@ use umbel_proto::v1::{
     Applied, MergeRequest, MergeResponse, OverlapRequest, OverlapResponse, RequestId,
 };
 
-use crate::caller::{CallPolicy, First, Repeat, is_session_lost};
+use crate::caller::{CallPolicy, ask, is_session_lost};
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::nodes::Node;
@@ -68,7 +68,7 @@ impl Client {
         A: Future<Output = Result<Response<MergeResponse>, Status>>,
     {
         let named = format!("filter {target:?}");
-        let policy = CallPolicy { target: &named, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy::freely(&named);
         let sources = sources.iter().map(ToString::to_string).collect();
         let message = MergeRequest { target: target.to_owned(), sources, request };
         Ok(self.caller.simple(&policy, message, call).await?.new_position_count)
@@ -83,13 +83,7 @@ impl Client {
     /// [`ClientError`]; `Refused` if shapes or keys differ, or the kind cannot be merged.
     pub async fn overlap(&self, one: &str, other: &str) -> Result<OverlapResponse, ClientError> {
         let named = format!("filter {one:?}");
-        let policy = CallPolicy { target: &named, repeat: Repeat::Freely, first: First::InTurn };
         let message = OverlapRequest { ours: one.to_owned(), theirs: other.to_owned() };
-        self.caller
-            .simple(&policy, message, |node, request| async move {
-                node.filters().overlap(request).await
-            })
-            .await
-            .map_err(ClientError::from)
+        Ok(ask!(self, CallPolicy::freely(&named), filters.overlap, message)?)
     }
 }

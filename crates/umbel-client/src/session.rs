@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tonic::Request;
 use umbel_proto::v1::{Applied, ListResponse, OpenSessionRequest, RequestId};
 
-use crate::caller::{CallPolicy, Caller, Failed, First, Progress, Repeat};
+use crate::caller::{CallPolicy, Caller, Failed, Progress, Repeat};
 use crate::failure::{Failure, OPEN_SESSION};
 use crate::limits::{ANSWER_GRACE, FIRST_SESSION_PATIENCE, SESSION_WINDOW_MAX};
 
@@ -108,8 +108,7 @@ impl Caller {
         }
         let with_shard_map = self.wants_map();
         let message = OpenSessionRequest { filter: filter.to_owned(), with_shard_map };
-        let policy =
-            CallPolicy { target: OPEN_SESSION, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy::freely(OPEN_SESSION);
         let mut progress = Progress::default();
         let asking = self.call(&policy, &mut progress, |node, patience| {
             let mut request = Request::new(message.clone());
@@ -133,8 +132,7 @@ impl Caller {
         {
             return Ok(ticket);
         }
-        let policy =
-            CallPolicy { target: OPEN_SESSION, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy::freely(OPEN_SESSION);
         let mut progress = Progress::default();
         let answer = self.call(&policy, &mut progress, |node, _| async move {
             node.filters().open_session(OpenSessionRequest::default()).await

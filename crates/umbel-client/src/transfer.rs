@@ -13,7 +13,7 @@ use umbel_proto::v1::{
     ImportChunk, KnownFrames, RestoreResponse, ScrubReport, ScrubRequest,
 };
 
-use crate::caller::{CallPolicy, Failed, First, Progress, Repeat};
+use crate::caller::{CallPolicy, Failed, Progress, Repeat};
 use crate::client::{Client, missing};
 use crate::error::ClientError;
 use crate::failure::Failure;
@@ -245,7 +245,7 @@ impl Client {
         A: Future<Output = Result<Response<Streaming<T>>, Status>>,
     {
         self.caller.keep_map_fresh();
-        let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        let policy = CallPolicy::freely(&target);
         let mut progress = Progress::default();
         let mut node_address = String::new();
         let begun = self.caller.call(&policy, &mut progress, |node, _| {
