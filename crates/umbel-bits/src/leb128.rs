@@ -38,6 +38,21 @@ pub enum Leb128Error {
     },
 }
 
+/// Appends a number in its shortest form, of 1 to 10 bytes.
+///
+/// ```
+/// let mut bytes = Vec::new();
+/// umbel_bits::put_leb128(&mut bytes, 300);
+/// assert_eq!(bytes, [0xac, 0x02]);
+/// ```
+pub fn put_leb128(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number.to_le_bytes()[0] | 0x80);
+        number >>= BYTE_BITS;
+    }
+    bytes.push(number.to_le_bytes()[0]);
+}
+
 /// A LEB128 number of which some bytes have been read.
 ///
 /// ```
@@ -127,13 +142,9 @@ mod tests {
 
     use super::*;
 
-    fn shortest_form(mut value: u64) -> Vec<u8> {
+    fn shortest_form(value: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        while value >= 0x80 {
-            bytes.push(value.to_le_bytes()[0] | 0x80);
-            value >>= 7;
-        }
-        bytes.push(value.to_le_bytes()[0]);
+        put_leb128(&mut bytes, value);
         bytes
     }
 

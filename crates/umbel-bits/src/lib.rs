@@ -71,6 +71,6 @@ pub use gaps::{
     positions_bits,
 };
 pub use golomb::GolombCode;
-pub use leb128::{LEB128_BYTES_MAX, Leb128, Leb128Error};
+pub use leb128::{LEB128_BYTES_MAX, Leb128, Leb128Error, put_leb128};
 pub use limits::{ANS_RATIO_MAX, ANS_RATIO_MIN, LOW_BITS_MAX};
 pub use rice::{QUOTIENT_ESCAPE, RiceCode};

@@ -17,7 +17,7 @@
 
 use super::error::ExchangeFrameError;
 use crate::limits::{DEDUP_CELLS_MAX, FRAME_PAYLOAD_BYTES_MAX};
-use umbel_bits::Leb128;
+use umbel_bits::{Leb128, put_leb128};
 use umbel_codec::crc32c;
 
 /// First byte of every frame.
@@ -213,13 +213,13 @@ impl<'a> Frame<'a> {
     pub fn encode(&self, link: FrameLink) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(32 + self.payload.len());
         bytes.extend([MAGIC, VERSION, self.kind as u8, self.flags, self.param]);
-        push_varint(&mut bytes, self.cell.into());
-        push_varint(&mut bytes, self.sequence.into());
-        push_varint(&mut bytes, self.count.into());
+        put_leb128(&mut bytes, self.cell.into());
+        put_leb128(&mut bytes, self.sequence.into());
+        put_leb128(&mut bytes, self.count.into());
         if self.kind.is_verdict() {
-            push_varint(&mut bytes, self.covered.into());
+            put_leb128(&mut bytes, self.covered.into());
         }
-        push_varint(&mut bytes, self.payload.len() as u64);
+        put_leb128(&mut bytes, self.payload.len() as u64);
         let checksum = crc32c(&[&link.prefix(), &bytes, self.payload]);
         bytes.extend(checksum.to_le_bytes());
         bytes.extend_from_slice(self.payload);
@@ -295,19 +295,6 @@ impl<'a> Frame<'a> {
 
 /// Bytes of the longest LEB128 number of 32 bits: numbers of a header, and lengths of items.
 pub(crate) const VARINT_BYTES_MAX: u32 = 5;
-
-/// Appends a LEB128 number: seven bits per byte, low ones first; the top bit is set if more bytes follow.
-pub(crate) fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
-    loop {
-        let low = (value & 0x7f) as u8;
-        value >>= 7;
-        if value == 0 {
-            bytes.push(low);
-            return;
-        }
-        bytes.push(low | 0x80);
-    }
-}
 
 /// Reads a header field by field, within the received bytes.
 pub(super) struct HeaderReader<'a> {

@@ -7,12 +7,12 @@
 use super::drops::Drops;
 use super::entry::{Keep, Priority, Rank, RecordId, SuspectItem};
 use super::error::ExchangeFrameError;
-use super::frame::{Frame, FrameKind, VARINT_BYTES_MAX, push_varint};
+use super::frame::{Frame, FrameKind, VARINT_BYTES_MAX};
 use super::payload::{VerdictList, expect_at_most};
 use super::plan::Plan;
 use super::sender::Draft;
 use crate::limits::FRAME_PAYLOAD_BYTES_CUT;
-use umbel_bits::Leb128;
+use umbel_bits::{Leb128, put_leb128};
 
 /// One worker's items with equal bytes: the priority of the kept one, and those of the others.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl SenderItems {
             if bits.record_id.is_some() {
                 payload.extend(variant.best.record_id.to_bits().to_le_bytes());
             }
-            push_varint(&mut payload, variant.bytes.len() as u64);
+            put_leb128(&mut payload, variant.bytes.len() as u64);
             payload.extend_from_slice(&variant.bytes);
             count += 1;
             if payload.len() >= FRAME_PAYLOAD_BYTES_CUT {

@@ -9,8 +9,9 @@
 
 use super::entry::WorkerId;
 use super::error::{ExchangeFrameError, RelayError};
-use super::frame::{HeaderReader, push_varint};
+use super::frame::HeaderReader;
 use super::grid::Grid;
+use umbel_bits::put_leb128;
 
 /// A frame with its sender and receiver: `| from | to | frame |`, both LEB128 in the shortest form; the frame is unchanged.
 ///
@@ -42,8 +43,8 @@ impl<'a> Passage<'a> {
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::HEAD_BYTES_MAX + self.frame.len());
-        push_varint(&mut bytes, self.from.0.into());
-        push_varint(&mut bytes, self.to.0.into());
+        put_leb128(&mut bytes, self.from.0.into());
+        put_leb128(&mut bytes, self.to.0.into());
         bytes.extend_from_slice(self.frame);
         bytes
     }

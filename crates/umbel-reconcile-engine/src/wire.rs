@@ -8,6 +8,7 @@
 //! [`FRAME_BODY_BYTES_MAX`] bytes, and a reader buffers at most one frame and what was received together
 //! with its end.
 
+pub use umbel_bits::put_leb128 as put_varint;
 use umbel_bits::{LEB128_BYTES_MAX, Leb128, Leb128Error};
 use umbel_codec::crc32c;
 
@@ -19,16 +20,6 @@ const CRC_BYTES: usize = 4;
 
 /// Bytes of the longest accepted length prefix.
 const LENGTH_BYTES_MAX: usize = 3;
-
-/// Appends a varint of 1 to 10 bytes.
-pub fn put_varint(bytes: &mut Vec<u8>, value: u64) {
-    let mut rest = value;
-    while rest >= 0x80 {
-        bytes.push((rest & 0x7f) as u8 | 0x80);
-        rest >>= 7;
-    }
-    bytes.push((rest & 0x7f) as u8);
-}
 
 /// Bytes of a varint.
 #[cfg(test)]

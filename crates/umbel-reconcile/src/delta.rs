@@ -21,7 +21,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use umbel_bits::{LEB128_BYTES_MAX, Leb128, Leb128Error};
+use umbel_bits::{LEB128_BYTES_MAX, Leb128, Leb128Error, put_leb128};
 use umbel_filter::ItemHasher;
 
 /// Bytes of a chunk's hash on the wire. A file has thousands of chunks; two of them collide in one file
@@ -177,13 +177,9 @@ fn write_literal(literal: &mut Vec<u8>, out: &mut dyn Write) -> Result<()> {
 }
 
 /// Writes a number as LEB128.
-pub(super) fn write_number(mut number: u64, out: &mut dyn Write) -> Result<()> {
-    let mut bytes = Vec::with_capacity(10);
-    while number >= 0x80 {
-        bytes.push(number.to_le_bytes()[0] | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number.to_le_bytes()[0]);
+pub(super) fn write_number(number: u64, out: &mut dyn Write) -> Result<()> {
+    let mut bytes = Vec::with_capacity(LEB128_BYTES_MAX as usize);
+    put_leb128(&mut bytes, number);
     Ok(out.write_all(&bytes)?)
 }
 

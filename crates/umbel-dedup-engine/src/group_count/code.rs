@@ -14,16 +14,16 @@
 
 use super::super::entry::RecordId;
 use super::super::error::ExchangeFrameError;
-use super::super::frame::{Frame, push_varint};
+use super::super::frame::Frame;
 use super::{Claim, GroupSize, RecordPart, RecordRange};
 use crate::limits::{FRAME_PAYLOAD_BYTES_CUT, RECORD_ID_CHUNK_BITS, RECORD_ID_ITEM_BITS};
-use umbel_bits::{LEB128_BYTES_MAX, Leb128};
+use umbel_bits::{LEB128_BYTES_MAX, Leb128, put_leb128};
 
 /// Encodes a range.
 pub(super) fn encode_range(range: RecordRange) -> Vec<u8> {
     let mut bytes = Vec::new();
-    push_varint(&mut bytes, range.start.to_bits());
-    push_varint(&mut bytes, range.end.to_bits() - range.start.to_bits());
+    put_leb128(&mut bytes, range.start.to_bits());
+    put_leb128(&mut bytes, range.end.to_bits() - range.start.to_bits());
     bytes
 }
 
@@ -46,13 +46,13 @@ pub(super) fn encode_claims(range: RecordRange, claims: &[Claim]) -> Vec<(Vec<u8
         }
         let mut gap = item.wrapping_sub(next.item());
         if chunk != next.chunk() {
-            push_varint(bytes, 0);
-            push_varint(bytes, u64::from(chunk - next.chunk() - 1));
+            put_leb128(bytes, 0);
+            put_leb128(bytes, u64::from(chunk - next.chunk() - 1));
             gap = item;
         }
-        push_varint(bytes, 1 + 2 * gap + u64::from(claim.dropped > 1));
+        put_leb128(bytes, 1 + 2 * gap + u64::from(claim.dropped > 1));
         if claim.dropped > 1 {
-            push_varint(bytes, claim.dropped - 2);
+            put_leb128(bytes, claim.dropped - 2);
         }
         next = RecordId::from_bits(claim.kept.to_bits() + 1);
     })
@@ -100,13 +100,13 @@ pub(super) fn decode_claims(
 pub(super) fn encode_sizes(sizes: &[GroupSize]) -> Vec<(Vec<u8>, u32)> {
     let mut before = 0;
     cut(sizes, |group, is_first, bytes| {
-        push_varint(bytes, group.size - 2);
+        put_leb128(bytes, group.size - 2);
         let Some(RecordPart { record, part }) = group.part else { return };
         if is_first {
             before = 0;
         }
-        push_varint(bytes, zigzag(record.wrapping_sub(before)));
-        push_varint(bytes, part - 1);
+        put_leb128(bytes, zigzag(record.wrapping_sub(before)));
+        put_leb128(bytes, part - 1);
         before = record;
     })
 }
