@@ -84,6 +84,22 @@ pub struct Aim {
     pub is_b: bool,
 }
 
+impl Aim {
+    /// A session in this direction that minimises bytes and wants nothing more.
+    #[must_use]
+    pub const fn new(direction: Direction) -> Self {
+        Self {
+            direction,
+            optimize: Optimize::Bytes,
+            want_items: false,
+            notify_responder: false,
+            expected_difference: None,
+            on_conflict: OnConflict::Report,
+            is_b: false,
+        }
+    }
+}
+
 /// Which half of the session this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionRole {
@@ -156,16 +172,7 @@ impl Options {
     /// An initiator without a secret, with default limits, that minimises bytes.
     #[must_use]
     pub fn initiator(kind: SymbolKind, direction: Direction, nonce: u64) -> Self {
-        let aim = Aim {
-            direction,
-            optimize: Optimize::Bytes,
-            want_items: false,
-            notify_responder: false,
-            expected_difference: None,
-            on_conflict: OnConflict::Report,
-            is_b: false,
-        };
-        Self::open(SessionRole::Initiator(aim), kind, nonce)
+        Self::open(SessionRole::Initiator(Aim::new(direction)), kind, nonce)
     }
 
     /// A responder without a secret, with default limits, that accepts items.

@@ -6,7 +6,7 @@ use super::event::{SessionInput, SessionOutput};
 use super::initiator::Initiator;
 use super::message::Message;
 use super::offline::StoredSketch;
-use super::options::{Aim, Direction, OnConflict, Optimize, Options, SessionRole};
+use super::options::{Aim, Direction, Options, SessionRole};
 use super::responder::Responder;
 use super::resume::OFFER;
 use super::wire::FrameBuffer;
@@ -15,15 +15,7 @@ use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
 /// A responder's aim until the first frame arrives.
-const UNKNOWN_AIM: Aim = Aim {
-    direction: Direction::Compare,
-    optimize: Optimize::Bytes,
-    want_items: false,
-    notify_responder: false,
-    expected_difference: None,
-    on_conflict: OnConflict::Report,
-    is_b: false,
-};
+const UNKNOWN_AIM: Aim = Aim::new(Direction::Compare);
 
 /// One half of a session.
 ///

@@ -8,8 +8,8 @@ use super::options::RepairOptions;
 use super::table::ResidueTable;
 use crate::limits::REPAIR_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
 use umbel_reconcile_engine::{
-    Aim, Direction, Item, ItemIndex, ItemRef, Limits, OnConflict, Optimize, Options, Session,
-    SessionError, SessionInput, SessionOutput, SessionRole, SymbolKind,
+    Aim, Direction, Item, ItemIndex, ItemRef, Limits, OnConflict, Options, Session, SessionError,
+    SessionInput, SessionOutput, SessionRole, SymbolKind,
 };
 use umbel_step::Outbox;
 
@@ -49,15 +49,7 @@ impl Finder {
     pub(crate) fn initiator(options: &RepairOptions, blocks: u32, estimated: f64) -> Self {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "few blocks")]
         let expected = (2.0 * estimated).round() as u64;
-        let aim = Aim {
-            direction: Direction::Compare,
-            optimize: Optimize::Bytes,
-            want_items: false,
-            notify_responder: false,
-            expected_difference: Some(expected),
-            on_conflict: OnConflict::Report,
-            is_b: false,
-        };
+        let aim = Aim { expected_difference: Some(expected), ..Aim::new(Direction::Compare) };
         Self::new(SessionRole::Initiator(aim), options, blocks)
     }
 
