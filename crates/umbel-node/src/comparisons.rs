@@ -1,9 +1,12 @@
 //! The last results of comparisons between replicas, kept for reports.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use umbel_engine::FilterId;
 use umbel_engine::shard::SliceScrubbed;
 
 use crate::cube::CopyComparison;
@@ -89,38 +92,58 @@ impl Comparison {
     }
 }
 
-/// The last comparison for each key.
-pub(crate) struct LastComparisons<K>(Mutex<BTreeMap<K, Comparison>>);
+/// The last comparison for each key, and when each filter was last found equal, or made equal.
+pub(crate) struct LastComparisons<K>(Mutex<Kept<K>>);
+
+struct Kept<K> {
+    last: BTreeMap<K, Comparison>,
+    verified: BTreeMap<FilterId, Instant>,
+}
 
 impl<K> Default for LastComparisons<K> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(Mutex::new(Kept { last: BTreeMap::new(), verified: BTreeMap::new() }))
     }
 }
 
 impl<K: Ord> LastComparisons<K> {
     /// Replaces the last comparison of a key.
     pub(crate) fn note(&self, key: K, comparison: Comparison) {
-        self.lock().insert(key, comparison);
+        self.lock().last.insert(key, comparison);
     }
 
-    /// Drops the keys for which `is_there` is false.
-    pub(crate) fn retain(&self, is_there: impl Fn(&K) -> bool) {
-        self.lock().retain(|key, _| is_there(key));
+    /// Notes that a filter was found equal, or made equal.
+    pub(crate) fn verified(&self, filter: FilterId) {
+        self.lock().verified.insert(filter, Instant::now());
+    }
+
+    /// The longest time since one of these filters was verified, or was named here first; None if there are none.
+    /// Forgets whatever is about others, by the filter of each key.
+    pub(crate) fn age(
+        &self,
+        filters: &BTreeSet<FilterId>,
+        filter_of: impl Fn(&K) -> FilterId,
+    ) -> Option<Duration> {
+        let mut kept = self.lock();
+        let Kept { last, verified } = &mut *kept;
+        last.retain(|key, _| filters.contains(&filter_of(key)));
+        verified.retain(|filter, _| filters.contains(filter));
+        let now = Instant::now();
+        filters.iter().map(|&filter| verified.entry(filter).or_insert(now).elapsed()).max()
     }
 
     /// The last comparison of each of the keys.
     pub(crate) fn of(&self, keys: impl IntoIterator<Item = K>) -> Vec<(K, Option<Comparison>)> {
         let kept = self.lock();
         let found = keys.into_iter().map(|key| {
-            let comparison = kept.get(&key).cloned();
+            let comparison = kept.last.get(&key).cloned();
             (key, comparison)
         });
         found.collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Comparison>> {
-        // No holder of the lock panics, and the map is consistent after every statement.
+    fn lock(&self) -> MutexGuard<'_, Kept<K>> {
+        // No holder of the lock panics, and both maps are consistent after every statement.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,7 +185,10 @@ mod tests {
             last.note(key, failed(at_ms));
         }
         assert_eq!(last.of([1, 3]), [(1, Some(failed(7))), (3, None)]);
-        last.retain(|&key| key != 2);
+        assert!(last.age(&[FilterId(1)].into(), |&key| FilterId(key)).is_some());
         assert_eq!(last.of([2]), [(2, None)]);
+        assert_eq!(last.of([1]), [(1, Some(failed(7)))]);
+        assert_eq!(last.age(&BTreeSet::new(), |&key| FilterId(key)), None);
+        assert_eq!(last.of([1]), [(1, None)]);
     }
 }

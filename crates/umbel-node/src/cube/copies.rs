@@ -441,9 +441,8 @@ impl Copies {
         let bytes = copies.iter().map(|copy| copy.memory_bytes()).sum();
         let lag_max = copies.iter().map(|copy| copy.lag_max()).max().unwrap_or_default();
         metrics::copies(copies.len(), bytes, lag_max);
-        let filters: Vec<FilterId> = copies.iter().map(|copy| copy.filter).collect();
-        let ages = self.scrubs.ages(&filters);
-        metrics::scrub_age(ages.into_iter().map(|(_, age)| age).max().unwrap_or_default());
+        let filters = copies.iter().map(|copy| copy.filter).collect();
+        metrics::scrub_age(self.scrubs.age(&filters).unwrap_or_default());
     }
 
     /// Stops all copies.

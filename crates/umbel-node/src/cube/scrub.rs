@@ -23,7 +23,7 @@
 //! | [`asking`], [`answering`] | the two sides of a comparison |
 //! | [`turns`] | decides which copy is compared next, with which partner |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -130,22 +130,15 @@ pub(crate) struct Scrubs {
     asking: Arc<Semaphore>,
     answering: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
-    state: Mutex<State>,
+    /// Copies to compare soon, because this node's copy had lost bits that the partner's may have lost
+    /// too: the earliest time, and the number of tries so far.
+    due: Mutex<BTreeMap<(FilterId, NodeId), Due>>,
     /// The last results of the comparisons that this node initiated.
     last: LastComparisons<(FilterId, NodeId)>,
     /// Notified when a comparison is due.
     is_due: Notify,
     /// True once the node stops: comparisons are not answered any more.
     is_stopping: watch::Sender<bool>,
-}
-
-#[derive(Default)]
-struct State {
-    /// When a copy was last found equal to a partner's, or made equal to it.
-    verified: BTreeMap<FilterId, Instant>,
-    /// Copies to compare soon, because this node's copy had lost bits that the partner's may have lost
-    /// too: the earliest time, and the number of tries so far.
-    due: BTreeMap<(FilterId, NodeId), Due>,
 }
 
 #[derive(Clone, Copy)]
@@ -161,16 +154,16 @@ impl Scrubs {
             asking: room(SESSIONS_MAX),
             answering: room(SESSIONS_MAX),
             waiting: room(WAITING_MAX),
-            state: Mutex::default(),
+            due: Mutex::default(),
             last: LastComparisons::default(),
             is_due: Notify::new(),
             is_stopping: watch::Sender::new(false),
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // No holder of the lock panics, and the state is consistent after every statement.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn due(&self) -> std::sync::MutexGuard<'_, BTreeMap<(FilterId, NodeId), Due>> {
+        // No holder of the lock panics, and the map is consistent after every statement.
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the comparisons that are being answered.
@@ -186,19 +179,8 @@ impl Scrubs {
         self.last.of(pairs)
     }
 
-    fn verified(&self, filter: FilterId) {
-        self.state().verified.insert(filter, Instant::now());
-    }
-
-    /// How long ago each copy was last found equal to a partner's or made so, or was opened here.
-    pub(super) fn ages(&self, filters: &[FilterId]) -> Vec<(FilterId, Duration)> {
-        let mut state = self.state();
-        state.verified.retain(|filter, _| filters.contains(filter));
-        self.last.retain(|(filter, _)| filters.contains(filter));
-        let age = |&filter: &FilterId| {
-            let at = state.verified.entry(filter).or_insert_with(Instant::now);
-            (filter, at.elapsed())
-        };
-        filters.iter().map(age).collect()
+    /// The longest time since a copy was last found equal to a partner's or made so, or was opened here.
+    pub(super) fn age(&self, filters: &BTreeSet<FilterId>) -> Option<Duration> {
+        self.last.age(filters, |&(filter, _)| filter)
     }
 }

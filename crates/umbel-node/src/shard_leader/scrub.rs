@@ -1,12 +1,12 @@
 //! Compares and repairs the replicas of a shard: the leader's side, and each replica's.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::{OwnedRwLockWriteGuard, Semaphore};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use umbel_engine::shard::{
     ReplicaAnswer, ReplicaQuestion, ScrubInput, ScrubOutput, Scrubber, ShardCommand, ShardReply,
     SliceScrubbed,
@@ -37,27 +37,12 @@ const HOLD_PATIENCE: Duration = Duration::from_secs(2);
 /// State of the comparisons that a shard's leader runs.
 pub(super) struct Scrubs {
     turn: Semaphore,
-    /// When a slice's replicas were last found equal or made equal, or when this node first saw the
-    /// slice.
-    verified: Mutex<BTreeMap<FilterId, Instant>>,
-    /// Results of the last comparisons.
     last: LastComparisons<FilterId>,
 }
 
 impl Default for Scrubs {
     fn default() -> Self {
-        Self {
-            turn: Semaphore::new(1),
-            verified: Mutex::default(),
-            last: LastComparisons::default(),
-        }
-    }
-}
-
-impl Scrubs {
-    fn verified(&self) -> std::sync::MutexGuard<'_, BTreeMap<FilterId, Instant>> {
-        // No holder of the lock panics, and the map is consistent after every statement.
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { turn: Semaphore::new(1), last: LastComparisons::default() }
     }
 }
 
@@ -240,35 +225,26 @@ impl ShardLeader {
             _ => "equal",
         });
         if report.left_blocks == 0 && report.away.is_empty() {
-            self.scrubs.verified().insert(filter, Instant::now());
+            self.scrubs.last.verified(filter);
         }
     }
 
     /// The result of each slice's last comparison, if this node leads.
     pub(crate) fn last_comparisons(&self) -> Vec<(FilterId, Option<Comparison>)> {
-        if !self.group.is_leader() {
-            // The current leader has them.
-            return Vec::new();
-        }
-        let slices: Vec<FilterId> =
-            self.group.replica().read_shard(|state| state.slices().map(|(id, _)| id).collect());
-        self.scrubs.last.of(slices)
+        self.scrubs.last.of(self.led_slices())
     }
 
     /// The longest time since a slice's replicas were compared, if this node leads and has slices.
     pub(crate) fn scrub_age(&self) -> Option<Duration> {
-        let slices: BTreeSet<FilterId> =
-            self.group.replica().read_shard(|state| state.slices().map(|(id, _)| id).collect());
-        let mut verified = self.scrubs.verified();
+        self.scrubs.last.age(&self.led_slices(), |&filter| filter)
+    }
+
+    /// The filters of the shard's slices. Of a shard that this node does not lead there are none: the current leader
+    /// has its comparisons, and if this node leads again, it starts over.
+    fn led_slices(&self) -> BTreeSet<FilterId> {
         if !self.group.is_leader() {
-            // The current leader has them; if this node leads again, it starts over.
-            verified.clear();
-            self.scrubs.last.retain(|_| false);
-            return None;
+            return BTreeSet::new();
         }
-        verified.retain(|filter, _| slices.contains(filter));
-        self.scrubs.last.retain(|filter| slices.contains(filter));
-        let now = Instant::now();
-        slices.iter().map(|&filter| verified.entry(filter).or_insert(now).elapsed()).max()
+        self.group.replica().read_shard(|state| state.slices().map(|(id, _)| id).collect())
     }
 }

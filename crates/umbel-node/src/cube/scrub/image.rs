@@ -85,7 +85,7 @@ impl Image {
             set = self.copy.take_compared(self.generation, bits, theirs)?;
         }
         let scrubs = copies.scrubs();
-        scrubs.verified(filter);
+        scrubs.last.verified(filter);
         metrics::scrub_set(set.lost_count, set.news_count);
         if set.lost_count > 0 {
             let lost_bits = set.lost_count;
