@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::time::Instant;
-use tonic::{Code, Status};
+use tonic::Status;
 use umbel_ports::PinnedNet;
 use umbel_ports::channel::channel;
 use umbel_ports::{IssuedFiles, Net, RealNet};
@@ -30,7 +30,7 @@ use umbel_tls::{JoinToken, JoinTokenError, PinnedTls, TlsError};
 use crate::config::{Config, ConfigError, host_of};
 use crate::node::{StartError, open_data};
 use crate::ports::Ports;
-use crate::reasons::{Reasons, reason_of};
+use crate::reasons::{Reasons, passes, reason_of};
 
 /// Pause between requests to a node that does not respond yet.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -203,6 +203,7 @@ async fn send_request(
         if let Some(why) = net.refused() {
             return Err(other(why));
         }
+        // A repeated request gets the first response.
         if !passes(&status) {
             let why = status.message().to_owned();
             return Err(EnrolError::Refused { member: member.to_owned(), why });
@@ -213,17 +214,4 @@ async fn send_request(
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
-}
-
-/// Whether to retry: a repeated request gets the first response.
-fn passes(status: &Status) -> bool {
-    matches!(
-        status.code(),
-        Code::Unavailable
-            | Code::DeadlineExceeded
-            | Code::Aborted
-            | Code::Unknown
-            | Code::Cancelled
-            | Code::Internal
-    )
 }

@@ -39,7 +39,7 @@ use crate::local::release::versions_of;
 use crate::node::StartError;
 use crate::peer_admission::PeerAdmission;
 use crate::ports::Ports;
-use crate::reasons::{Reasons, reason_of};
+use crate::reasons::{Reasons, passes, reason_of};
 
 /// Pause between requests to a node that does not respond yet.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
@@ -246,17 +246,7 @@ async fn join(
             Ok(Err(status)) => status,
             Err(_) => tonic::Status::deadline_exceeded("no answer"),
         };
-        let passes = matches!(
-            status.code(),
-            Code::Unavailable
-                | Code::DeadlineExceeded
-                | Code::Aborted
-                | Code::Unknown
-                // tonic's codes for a connection that broke in the middle of a response.
-                | Code::Cancelled
-                | Code::Internal
-        );
-        if !passes {
+        if !passes(&status) {
             return Err(format!("{member} refuses this node: {}", status.message()));
         }
         let reason = reason_of(&status, has_tls);

@@ -6,7 +6,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tonic::{ConnectError, Status};
+use tonic::{Code, ConnectError, Status};
 
 /// Time after which a reason is logged again: whoever looks sees it soon, and hours of waiting fill no log.
 const SAME_AGAIN: Duration = Duration::from_secs(10);
@@ -25,6 +25,20 @@ impl Reasons {
         }
         is_due
     }
+}
+
+/// Whether the next try may succeed.
+pub(crate) fn passes(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unavailable
+            | Code::DeadlineExceeded
+            | Code::Aborted
+            | Code::Unknown
+            // tonic's codes for a connection that broke in the middle of a response.
+            | Code::Cancelled
+            | Code::Internal
+    )
 }
 
 /// Why a try failed, with all that is known of a connection that broke. `has_tls` says whether this node speaks
