@@ -80,68 +80,46 @@ pub(super) trait ItemRequest: Message + Sized + 'static {
     fn answer(outcome: Result<Self::Response, Status>) -> Self::Answer;
 }
 
-impl ItemRequest for v1::InsertRequest {
-    const METHOD: &'static str = "insert_stream";
-    type Response = v1::InsertResponse;
-    type Answer = v1::InsertAnswer;
+/// Requests whose answers in a stream are a response or a status each.
+macro_rules! item_requests {
+    ($($request:ident: $call:ident, $method:literal, $response:ident, $answer:ident in $module:ident;)*) => {$(
+        impl ItemRequest for v1::$request {
+            const METHOD: &'static str = $method;
+            type Response = v1::$response;
+            type Answer = v1::$answer;
 
-    fn items_mut(&mut self) -> Option<&mut v1::Items> {
-        self.items.as_mut()
-    }
+            fn items_mut(&mut self) -> Option<&mut v1::Items> {
+                self.items.as_mut()
+            }
 
-    fn timeout_ms(&self) -> u32 {
-        self.timeout_ms
-    }
+            fn timeout_ms(&self) -> u32 {
+                self.timeout_ms
+            }
 
-    async fn carry_out(
-        self,
-        coordinator: Arc<Coordinator>,
-        caller: Caller,
-        deadline: Instant,
-    ) -> Result<v1::InsertResponse, CallFailure> {
-        item_calls::insert(&coordinator, &caller, self, deadline).await
-    }
+            async fn carry_out(
+                self,
+                coordinator: Arc<Coordinator>,
+                caller: Caller,
+                deadline: Instant,
+            ) -> Result<v1::$response, CallFailure> {
+                item_calls::$call(&coordinator, &caller, self, deadline).await
+            }
 
-    fn answer(outcome: Result<v1::InsertResponse, Status>) -> v1::InsertAnswer {
-        use v1::insert_answer::Outcome;
-        let outcome = match outcome {
-            Ok(response) => Outcome::Response(response),
-            Err(status) => Outcome::Status(request_status(&status)),
-        };
-        v1::InsertAnswer { outcome: Some(outcome) }
-    }
+            fn answer(outcome: Result<v1::$response, Status>) -> v1::$answer {
+                use v1::$module::Outcome;
+                let outcome = match outcome {
+                    Ok(response) => Outcome::Response(response),
+                    Err(status) => Outcome::Status(request_status(&status)),
+                };
+                v1::$answer { outcome: Some(outcome) }
+            }
+        }
+    )*};
 }
 
-impl ItemRequest for v1::ContainsRequest {
-    const METHOD: &'static str = "contains_stream";
-    type Response = v1::ContainsResponse;
-    type Answer = v1::ContainsAnswer;
-
-    fn items_mut(&mut self) -> Option<&mut v1::Items> {
-        self.items.as_mut()
-    }
-
-    fn timeout_ms(&self) -> u32 {
-        self.timeout_ms
-    }
-
-    async fn carry_out(
-        self,
-        coordinator: Arc<Coordinator>,
-        caller: Caller,
-        deadline: Instant,
-    ) -> Result<v1::ContainsResponse, CallFailure> {
-        item_calls::contains(&coordinator, &caller, self, deadline).await
-    }
-
-    fn answer(outcome: Result<v1::ContainsResponse, Status>) -> v1::ContainsAnswer {
-        use v1::contains_answer::Outcome;
-        let outcome = match outcome {
-            Ok(response) => Outcome::Response(response),
-            Err(status) => Outcome::Status(request_status(&status)),
-        };
-        v1::ContainsAnswer { outcome: Some(outcome) }
-    }
+item_requests! {
+    InsertRequest: insert, "insert_stream", InsertResponse, InsertAnswer in insert_answer;
+    ContainsRequest: contains, "contains_stream", ContainsResponse, ContainsAnswer in contains_answer;
 }
 
 /// A status as a message.
