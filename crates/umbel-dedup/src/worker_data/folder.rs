@@ -40,13 +40,7 @@ impl JobFolder {
         let cannot = || format!("{}: cannot make the folder of the job", path.display());
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).with_context(cannot)?;
         let lock = path.join(LOCK);
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(OWNER_ONLY)
-            .open(&lock)
-            .with_context(|| format!("{}: cannot open", lock.display()))?;
+        let file = open_file(&lock)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -142,6 +136,13 @@ impl Blob {
     }
 }
 
+/// Opens a file of the folder to read and write; one that does not exist is created, for its owner only.
+pub(super) fn open_file(path: &Path) -> Result<File> {
+    let mut file = OpenOptions::new();
+    let file = file.read(true).write(true).create(true).truncate(false).mode(OWNER_ONLY);
+    file.open(path).with_context(|| format!("{}: cannot open", path.display()))
+}
+
 /// CRC-32C, the checksum of all files in the folder.
 pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     u32::try_from(checksum(CrcAlgorithm::Crc32Iscsi, bytes)).expect("a CRC-32 has 32 bits")
@@ -165,14 +166,7 @@ impl DataFile {
     pub(super) fn open(folder: &JobFolder, name: &str, good_bytes: u64) -> Result<Self> {
         let path = folder.file(name);
         let cannot = || format!("{}: cannot open", path.display());
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(OWNER_ONLY)
-            .open(&path)
-            .with_context(cannot)?;
+        let file = open_file(&path)?;
         let length = file.metadata().with_context(cannot)?.len();
         if length < good_bytes {
             bail!(

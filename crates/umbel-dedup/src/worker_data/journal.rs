@@ -7,12 +7,11 @@
 //! record that no good one follows is the result of a crash, and is truncated; one that good records follow
 //! is an error.
 
-use super::folder::crc32c;
+use super::folder::{crc32c, open_file};
 use crate::error::{Context, Result, bail};
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use umbel_files::OWNER_ONLY;
 
 const MAGIC: [u8; 2] = *b"UJ";
 
@@ -82,14 +81,7 @@ impl Journal {
     /// Names file and byte of damage.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<RawRecord>)> {
         let cannot = || format!("{}: cannot open", path.display());
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(OWNER_ONLY)
-            .open(path)
-            .with_context(cannot)?;
+        let file = open_file(path)?;
         let bytes =
             std::fs::read(path).with_context(|| format!("{}: cannot read", path.display()))?;
         let mut records = Vec::new();
