@@ -28,7 +28,7 @@ mod topology;
 mod version_vector;
 
 pub use coverage::Coverage;
-pub use delta::{Delta, DeltaContent, DeltaError, DeltaQuestion, Merged};
+pub use delta::{Delta, DeltaContent, DeltaError, DeltaQuestion};
 pub use distinct_sample::{DistinctCount, DistinctSample, SampleBytesError};
 pub use replica::{
     ChangeReader, ComparedError, DeltaReply, ListedChanges, NotReplicable, ReadChanges, Replica,

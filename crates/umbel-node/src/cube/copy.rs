@@ -12,8 +12,8 @@ use umbel_engine::shard::HashList;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_filter::{AnyFilter, Contains, Insertion, ItemHash, ItemHasher};
 use umbel_replicated_engine::hypercube::{
-    ChangeReader, Delta, DeltaError, DeltaQuestion, DeltaReply, Merged, ReadChanges, Replica,
-    SampleTable, VersionVector,
+    ChangeReader, Delta, DeltaError, DeltaQuestion, DeltaReply, ReadChanges, Replica, SampleTable,
+    VersionVector,
 };
 use umbel_step::planted::{self, Planted};
 
@@ -388,13 +388,13 @@ impl Copy {
         from: NodeId,
         delta: &Delta,
         changes: ReadChanges,
-    ) -> Result<Merged, DeltaError> {
+    ) -> Result<u64, DeltaError> {
         let mut state = self.write();
-        let merged = state.replica.merge_changes(from, delta, changes)?;
-        state.merge_count += u64::from(merged.new_bit_count > 0);
+        let new_bit_count = state.replica.merge_changes(from, delta, changes)?;
+        state.merge_count += u64::from(new_bit_count > 0);
         drop(state);
         self.changed();
-        Ok(merged)
+        Ok(new_bit_count)
     }
 
     pub(super) fn begin_whole(&self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
@@ -419,7 +419,7 @@ impl Copy {
         from: NodeId,
         delta: &Delta,
         new_bit_count: u64,
-    ) -> Result<Merged, DeltaError> {
+    ) -> Result<u64, DeltaError> {
         let merged = self.write().replica.end_whole(from, delta, new_bit_count)?;
         self.changed();
         Ok(merged)

@@ -99,22 +99,6 @@ pub struct Delta {
     pub newest_slice: Option<u64>,
 }
 
-/// The result of merging a delta.
-///
-/// ```
-/// use umbel_replicated_engine::hypercube::Merged;
-///
-/// let merged = Merged { new_change_count: 2, new_bit_count: 12 };
-/// assert!(merged.new_change_count <= merged.new_bit_count);
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Merged {
-    /// Number of listed changes that were new here; they will be sent to other partners.
-    pub new_change_count: u64,
-    /// Number of newly set positions.
-    pub new_bit_count: u64,
-}
-
 /// Why a question or a delta was refused. Nothing was changed, and the question may be repeated.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum DeltaError {

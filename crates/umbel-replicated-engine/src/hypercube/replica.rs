@@ -186,7 +186,7 @@ struct Partner {
 /// for frame in reply.changes.expect("a list is shorter").into_frames() {
 ///     two.reader().read(NodeId(1), &frame, &mut changes)?;
 /// }
-/// assert_eq!(two.merge_changes(NodeId(1), &reply.delta, changes)?.new_bit_count, 6);
+/// assert_eq!(two.merge_changes(NodeId(1), &reply.delta, changes)?, 6);
 /// assert_eq!(one.filter(), two.filter());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

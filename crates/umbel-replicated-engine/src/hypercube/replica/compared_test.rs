@@ -77,7 +77,7 @@ fn news_from_a_comparison_is_forwarded() {
         assert_eq!(copies[3].coverage(), Coverage::default());
         // Node 2 receives the inserts, which set no bits there; node 4 receives them from node 2.
         let delta = answer(&mut copies, 0, 1);
-        assert_eq!(copies[1].merge(NodeId(1), &delta).unwrap().new_bit_count, 0);
+        assert_eq!(copies[1].merge(NodeId(1), &delta).unwrap(), 0);
         assert!(!copies[1].has_partial_bits());
         let delta = answer(&mut copies, 1, 3);
         copies[3].merge(NodeId(2), &delta).unwrap();
@@ -96,7 +96,7 @@ fn repeated_news_in_a_whole_filter_is_forwarded() {
         assert!(copies[1].merge_compared(&bits, &claim, None).unwrap() > 0);
         let delta = answer(&mut copies, 0, 1);
         assert_eq!(delta.content, DeltaContent::Whole);
-        assert_eq!(copies[1].merge(NodeId(1), &delta).unwrap().new_bit_count, 0);
+        assert_eq!(copies[1].merge(NodeId(1), &delta).unwrap(), 0);
         let delta = answer(&mut copies, 1, 3);
         copies[3].merge(NodeId(2), &delta).unwrap();
         assert_eq!(copies[3].coverage(), copies[0].coverage());

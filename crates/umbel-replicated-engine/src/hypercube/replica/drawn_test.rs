@@ -125,7 +125,7 @@ impl Nodes {
             DeltaContent::Changes => format!("changes in {bytes} bytes"),
             DeltaContent::Whole => format!("the whole filter in {bytes} bytes"),
         };
-        let new = self.copies[to].merge(node(from), sent).unwrap().new_bit_count;
+        let new = self.copies[to].merge(node(from), sent).unwrap();
         format!("{}>{} {what}, {new} new", node(from).0, node(to).0)
     }
 

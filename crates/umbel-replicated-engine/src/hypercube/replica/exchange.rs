@@ -8,7 +8,7 @@ use umbel_filter::{
 use super::listed::{ChangeReader, ListedChanges, ReadChanges};
 use super::{Replica, ReplicaOptions, entry_of};
 use crate::hypercube::coverage::Coverage;
-use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, DeltaQuestion, Merged};
+use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, DeltaQuestion};
 use crate::hypercube::version_vector::VersionVector;
 use crate::limits::{DELTA_CHANGES_MAX, VERSION_NODES_MAX};
 use umbel_engine::{FilterId, Generation, NodeId};
@@ -115,7 +115,7 @@ impl Replica {
         ChangeReader::new(self.filter.shape(), self.options.key)
     }
 
-    /// Merges an answer that lists changes, which were read before.
+    /// Merges an answer that lists changes, which were read before, and returns the number of newly set positions.
     ///
     /// # Errors
     /// If it is not the answer to the last question, or about another generation.
@@ -124,12 +124,12 @@ impl Replica {
         from: NodeId,
         delta: &Delta,
         changes: ReadChanges,
-    ) -> Result<Merged, DeltaError> {
+    ) -> Result<u64, DeltaError> {
         self.check_answer(from, delta)?;
         self.follow_slices(from, delta)?;
-        let merged = self.apply_changes(delta.through.0, changes, delta.newest_slice);
+        let new_bit_count = self.apply_changes(delta.through.0, changes, delta.newest_slice);
         self.finish(from, delta);
-        Ok(merged)
+        Ok(new_bit_count)
     }
 
     /// Begins merging a whole filter: call this first, then `merge_whole_frame` for each frame, then
@@ -168,7 +168,7 @@ impl Replica {
         Ok(new)
     }
 
-    /// Ends merging a whole filter, after all of its frames.
+    /// Ends merging a whole filter, after all of its frames, and returns the number of newly set positions.
     ///
     /// # Errors
     /// As [`merge_whole_frame`](Self::merge_whole_frame).
@@ -177,7 +177,7 @@ impl Replica {
         from: NodeId,
         delta: &Delta,
         new_bit_count: u64,
-    ) -> Result<Merged, DeltaError> {
+    ) -> Result<u64, DeltaError> {
         self.check_answer(from, delta)?;
         let has_unlogged_bits = self.has_unlogged_bits;
         self.finish(from, delta);
@@ -187,7 +187,7 @@ impl Replica {
             self.log.skip();
             self.mark();
         }
-        Ok(Merged { new_change_count: 0, new_bit_count })
+        Ok(new_bit_count)
     }
 
     /// Merges the version of a delta that was merged.
@@ -251,12 +251,7 @@ impl Replica {
         Ok(())
     }
 
-    fn apply_changes(
-        &mut self,
-        log: u64,
-        listed: ReadChanges,
-        newest_slice: Option<u64>,
-    ) -> Merged {
+    fn apply_changes(&mut self, log: u64, listed: ReadChanges, newest_slice: Option<u64>) -> u64 {
         let (mut entries, mut new_bit_count, mut listed_count) = (Vec::new(), 0, 0);
         let logs_all = self.coverage.has_partial();
         for changes in listed.into_frames() {
@@ -305,7 +300,7 @@ impl Replica {
         if !planted::on(Planted::MergedNotTold) {
             self.log.append(Some(log), &entries);
         }
-        Merged { new_change_count: entries.len() as u64, new_bit_count }
+        new_bit_count
     }
 }
 

@@ -8,7 +8,7 @@ use umbel_filter::{
 };
 
 use super::*;
-use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, DeltaQuestion, Merged};
+use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, DeltaQuestion};
 use crate::hypercube::topology::{Cube, CubeRank};
 
 pub(super) const KINDS: [Kind; 2] = [Kind::Blocked, Kind::SingleShot];
@@ -103,7 +103,7 @@ impl Replica {
     }
 
     /// Merges the answer to the last question, as a node does.
-    pub(super) fn merge(&mut self, from: NodeId, sent: &Sent) -> Result<Merged, DeltaError> {
+    pub(super) fn merge(&mut self, from: NodeId, sent: &Sent) -> Result<u64, DeltaError> {
         let Sent { delta, frames } = sent;
         match delta.content {
             DeltaContent::Changes => {
