@@ -1,6 +1,6 @@
 //! The entries of commands that rename filters, copy them as a whole, or report their memory.
 
-use super::build::{Names, O1, ONE_KEY, help, keyed};
+use super::build::{Names, ONE_KEY, help, keyed};
 use super::{CommandSpec, KeyRange};
 use crate::command::{keyspace, payload};
 
@@ -16,52 +16,34 @@ pub(super) const SECOND_KEY: Option<KeyRange> = Some(KeyRange { first: 2, last: 
 
 /// The subcommands of `MEMORY`.
 pub(super) static MEMORY: [CommandSpec; 2] = [
-    keyed(
-        "memory|usage",
-        (-3, SECOND_KEY),
-        (&["readonly"], &["@read", "@slow"]),
-        ("Estimates the memory usage of a key.", O1),
-        keyspace::memory,
-    ),
+    keyed("memory|usage", (-3, SECOND_KEY), (&["readonly"], &["@read", "@slow"]), keyspace::memory)
+        .about("Estimates the memory usage of a key."),
     help("memory|help", "4.0.0", "server"),
 ];
 
-pub(super) const RENAME: CommandSpec = keyed(
-    "rename",
-    (3, TWO_KEYS),
-    (&["write"], SLOW),
-    ("Renames a key and overwrites the destination.", O1),
-    keyspace::rename,
-);
+pub(super) const RENAME: CommandSpec =
+    keyed("rename", (3, TWO_KEYS), (&["write"], SLOW), keyspace::rename)
+        .about("Renames a key and overwrites the destination.");
 
-pub(super) const RENAME_TO_FREE: CommandSpec = keyed(
-    "renamenx",
-    (3, TWO_KEYS),
-    (&["write", "fast"], FAST),
-    ("Renames a key only when the target key name doesn't exist.", O1),
-    keyspace::rename_to_free,
-);
+pub(super) const RENAME_TO_FREE: CommandSpec =
+    keyed("renamenx", (3, TWO_KEYS), (&["write", "fast"], FAST), keyspace::rename_to_free)
+        .about("Renames a key only when the target key name doesn't exist.");
 
-pub(super) const COPY: CommandSpec = keyed(
-    "copy",
-    (-3, TWO_KEYS),
-    (&["write", "denyoom"], SLOW),
-    ("Copies the value of a key to a new key.", OF_ITS_SIZE),
-    keyspace::copy,
-);
+pub(super) const COPY: CommandSpec =
+    keyed("copy", (-3, TWO_KEYS), (&["write", "denyoom"], SLOW), keyspace::copy)
+        .about("Copies the value of a key to a new key.")
+        .costs(OF_ITS_SIZE);
 
-pub(super) const DUMP: CommandSpec = keyed(
-    "dump",
-    (2, ONE_KEY),
-    (&["readonly"], &["@keyspace", "@read", "@slow"]),
-    ("Returns a serialized representation of the value stored at a key.", OF_ITS_SIZE),
-    payload::dump,
-);
+pub(super) const DUMP: CommandSpec =
+    keyed("dump", (2, ONE_KEY), (&["readonly"], &["@keyspace", "@read", "@slow"]), payload::dump)
+        .about("Returns a serialized representation of the value stored at a key.")
+        .costs(OF_ITS_SIZE);
 
 pub(super) const RESTORE: CommandSpec = keyed(
     "restore",
     (-4, ONE_KEY),
     (&["write", "denyoom"], &["@keyspace", "@write", "@slow", "@dangerous"]),
-    ("Creates a key from the serialized representation of a value.", OF_ITS_SIZE),
     payload::restore,
-);
+)
+.about("Creates a key from the serialized representation of a value.")
+.costs(OF_ITS_SIZE);
