@@ -6,7 +6,7 @@
 //! state at that time: bits only rise, so no item that the header counts is lost.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
@@ -16,7 +16,7 @@ use umbel_filter::Kind;
 use umbel_resp::Refusal;
 
 use super::answers::refusal;
-use super::dumps::{COPIES_MAX, IDLE_MAX, PIECE_BYTES, check_in_time};
+use super::dumps::{COPIES_MAX, IDLE_MAX, PIECE_BYTES, check_in_time, lock};
 use super::session::Session;
 use super::shared::Shared;
 use crate::redis_bloom_dump::DumpWriter;
@@ -200,11 +200,6 @@ impl Pieces {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No holder of these locks panics.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

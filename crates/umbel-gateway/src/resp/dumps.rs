@@ -440,7 +440,8 @@ impl Writing {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks what the copies of both kinds of pieces share.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // No holder of these locks panics.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
