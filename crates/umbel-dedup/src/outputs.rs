@@ -90,7 +90,7 @@ impl PageOutput {
     /// The I/O error, with the path, if there cannot be a page at this path.
     pub fn replacing(path: &Path, stands: &'static str) -> Result<Self> {
         if path.is_dir() {
-            return refuse(format!("{} is a directory, expected a file", path.display()));
+            return refuse(is_directory_text(path));
         }
         let named = if is_dash(path) {
             Named::Open(Box::new(Sink::stdout()?))
@@ -167,6 +167,10 @@ fn refuse<T>(text: String) -> Result<T> {
     Err(UsageError(text).into())
 }
 
+fn is_directory_text(path: &Path) -> String {
+    format!("{} is a directory, expected a file", path.display())
+}
+
 /// Rejects named outputs that cannot be written, or conflict with each other. Needs no input.
 ///
 /// # Errors
@@ -185,7 +189,7 @@ pub(crate) fn check_named(spec: &JobSpec) -> Result<()> {
     let paths = spec.named_outputs().map(|(_, path)| path);
     let paths: Vec<&Path> = paths.filter(|path| !is_dash(path)).collect();
     if let Some(path) = paths.iter().find(|path| path.is_dir()) {
-        return refuse(format!("{} is a directory, expected a file", path.display()));
+        return refuse(is_directory_text(path));
     }
     roles(spec, &[])?;
     refuse_existing(spec, paths.iter().copied().filter(|path| !is_updated_index(spec, path)))
@@ -210,9 +214,23 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
     let sources: Vec<&Source> = sources.iter().filter(|source| !source.is_unreadable()).collect();
     let mut paths: Vec<PathBuf> =
         sources.iter().map(|source| output_path(spec, root, source)).collect();
-    for (path, source) in paths.iter().zip(sources) {
+    for (place, (path, source)) in paths.iter().zip(&sources).enumerate() {
+        // The rename would fail in the commit, when others have replaced their files. A link is replaced itself.
+        if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            return refuse(is_directory_text(path));
+        }
+        let twice = |error: UsageError| match paths[..place].iter().position(|other| other == path)
+        {
+            Some(first) => UsageError(format!(
+                "{}: what is kept of {} and of {} would both be written there: name each input once",
+                path.display(),
+                sources[first].name,
+                source.name
+            )),
+            None => error,
+        };
         if spec.annotates {
-            roles.add_output("annotations in", path)?;
+            roles.add_output("annotations in", path).map_err(twice)?;
             continue;
         }
         // A file may be replaced by its own kept records, not by those of another file.
@@ -223,11 +241,13 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
                 source.name
             ));
         }
-        roles.add_replacement("", path)?;
+        roles.add_replacement("", path).map_err(twice)?;
     }
     if spec.skip_bad.is_some() && spec.bad.is_none() {
         let list = root.join(BAD_LIST_NAME);
-        roles.add_output("the list of bad records,", &list)?;
+        roles.add_output("the list of bad records,", &list).map_err(|UsageError(text)| {
+            UsageError(format!("{text}; --bad FILE puts the list elsewhere"))
+        })?;
         paths.push(list);
     }
     let in_place = spec.in_place;

@@ -5,13 +5,19 @@ use crate::sandbox::Sandbox;
 /// Asserts that a run is refused as wrong usage and changes no file.
 #[track_caller]
 fn is_refused(sandbox: &Sandbox, args: &str) {
+    is_refused_with(sandbox, args, &[]);
+}
+
+/// The same, with a message that has these words.
+#[track_caller]
+fn is_refused_with(sandbox: &Sandbox, args: &str, said: &[&str]) {
     let contents = || -> Vec<(String, String)> {
         sandbox.files().into_iter().map(|name| (name.clone(), sandbox.text(&name))).collect()
     };
     let before = contents();
     let ran = sandbox.run(args);
     assert_eq!(contents(), before, "{args}");
-    ran.refused(2, &[]);
+    ran.refused(2, said);
 }
 
 fn two_files() -> Sandbox {
@@ -21,6 +27,9 @@ fn two_files() -> Sandbox {
 #[test]
 fn two_inputs_for_one_output_file_are_refused() {
     is_refused(&two_files(), "b.txt b.txt --output out/");
+    let said = ["out/b.txt: what is kept of b.txt and of ./b.txt", "name each input once"];
+    is_refused_with(&two_files(), "b.txt ./b.txt --output out/", &said);
+    is_refused_with(&two_files(), "b.txt b.txt --annotate out/", &["name each input once"]);
 }
 
 #[test]
@@ -55,7 +64,8 @@ fn one_file_for_two_outputs_is_refused() {
 fn an_input_called_like_the_list_of_bad_records_does_not_meet_it() {
     let sandbox =
         Sandbox::with(&[("in/bad.jsonl", "{\"a\":1}\n{\n"), ("in/b.jsonl", "{\"a\":2}\n")]);
-    is_refused(&sandbox, "in --key a --skip-bad --output out/");
+    let said = ["--bad FILE puts the list elsewhere"];
+    is_refused_with(&sandbox, "in --key a --skip-bad --output out/", &said);
     sandbox.run("in --key a --skip-bad --output out/ --bad list.jsonl").ended_with(3);
     assert_eq!(sandbox.text("out/bad.jsonl"), "{\"a\":1}\n");
 }
@@ -110,6 +120,18 @@ fn a_directory_is_no_place_for_a_report() {
         for overwrite in ["", "--overwrite"] {
             is_refused(&two_files(), &format!("b.txt --output out.txt {option} d {overwrite}"));
         }
+    }
+}
+
+/// Its rename would fail when another output has replaced a file.
+#[test]
+fn a_directory_in_an_output_directory_is_no_place_for_an_output() {
+    let sandbox = two_files();
+    sandbox.write("out/d/a.txt", "old");
+    sandbox.write("out/e/a.txt/other", "other");
+    for overwrite in ["", "--overwrite"] {
+        let args = format!("d/a.txt e/a.txt --output out {overwrite}");
+        is_refused_with(&sandbox, &args, &["out/e/a.txt is a directory, expected a file"]);
     }
 }
 
