@@ -1,7 +1,7 @@
 //! The summary of a job as a table, and the exit code that it determines.
 
 use crate::exit::Exit;
-use crate::picture::grouped;
+use crate::picture::{grouped, number_of};
 use crate::stderr::eprint_text;
 use crate::units::size;
 use serde_json::Value;
@@ -29,9 +29,14 @@ pub(crate) fn table(summary: &Value) -> String {
     let mut row = |name: &str, value: String| {
         let _ = writeln!(text, "  {name:<10} {value}");
     };
-    let records = number("/records").max(1.0);
-    let share = 100.0 * number("/dropped/input") / records;
     row("records", count("/records"));
+    // What is kept and dropped are pieces there, of which a record has any number.
+    let is_in_pieces = get("/spec/granularity") == "paragraph";
+    if is_in_pieces {
+        row("paragraphs", count("/items"));
+    }
+    let whole = number(if is_in_pieces { "/items" } else { "/records" });
+    let share = 100.0 * number("/dropped/input") / whole.max(1.0);
     let kept = |path: &str| get(path).as_u64().unwrap_or(0);
     let annotates = get("/spec/annotates") == true;
     let kept = grouped(kept("/distinct") + kept("/exempt"));
@@ -45,7 +50,8 @@ pub(crate) fn table(summary: &Value) -> String {
         format!("{} ({share:.2} %)", count("/dropped/input")),
     );
     if number("/dropped/missing_key") > 0.0 {
-        row("no key", format!("{} records dropped", count("/dropped/missing_key")));
+        let missing = get("/dropped/missing_key").as_u64().unwrap_or(0);
+        row("no key", number_of(missing, "record dropped", "records dropped"));
     }
     if !get("/references").is_null() {
         let wrong = number("/references/expected_wrong_drops");
@@ -53,7 +59,7 @@ pub(crate) fn table(summary: &Value) -> String {
         row("known", format!("{known} dropped for references, {wrong:.1e} wrongly in expectation"));
     }
     if number("/bad/total") > 0.0 {
-        row("left out", format!("{} bad records: {}", count("/bad/total"), get("/bad/by_cause")));
+        row("left out", left_out(&get("/bad")));
     }
     if number("/collisions") > 0.0 {
         row("collisions", count("/collisions"));
@@ -67,13 +73,21 @@ pub(crate) fn table(summary: &Value) -> String {
         row("exchange", format!("{bytes} between {workers} workers, {each:.2} bytes a record"));
     }
     let wall = number("/run/wall_s");
-    let rate = rate(records / wall.max(1e-9));
+    let rate = rate(number("/records") / wall.max(1e-9));
     let cpu = number("/run/cpu_s");
     let memory = size(number("/run/rss_bytes_max/0"));
     let scratch = size(number("/run/scratch_bytes_max/0"));
     row("time", format!("{wall:.2} s, {cpu:.2} s of processor, {rate} records/s"));
     row("memory", format!("{memory}, {scratch} of scratch disk"));
     text
+}
+
+/// How many bad records were left out, and how many for which cause.
+fn left_out(bad: &Value) -> String {
+    let total = bad.get("total").and_then(Value::as_u64).unwrap_or(0);
+    let causes = bad.get("by_cause").and_then(Value::as_object).into_iter().flatten();
+    let causes: Vec<String> = causes.map(|(cause, count)| format!("{count} {cause}")).collect();
+    format!("{}: {}", number_of(total, "bad record", "bad records"), causes.join(", "))
 }
 
 /// What is compared at a level of exactness.
@@ -91,5 +105,42 @@ fn rate(per_second: f64) -> String {
         format!("{:.1} million", per_second / 1e6)
     } else {
         format!("{per_second:.0}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_share_is_one_of_what_is_dropped() {
+        let mut summary = json!({
+            "records": 2, "items": 8, "distinct": 3, "dropped": { "input": 5 }, "written": null,
+            "spec": { "granularity": "paragraph" },
+        });
+        let text = table(&summary);
+        assert!(text.contains("  records    2\n  paragraphs 8\n  kept       3\n"), "{text}");
+        assert!(text.contains("  dropped    5 (62.50 %)\n"), "{text}");
+        summary["spec"]["granularity"] = json!("line");
+        summary["records"] = json!(10);
+        let text = table(&summary);
+        assert!(text.contains("  records    10\n  kept       3\n"), "{text}");
+        assert!(text.contains("  dropped    5 (50.00 %)\n"), "{text}");
+    }
+
+    #[test]
+    fn nothing_is_no_record_a_second() {
+        let text = table(&json!({ "records": 0, "run": { "wall_s": 0.002 } }));
+        assert!(text.contains("  dropped    0 (0.00 %)\n"), "{text}");
+        assert!(text.contains(", 0 records/s\n"), "{text}");
+    }
+
+    #[test]
+    fn bad_records_are_told_by_cause() {
+        let bad = json!({ "total": 3, "by_cause": { "invalid_json": 1, "missing_key": 2 } });
+        assert_eq!(left_out(&bad), "3 bad records: 1 invalid_json, 2 missing_key");
+        let bad = json!({ "total": 1, "by_cause": { "io": 1 } });
+        assert_eq!(left_out(&bad), "1 bad record: 1 io");
     }
 }
