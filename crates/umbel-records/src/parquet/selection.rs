@@ -177,9 +177,15 @@ fn find(file: &ParquetFile, path: &KeyPath) -> Result<usize, SelectionError> {
         return Ok(index);
     }
     let below = columns.iter().filter(|column| column.path().parts().starts_with(path.fields()));
-    let below = listed(below.map(|column| column.path().string()));
-    if !below.is_empty() {
-        return Err(SelectionError::Group { path: path.clone(), columns: below });
+    let mut below = below.peekable();
+    if below.peek().is_some() {
+        let single = below.filter(|column| column.max_rep_level() == 0);
+        let columns = listed(single.map(|column| column.path().string()));
+        let path = path.clone();
+        return Err(match columns.is_empty() {
+            true => SelectionError::Repeated { path },
+            false => SelectionError::Group { path, columns },
+        });
     }
     let columns = listed(columns.iter().map(|column| column.path().string()));
     Err(SelectionError::Missing { path: path.clone(), columns })
@@ -207,16 +213,18 @@ pub enum SelectionError {
         /// Columns that there are.
         columns: String,
     },
-    /// The path leads to a struct, list or map.
+    /// The path leads to a struct with columns of one value per row.
     #[error("`{path}` is a group of columns; name one of them: {columns}")]
     Group {
         /// The path.
         path: KeyPath,
-        /// Columns in the group.
+        /// Columns in the group with one value per row.
         columns: String,
     },
-    /// The column has several values per row.
-    #[error("column `{path}` is inside of a list or map, of which a row has many; name another")]
+    /// The column is a list or map, or in one, and has several values per row.
+    #[error(
+        "column `{path}` is a list or map, or in one: a row has many of its values; name another"
+    )]
     Repeated {
         /// The path.
         path: KeyPath,

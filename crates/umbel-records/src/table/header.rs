@@ -6,6 +6,12 @@ use crate::{Compression, ExtractorError, ReadError, ReadLimits, RecordReader, St
 /// Bytes read first for a header: almost all headers fit into 64 KiB.
 const HEADER_BLOCK_BYTES: usize = 64 << 10;
 
+/// Column names that an error lists, so that it fits on a screen.
+const COLUMNS_LISTED: usize = 20;
+
+/// Characters of each of these names: a header may be a gigabyte, as of a file that is no table.
+const NAME_CHARACTERS_LISTED: usize = 80;
+
 /// The header row of a table: the names of its columns, and its bytes as read. For a table without a
 /// header row, one is made up whose columns are named `1`, `2` and so on, and which has no bytes.
 ///
@@ -135,13 +141,60 @@ impl TableHeader {
                 let (name, columns) = (name.to_owned(), self.columns.len());
                 return Err(ExtractorError::NoSuchColumnNumber { name, columns });
             }
-            let shown = |column: &Vec<u8>| format!("`{}`", String::from_utf8_lossy(column));
-            let columns = self.columns.iter().map(shown).collect::<Vec<_>>().join(", ");
-            return Err(ExtractorError::NoSuchColumn { name: name.to_owned(), columns });
+            return Err(ExtractorError::NoSuchColumn {
+                name: name.to_owned(),
+                columns: self.listed(),
+            });
         };
         if self.columns[at + 1..].iter().any(is_named) {
             return Err(ExtractorError::AmbiguousColumn { name: name.to_owned() });
         }
         Ok(at)
+    }
+
+    /// The names of the columns for a message: the first ones, as far as a message has room for them.
+    fn listed(&self) -> String {
+        let shown = |column: &Vec<u8>| {
+            // No character of UTF-8 is longer than four bytes.
+            let end = column.len().min(4 * (NAME_CHARACTERS_LISTED + 1));
+            let name = String::from_utf8_lossy(&column[..end]);
+            match name.char_indices().nth(NAME_CHARACTERS_LISTED) {
+                Some((end, _)) => format!("`{}…`", &name[..end]),
+                None => format!("`{name}`"),
+            }
+        };
+        let mut names: Vec<String> = self.columns.iter().take(COLUMNS_LISTED).map(shown).collect();
+        match self.columns.len().saturating_sub(COLUMNS_LISTED) {
+            0 => {}
+            others => names.push(format!("and {others} others")),
+        }
+        names.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of(columns: Vec<Vec<u8>>) -> String {
+        let header = TableHeader { delimiter: b',', bytes: Vec::new(), columns, is_made_up: false };
+        header.column("key").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_error_lists_the_first_columns() {
+        let names = |count: usize| (0..count).map(|at| format!("c{at}").into_bytes()).collect();
+        assert_eq!(text_of(names(2)), "no column `key` in the header; it has `c0`, `c1`");
+        assert!(text_of(names(20)).ends_with("`c19`"));
+        assert!(text_of(names(30_000)).ends_with("`c19`, and 29980 others"));
+    }
+
+    #[test]
+    fn an_error_shortens_long_names() {
+        let text = text_of(vec!["é".repeat(81).into_bytes(), vec![0xff; 1 << 20]]);
+        assert!(
+            text.ends_with(&format!("`{}…`, `{}…`", "é".repeat(80), "\u{fffd}".repeat(80))),
+            "{text}"
+        );
     }
 }
