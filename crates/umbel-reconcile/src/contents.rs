@@ -21,7 +21,7 @@
 use super::change::Change;
 use super::delta::{self, HASH_BYTES, Patched};
 use super::drive::{Drive, REFUSED};
-use super::set::{Contents, Wanted};
+use super::set::{Contents, OpenedContent, Wanted};
 use crate::error::{Context, Result, ensure};
 use std::io::{self, Read, Write};
 
@@ -129,11 +129,11 @@ fn send(
     let mut encoder = zstd::Encoder::new(Pieces { drive, piece: Vec::new() }, ZSTD_LEVEL)?;
     encoder.long_distance_matching(true)?;
     for RequestedContent { prefix, average, hashes } in asked {
-        let (bytes, content) = contents.open(*prefix)?;
+        let OpenedContent { name, bytes, content } = contents.open(*prefix)?;
         encoder.write_all(&bytes.to_le_bytes())?;
         let mut content = content.take(bytes);
         delta::write(&mut content, (*average, *salt), hashes, &mut encoder)?;
-        ensure!(content.limit() == 0, "a file became shorter while it was sent: run it again");
+        ensure!(content.limit() == 0, "{name}: became shorter while it was sent: run it again");
     }
     let mut pieces = encoder.finish()?;
     pieces.cut()?;

@@ -87,8 +87,15 @@ impl ReconcileError {
         let mut next: Option<&(dyn Error + 'static)> = Some(self);
         std::iter::from_fn(move || {
             let error = next?;
-            next = error.source();
-            Some(error.downcast_ref::<Self>().map_or(error, Self::original))
+            let original = error.downcast_ref::<Self>().map_or(error, Self::original);
+            // An error of this crate that went through a reader or writer of the standard library is inside of an
+            // I/O error, which names the cause of the former as its own.
+            let inner = original.downcast_ref().and_then(io::Error::get_ref);
+            next = match inner.and_then(|inner| inner.downcast_ref::<Self>()) {
+                Some(inner) => Some(inner),
+                None => error.source(),
+            };
+            Some(original)
         })
     }
 
@@ -255,6 +262,12 @@ mod tests {
         assert!(usage.is_usage() && !usage.is_peer_gone());
         let broken: Result<()> = Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
         assert!(broken.context("a peer").unwrap_err().is_peer_gone());
+        // As through the stream of contents.
+        let gone = ReconcileError::from(io::Error::from(io::ErrorKind::BrokenPipe)).context("sent");
+        let through: Result<()> = Err(io::Error::other(gone).into());
+        assert!(through.context("a content did not come").unwrap_err().is_peer_gone());
+        let other: Result<()> = Err(io::Error::other(failed!("changed")).into());
+        assert!(!other.context("a content did not come").unwrap_err().is_peer_gone());
         assert!(ReconcileError::from(SessionError::Key).is_final());
         let reset: Result<()> = Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
         let reset = reset.context("a peer: cannot read").unwrap_err();

@@ -53,5 +53,5 @@ pub use offline::{
     Compared, SketchFile, SketchPlace, compare_sketches, compare_with_set, sketch_of, write_new,
 };
 pub use open::open_set;
-pub use set::{Contents, ItemSet, Shown, Wanted};
+pub use set::{Contents, ItemSet, OpenedContent, Shown, Wanted};
 pub use umbel_files::UsageError;

@@ -129,12 +129,12 @@ pub trait Contents {
     /// If an item is invalid for this set, or an older version cannot be read.
     fn wanted(&self, change: &Change, salt: u64) -> Result<Vec<Wanted>>;
 
-    /// Length and bytes of one of this side's contents, by the first bytes of its hash.
+    /// One of this side's contents, by the first bytes of its hash.
     ///
     /// # Errors
     ///
     /// If there is none, or it has changed since the set was opened.
-    fn open(&self, prefix: [u8; 8]) -> Result<(u64, Box<dyn Read>)>;
+    fn open(&self, prefix: [u8; 8]) -> Result<OpenedContent>;
 
     /// Stores a content until the change is applied.
     ///
@@ -142,6 +142,16 @@ pub trait Contents {
     ///
     /// If it does not match its hash, or cannot be stored.
     fn stage(&self, hash: [u8; 32], bytes: u64, content: &mut dyn Read) -> Result<()>;
+}
+
+/// A content that the other side has requested, and that is to be read.
+pub struct OpenedContent {
+    /// The path of the file, for messages.
+    pub name: String,
+    /// Its length when the set was opened.
+    pub bytes: u64,
+    /// Its bytes.
+    pub content: Box<dyn Read>,
 }
 
 /// A content that this side requests.

@@ -10,7 +10,7 @@
 
 use super::change::Change;
 use super::delta::Basis;
-use super::set::{Contents, ItemSet, Shown, Wanted};
+use super::set::{Contents, ItemSet, OpenedContent, Shown, Wanted};
 use crate::error::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -104,6 +104,25 @@ fn check_path(path: &[u8]) -> Result<()> {
     let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
     ensure!(!first.starts_with(STAGING_PREFIX.as_bytes()), "its path is {}", shown());
     Ok(())
+}
+
+/// A path on one line, as rsync shows it: `\#` and three octal digits for a control character, and for a
+/// backslash in front of what looks like such an escape. The other side chooses its names.
+fn shown_path(path: &[u8]) -> Vec<u8> {
+    let is_escape = |bytes: &[u8]| match bytes {
+        [b'\\', b'#', digits @ ..] => {
+            digits.len() >= 3 && digits[..3].iter().all(u8::is_ascii_digit)
+        }
+        _ => false,
+    };
+    let mut shown = Vec::with_capacity(path.len());
+    for (at, &byte) in path.iter().enumerate() {
+        match byte.is_ascii_control() || is_escape(&path[at..]) {
+            true => shown.extend(format!("\\#{byte:03o}").into_bytes()),
+            false => shown.push(byte),
+        }
+    }
+    shown
 }
 
 /// A directory, as it was when it was opened.
@@ -307,7 +326,7 @@ impl ItemSet for Tree {
 
     fn text(&self, item: &Item) -> Vec<u8> {
         let bytes = item.to_bytes();
-        bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+        shown_path(bytes.split(|byte| *byte == 0).next().unwrap_or_default())
     }
 
     fn key<'i>(&self, item: &'i Item) -> Option<&'i [u8]> {
@@ -332,7 +351,7 @@ impl ItemSet for Tree {
         let paths: BTreeSet<&Path> = theirs.iter().map(|entry| &*entry.path).collect();
         let mut gone: BTreeMap<[u8; 32], Vec<&Entry>> = BTreeMap::new();
         let mut shown = Vec::new();
-        let text = |path: &Path| path.as_os_str().as_bytes().to_vec();
+        let text = |path: &Path| shown_path(path.as_os_str().as_bytes());
         let is_changed = |entry: &&Entry| paths.contains(&*entry.path);
         let changed: BTreeSet<&Path> =
             ours.iter().filter(is_changed).map(|entry| &*entry.path).collect();
@@ -391,12 +410,14 @@ impl Contents for Tree {
         Ok(wanted)
     }
 
-    fn open(&self, prefix: [u8; 8]) -> Result<(u64, Box<dyn Read>)> {
+    fn open(&self, prefix: [u8; 8]) -> Result<OpenedContent> {
         let at = self.prefixes.partition_point(|(own, _)| *own < prefix);
         let found = self.prefixes.get(at).filter(|(own, _)| *own == prefix);
         let (_, index) = *found.context("a content that is not here was asked for")?;
         self.check(index)?;
-        Ok((self.entries[index].bytes, self.content(index)?))
+        let Entry { path, bytes, .. } = &self.entries[index];
+        let (name, content) = (self.shown(path), self.content(index)?);
+        Ok(OpenedContent { name, bytes: *bytes, content })
     }
 
     fn stage(&self, hash: [u8; 32], bytes: u64, content: &mut dyn Read) -> Result<()> {
@@ -421,6 +442,14 @@ mod tests {
         let item = entry("a/b").item();
         assert_eq!(item.len(), 3 + 1 + 44);
         assert_eq!(Entry::parse(&item).unwrap(), entry("a/b"));
+    }
+
+    #[test]
+    fn a_name_is_shown_on_one_line() {
+        let shown = |path: &[u8]| String::from_utf8(shown_path(path)).unwrap();
+        assert_eq!(shown("a/b c\\é#12".as_bytes()), "a/b c\\é#12");
+        assert_eq!(shown(b"a\nb\x1b[0m\x7f"), r"a\#012b\#033[0m\#177");
+        assert_eq!(shown(br"a\#012 \#12"), r"a\#134#012 \#12");
     }
 
     #[test]
@@ -450,10 +479,11 @@ mod tests {
             Contents::open(&tree, *blake3::hash(bytes).as_bytes().first_chunk().unwrap())
         };
         for content in 0..10u8 {
-            let (bytes, mut found) = open(&[content; 3]).unwrap();
+            let mut found = open(&[content; 3]).unwrap();
             let mut read = Vec::new();
-            found.read_to_end(&mut read).unwrap();
-            assert_eq!((bytes, read), (3, vec![content; 3]));
+            found.content.read_to_end(&mut read).unwrap();
+            assert_eq!((found.bytes, read), (3, vec![content; 3]));
+            assert!(Path::new(&found.name).starts_with(folder.path()), "{}", found.name);
         }
         assert!(open(b"elsewhere").is_err());
     }

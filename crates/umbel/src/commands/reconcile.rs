@@ -221,7 +221,7 @@ impl ReconcileArgs {
     fn run(&self) -> Result<Exit> {
         let form = self.form.form();
         self.check_delete()?;
-        self.check_roles()?;
+        self.check_roles(&form)?;
         if self.stdio || self.listen.is_some() {
             if self.report.is_some() {
                 return Err(usage(
@@ -356,6 +356,7 @@ impl ReconcileArgs {
     fn both_here(&self, form: &Form, a: &Path, b: &Path) -> Result<(Exit, Value)> {
         let report = Report::start();
         let direction = self.direction(false);
+        self.check_apart(form, a, b)?;
         let form = &form.with_id_bytes_of(&[a, b])?;
         let _begun = [
             self.begin(a, form, direction.to_initiator())?,
@@ -367,7 +368,8 @@ impl ReconcileArgs {
         let options = self.initiator(form, &*here, false);
         let role = self.responder(direction.to_responder());
         let answering = self.options(form, &*there, role);
-        let names = [a, b].map(|path| path.display().to_string());
+        // Each end is called like its own set: "here" in its messages is where that is.
+        let names = [b, a].map(|path| path.display().to_string());
         let [to_b, to_a] = PeerConnection::pair(names)?;
         let terminal = Terminal::start();
         let (answered, ended) = std::thread::scope(|scope| {

@@ -109,6 +109,52 @@ fn no_output_is_one_of_the_sets() {
 }
 
 #[test]
+fn no_output_is_a_file_of_a_set() {
+    let sandbox = Sandbox::with(&[("a/x", "1"), ("b/y/z", "2"), ("c", "3")]);
+    symlink(sandbox.path("b"), sandbox.path("link")).unwrap();
+    let files = sandbox.files();
+    for args in [
+        "--dir a b --two-way --report b/y/z",
+        "--dir a b --report a/new.json",
+        "--dir a b --report-html link/y/new.html",
+        "--dir a exec:true --resume a/journal",
+        "--dir --listen 127.0.0.1:0 --resume b/y/journals b",
+        "--dir . exec:true --report r.json --quiet",
+    ] {
+        reconcile(&sandbox, args).refused(2, &["would be a file of the set"]);
+    }
+    assert_eq!((sandbox.files(), sandbox.text("b/y/z")), (files, "2".into()));
+    // Beside a set, and on standard output, there is room for a report.
+    reconcile(&sandbox, "--dir a b --report r.json").ended_with(1);
+    let mut within = umbel(&sandbox, "reconcile --dir . ../b --quiet --report -");
+    within.current_dir(sandbox.path("a"));
+    assert_eq!(within.output().unwrap().status.code(), Some(1));
+}
+
+#[test]
+fn a_directory_within_the_other_is_not_changed() {
+    let sandbox = Sandbox::with(&[("a/x", "1"), ("a/b/y", "2")]);
+    symlink(sandbox.path("a/b"), sandbox.path("link")).unwrap();
+    let files = sandbox.files();
+    for args in ["a a/b --push", "a/b a --pull --delete", "link a --two-way", "a a/new --push"] {
+        let ran = reconcile(&sandbox, &format!("--dir {args}"));
+        ran.refused(2, &["is inside of a: a change of one would change the other"]);
+        assert_eq!(sandbox.files(), files, "{args}");
+    }
+    assert!(!reconcile(&sandbox, "--dir a a/b").ended_with(1).is_empty());
+    reconcile(&sandbox, "--dir a ./a --two-way").kept();
+}
+
+#[test]
+fn names_of_files_are_shown_on_one_line() {
+    let sandbox = Sandbox::with(&[("a/one\ntwo", "1"), ("b/\x1b[0m", "1")]);
+    let shown = reconcile(&sandbox, "--dir a b").ended_with(1);
+    assert_eq!(String::from_utf8(shown).unwrap(), "> one\\#012two => \\#033[0m\n");
+    reconcile(&sandbox, "--dir a b --two-way").kept();
+    assert!(sandbox.exists("a/\x1b[0m") && sandbox.exists("b/one\ntwo"));
+}
+
+#[test]
 fn a_file_that_is_changed_is_nobodys_to_read_on_the_way() {
     let sandbox = Sandbox::with(&[("a", "1\n"), ("b", "2\n")]);
     for mode in [0o600, 0o640, 0o444, 0o604] {

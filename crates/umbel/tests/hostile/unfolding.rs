@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use umbel_reconcile::{
-    Change, Contents, Driving, Form, Initiative, ItemSet, Patience, PeerConnection, ReconcileError,
-    SessionObserver, Wanted, answer, open_set,
+    Change, Contents, Driving, Form, Initiative, ItemSet, OpenedContent, Patience, PeerConnection,
+    ReconcileError, SessionObserver, Wanted, answer, open_set,
 };
 use umbel_reconcile_engine::{Item, ItemIndex, Options, Pass, SymbolKind};
 
@@ -72,8 +72,9 @@ impl Contents for Liar {
         self.tree.contents().unwrap().wanted(change, salt)
     }
 
-    fn open(&self, _: [u8; 8]) -> Result<(u64, Box<dyn Read>), ReconcileError> {
-        Ok((self.bytes, Box::new(std::io::repeat(0))))
+    fn open(&self, _: [u8; 8]) -> Result<OpenedContent, ReconcileError> {
+        let (name, content) = ("zeros".to_owned(), Box::new(std::io::repeat(0)));
+        Ok(OpenedContent { name, bytes: self.bytes, content })
     }
 
     fn stage(&self, _: [u8; 32], _: u64, _: &mut dyn Read) -> Result<(), ReconcileError> {

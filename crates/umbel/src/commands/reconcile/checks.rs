@@ -2,18 +2,27 @@
 
 use super::{ReconcileArgs, usage};
 use anyhow::Result;
-use std::path::Path;
-use umbel_files::FileRoles;
-use umbel_reconcile::Endpoint;
+use std::path::{Path, PathBuf};
+use umbel_files::{FileRoles, place_of};
+use umbel_reconcile::{Endpoint, Form};
+
+/// The absolute path of a directory without links; also of one that does not exist yet.
+fn resolved(directory: &Path) -> PathBuf {
+    std::fs::canonicalize(directory).unwrap_or_else(|_| place_of(directory))
+}
 
 impl ReconcileArgs {
-    /// Refuses outputs that would overwrite a set or a sketch given as input.
-    pub(super) fn check_roles(&self) -> Result<()> {
+    /// Refuses outputs that would overwrite a set or a sketch given as input, or belong to a set that is a directory.
+    pub(super) fn check_roles(&self, form: &Form) -> Result<()> {
         let mut roles = FileRoles::default();
+        let mut directories = Vec::new();
         for set in &self.sets {
             let endpoint = Endpoint::parse(set)?;
             if let Some(path) = endpoint.path().or(endpoint.sketch_path()) {
                 roles.add_input(&path.display().to_string(), path);
+            }
+            if *form == Form::Tree {
+                directories.extend(endpoint.path().map(Path::to_owned));
             }
         }
         let outputs = [
@@ -23,9 +32,41 @@ impl ReconcileArgs {
             ("--report-html", &self.report_html),
         ];
         for (flag, path) in outputs {
-            path.as_ref().map_or(Ok(()), |path| roles.add_output(flag, path))?;
+            let Some(path) = path.as_deref() else { continue };
+            roles.add_output(flag, path)?;
+            let is_around = |set: &&PathBuf| place_of(path).starts_with(resolved(set));
+            // A sketch is none of what is written here, and no directory has one.
+            let is_file = flag != "--sketch" && path != Path::new("-");
+            if let Some(set) = directories.iter().find(is_around).filter(|_| is_file) {
+                return Err(usage(format!(
+                    "{flag} {} would be a file of the set {}, which it is about: name one outside",
+                    path.display(),
+                    set.display()
+                )));
+            }
         }
         self.check_standard_output()
+    }
+
+    /// Refuses to change a directory that is inside of the other set, or around it: both sets would change with it, so
+    /// they could not become equal.
+    pub(super) fn check_apart(&self, form: &Form, a: &Path, b: &Path) -> Result<()> {
+        if *form != Form::Tree || !(self.pull || self.push || self.two_way) {
+            return Ok(());
+        }
+        let (at_a, at_b) = (resolved(a), resolved(b));
+        let (inner, outer) = match (at_a.starts_with(&at_b), at_b.starts_with(&at_a)) {
+            (true, false) => (a, b),
+            (false, true) => (b, a),
+            // Apart, or the same.
+            _ => return Ok(()),
+        };
+        Err(usage(format!(
+            "{} is inside of {}: a change of one would change the other too: name two directories of which neither is in the \
+             other",
+            inner.display(),
+            outer.display()
+        )))
     }
 
     /// Refuses a report on standard output if the difference is printed there.
