@@ -205,9 +205,17 @@ impl Endpoint {
                 let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
                 let mut program = Command::new("ssh");
                 program.args(["-T", "--", host]).arg(quoted.join(" "));
-                PeerConnection::program(program, format!("ssh://{host}/{path}"))
+                PeerConnection::program(program, ssh_address(host, path))
             }
         }
+    }
+}
+
+/// The endpoint as it was given: a path that is not absolute is below the home directory.
+fn ssh_address(host: &str, path: &str) -> String {
+    match path.starts_with('/') {
+        true => format!("ssh://{host}{path}"),
+        false => format!("ssh://{host}/~/{path}"),
     }
 }
 
@@ -343,6 +351,10 @@ mod tests {
         let ssh = |path: &str| Ok(Endpoint::Ssh { host: "u@h".into(), path: path.into() });
         assert_eq!(parse("ssh://u@h/data/x"), ssh("/data/x"));
         assert_eq!(parse("ssh://u@h/~/x"), ssh("x"));
+        for address in ["ssh://u@h/data/x", "ssh://u@h/~/x"] {
+            let Ok(Endpoint::Ssh { host, path }) = parse(address) else { panic!("{address}") };
+            assert_eq!(ssh_address(&host, &path), address);
+        }
         assert_eq!(
             parse("exec:docker exec c umbel"),
             Ok(Endpoint::Command("docker exec c umbel".into()))

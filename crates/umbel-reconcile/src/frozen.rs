@@ -5,6 +5,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use umbel_files::UsageError;
 
 /// A file, and its state when it was opened.
 pub(crate) struct FrozenFile {
@@ -43,6 +44,11 @@ impl FrozenFile {
     /// If the path is not a regular file that can be read; the error names the path.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let shown = || path.display().to_string();
+        if path == Path::new("-") && !path.exists() {
+            let text =
+                "-: standard input is no set, because a set is read more than once: name a file";
+            return Err(UsageError(text.into()).into());
+        }
         let file = File::open(path).with_context(shown)?;
         let metadata = file.metadata().with_context(shown)?;
         if metadata.is_dir() {
@@ -117,5 +123,7 @@ mod tests {
         assert!(frozen.check().is_err());
         let error = FrozenFile::open(directory.path()).err().unwrap().to_string();
         assert!(error.contains("--dir"), "{error}");
+        let error = FrozenFile::open(Path::new("-")).err().unwrap();
+        assert!(error.is_usage() && error.to_string().contains("standard input"), "{error}");
     }
 }

@@ -10,7 +10,7 @@
 use super::drive::{Driving, answer};
 use super::endpoint::{HANDSHAKE_TIMEOUT, PeerConnection};
 use super::set::ItemSet;
-use crate::error::{Context, Result, ensure, failed};
+use crate::error::{Context, ReconcileError, Result, ensure, failed};
 use rustix::io::Errno;
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -65,8 +65,13 @@ pub fn listen(
     driving: Driving<'_>,
 ) -> Result<()> {
     let Listening { address, secret, is_insecure, once } = listening;
-    let addresses: Vec<SocketAddr> =
-        address.to_socket_addrs().with_context(|| address.to_owned())?.collect();
+    let addresses = address.to_socket_addrs().map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => ReconcileError::from(UsageError(format!(
+            "{address}: expected HOST:PORT, like 127.0.0.1:7400"
+        ))),
+        _ => ReconcileError::from(error).context(address),
+    });
+    let addresses: Vec<SocketAddr> = addresses?.collect();
     let is_open = secret.is_none() && !is_insecure;
     if is_open && addresses.iter().any(|address| !address.ip().is_loopback()) {
         let text = format!(

@@ -200,3 +200,18 @@ fn other_machines_need_a_secret_or_the_users_word() {
     let error = error.unwrap_err();
     assert!(error.is_usage() && error.to_string().contains("--secret-file"), "{error}");
 }
+
+#[test]
+fn an_address_without_a_port_is_told_what_it_lacks() {
+    for address in ["127.0.0.1", "127.0.0.1:99999", "localhost:http"] {
+        let (sender, _messages) = std::sync::mpsc::channel();
+        let observer = ChannelObserver(Mutex::new(sender));
+        let listening = Listening { address, secret: None, is_insecure: false, once: true };
+        let open = || unreachable!("nobody is there");
+        let error =
+            listen(listening, open, |_| unreachable!("nobody is there"), driving(&observer));
+        let error = error.unwrap_err();
+        let text = error.to_string();
+        assert!(error.is_usage() && text.contains("expected HOST:PORT"), "{text}");
+    }
+}

@@ -78,7 +78,7 @@ pub(crate) trait RecordItems: Send + Sync {
 /// Receives a record's index, its line, and the number of equal records before it.
 type VisitNumbered<'v> = dyn FnMut(u64, &[u8], u32) -> Result<()> + 'v;
 
-/// The records of a file, plain, gzip or zstd.
+/// The records of a file, plain or compressed.
 pub(crate) struct RecordSet<Items> {
     file: FrozenFile,
     compression: Compression,

@@ -404,6 +404,8 @@ fn arguments_that_make_no_sense_are_refused() {
         ("--listen 127.0.0.1:0 a --report r.json", "--report is for the side that begins"),
         ("a .", ".: a directory, expected a file: a set that is a directory needs --dir"),
         ("--ids . a", ".: a directory, expected a file"),
+        ("- a", "-: standard input is no set"),
+        ("--listen 127.0.0.1 a", "127.0.0.1: expected HOST:PORT"),
         ("--listen 127.0.0.1:0 gone", "gone: No such file"),
         ("--listen 127.0.0.1:0 --dir a", "a: not a directory"),
     ] {
