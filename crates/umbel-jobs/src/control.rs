@@ -1,5 +1,7 @@
 //! A worker's control connection (line) to the coordinator, which is reopened whenever it breaks.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,6 +20,7 @@ use super::limits::{
     BACKOFF_MAX, BACKOFF_MIN, CONTROL_MESSAGE_BYTES_MAX, DOUBLE_PATIENCE, HEARTBEAT_TIMEOUT,
     WORDS_WAITING_MAX,
 };
+use super::observer::JobObserver;
 use super::outgoing::Reach;
 use super::wire::{Carries, is_final, is_stranger};
 
@@ -51,6 +54,9 @@ pub(super) struct LineTask {
     pub(super) reach: Reach,
     pub(super) coordinator: Coordinator,
     pub(super) patience: Duration,
+    pub(super) observer: Arc<dyn JobObserver>,
+    /// Whether the observer was told that the coordinator is away.
+    pub(super) away_told: AtomicBool,
     pub(super) events: mpsc::Sender<LineEvent>,
 }
 
@@ -88,6 +94,10 @@ impl LineTask {
             } else if lost_at.elapsed() >= self.patience || self.has_coordinator_ended() {
                 Some(LineEvent::GivenUp(text))
             } else {
+                // A line that has just ended may have been the last one, or be open again at once.
+                if !was_connected {
+                    self.tell_away(&text);
+                }
                 None
             };
             if let Some(event) = ended {
@@ -96,6 +106,14 @@ impl LineTask {
             }
             sleep(pause).await;
             pause = (2 * pause).min(BACKOFF_MAX);
+        }
+    }
+
+    /// Tells the observer, once until there is a line again, that the coordinator of another process is away.
+    fn tell_away(&self, cause: &str) {
+        let is_there = matches!(self.coordinator, Coordinator::There);
+        if is_there && !self.away_told.swap(true, Ordering::Relaxed) {
+            self.observer.coordinator_away(Some(cause));
         }
     }
 
@@ -173,6 +191,9 @@ impl LineTask {
             Ok(Err(status)) => return Ok((false, status)),
             Err(_) => return Ok((false, silent())),
         };
+        if self.away_told.swap(false, Ordering::Relaxed) {
+            self.observer.coordinator_away(None);
+        }
         self.send_event(LineEvent::Connected(words)).await?;
         loop {
             let body = match timeout(HEARTBEAT_TIMEOUT, orders.message()).await {

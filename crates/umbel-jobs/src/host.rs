@@ -20,6 +20,7 @@ use super::incoming::{Inlet, accept};
 use super::limits::{
     CONTROL_MESSAGE_BYTES_MAX, FRAMES_MESSAGE_BYTES_MAX, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT,
 };
+use super::observer::JobObserver;
 use super::wire::{Carries, Identity, hello_of};
 
 /// The stream of a call's responses.
@@ -40,6 +41,7 @@ pub(super) struct WorkerEndpoint {
     pub(super) identity: Arc<Identity>,
     pub(super) runtime: tokio::runtime::Handle,
     pub(super) inlet: Arc<watch::Sender<Inlet>>,
+    pub(super) observer: Arc<dyn JobObserver>,
     /// The job's coordinator, if it runs in this process.
     pub(super) coordinator: Option<mpsc::Sender<CoordinatorEvent>>,
 }
@@ -111,6 +113,7 @@ impl JobHost {
         let from = endpoint.identity.check(&hello, connection).inspect_err(|status| {
             let cause = status.message();
             tracing::warn!(job = hello.job, worker = hello.worker, cause, "a worker was refused");
+            endpoint.observer.refused(cause);
         })?;
         Ok((endpoint, hello, from))
     }

@@ -25,6 +25,8 @@ type Outcome = Result<Option<JobResult>, MemberError>;
 pub(super) struct RecordingObserver {
     pub(super) events: Mutex<Vec<JobEvent>>,
     pub(super) progress: Mutex<Vec<JobProgress>>,
+    pub(super) refused: Mutex<Vec<String>>,
+    pub(super) coordinator_away: watch::Sender<Vec<Option<String>>>,
 }
 
 impl JobObserver for RecordingObserver {
@@ -34,6 +36,14 @@ impl JobObserver for RecordingObserver {
 
     fn progress(&self, progress: JobProgress) {
         self.progress.lock().unwrap().push(progress);
+    }
+
+    fn refused(&self, cause: &str) {
+        self.refused.lock().unwrap().push(cause.to_owned());
+    }
+
+    fn coordinator_away(&self, cause: Option<&str>) {
+        self.coordinator_away.send_modify(|told| told.push(cause.map(str::to_owned)));
     }
 }
 

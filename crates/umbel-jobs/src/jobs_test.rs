@@ -289,6 +289,33 @@ async fn a_worker_without_a_coordinator_gives_up() {
     let error = outcome.unwrap_err();
     assert!(error.to_string().contains("w0:1 was away for 30 s"), "{error}");
     assert!(error.is_resumable());
+    assert!(matches!(&world.observer.coordinator_away.borrow()[..], [Some(_)]), "told once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_tells_that_it_waits_for_the_coordinator() {
+    let world = World::new(2, 30, Exactness::Fingerprint);
+    let second = world.start(1, None);
+    let mut told = world.observer.coordinator_away.subscribe();
+    told.wait_for(|told| !told.is_empty()).await.unwrap();
+    finish(vec![world.start(0, None), second]).await;
+    let told = told.borrow().clone();
+    assert!(matches!(&told[..], [Some(_), None, ..]), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_coordinator_tells_whom_it_refuses() {
+    let world = World::new(2, 30, Exactness::Fingerprint);
+    let first = world.start(0, None);
+    let other = MemberConfig { spec_digest: [6; 16], ..world.config(1) };
+    let error = world.start_with(other, None).outcome.await.unwrap().unwrap_err();
+    assert!(matches!(error, MemberError::Refused { worker: 1, .. }), "{error:?}");
+    let refused = world.observer.refused.lock().unwrap().clone();
+    assert!(
+        matches!(&refused[..], [cause] if cause.contains("was told another job")),
+        "{refused:?}"
+    );
+    first.kill().await;
 }
 
 #[tokio::test(start_paused = true)]

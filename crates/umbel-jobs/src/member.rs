@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -192,6 +193,7 @@ impl Member {
             identity: Arc::clone(&reach.identity),
             runtime: runtime.clone(),
             inlet: Arc::clone(&inlet),
+            observer: Arc::clone(&observer),
             coordinator: coordinates.then(|| coordinator.clone()),
         });
         let opened = opened.ok_or_else(|| {
@@ -404,6 +406,8 @@ impl Part {
             reach: self.reach.clone(),
             coordinator: coordinator.map_or(Coordinator::There, Coordinator::Here),
             patience: self.config.worker_timeout,
+            observer: Arc::clone(&self.observer),
+            away_told: AtomicBool::new(false),
             events,
         };
         let mut tasks = tokio::task::JoinSet::new();

@@ -22,6 +22,13 @@ pub trait JobObserver: Send + Sync + 'static {
     /// The workers that are absent, whenever that changes; only in the process of worker 0.
     fn away(&self, _workers: &[WorkerId]) {}
 
+    /// A process was refused that claims to be a worker of the job. Its own messages say why, too.
+    fn refused(&self, _cause: &str) {}
+
+    /// Why this worker has no connection to the coordinator, once it has tried to have one; `None` when it has one
+    /// again. Not at worker 0.
+    fn coordinator_away(&self, _cause: Option<&str>) {}
+
     /// This worker's progress in the exchange.
     fn progress(&self, _progress: JobProgress) {}
 }

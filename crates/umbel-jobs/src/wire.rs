@@ -261,16 +261,24 @@ pub(super) fn status_text(status: &Status) -> String {
     error_text(status.message().to_owned(), std::error::Error::source(status))
 }
 
-/// A message with its chain of causes.
+/// A message with its chain of causes, each told once.
 pub(super) fn error_text(
-    mut text: String,
+    text: String,
     mut source: Option<&(dyn std::error::Error + 'static)>,
 ) -> String {
+    let mut told = vec![text];
     while let Some(error) = source {
-        text = format!("{text}: {error}");
+        // A status shows all of its fields, and its cause once more.
+        let status = error.downcast_ref::<Status>();
+        let cause = status.map_or_else(|| error.to_string(), |status| status.message().to_owned());
+        // What is told again is told where its own cause follows.
+        told.retain(|before| *before != cause);
+        if !told.iter().any(|before| before.contains(&cause)) {
+            told.push(cause);
+        }
         source = error.source();
     }
-    text
+    told.join(": ")
 }
 
 /// Encodes a word or an order; an error with its length if it is too long.
@@ -288,6 +296,19 @@ mod tests {
     use umbel_ports::NodeIdentity;
 
     use super::*;
+
+    #[test]
+    fn no_cause_is_told_twice() {
+        let reset = || std::io::Error::other("peer closed connection");
+        let mut inner = Status::unknown("h2 protocol error: error reading a body");
+        inner.set_source(std::sync::Arc::new(reset()));
+        let mut status = Status::unknown("h2 protocol error: error reading a body");
+        status.set_source(std::sync::Arc::new(inner));
+        assert_eq!(
+            status_text(&status),
+            "h2 protocol error: error reading a body: peer closed connection"
+        );
+    }
 
     fn identity() -> Identity {
         let (job, spec_digest, key) = (7, [3; 16], ProofKey::of(b"secret"));

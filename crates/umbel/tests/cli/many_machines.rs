@@ -233,9 +233,18 @@ fn workers_that_rank_by_other_fields_are_refused() {
     let mut first = job.start(0);
     let other = Job { options: job.options.replace("best:at", "best:at:min"), ..job };
     let ran = other.wait(vec![other.start(1)]).remove(0);
-    ran.refused(1, &["was told another job", "what differs: --keep;"]);
-    first.kill().unwrap();
-    first.wait().unwrap();
+    let said = ["was told another job", "what differs: --keep;", "nothing was begun here"];
+    ran.refused(1, &said);
+    // The others are told whom they wait for in vain, and the corrected command begins.
+    let mut said = String::new();
+    BufReader::new(first.stderr.as_mut().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("refused: worker 1 was told another job"), "{said}");
+    assert!(!other.sandbox.exists("job1"));
+    let job = Job { options: other.options.replace("best:at:min", "best:at"), ..other };
+    for ran in job.wait(vec![first, job.start(1)]) {
+        ran.kept();
+    }
+    job.assert_as_one_process();
 }
 
 /// Memory of a process in addition to its budget: code, stacks, and what the allocator keeps.

@@ -8,6 +8,7 @@ use crate::clock::unix_seconds;
 use crate::exit::{Exit, UsageError};
 use crate::stderr::eprint_line;
 use anyhow::{Context, Error, Result};
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -124,10 +125,11 @@ impl PeerSpec {
     }
 }
 
-/// Prints what the coordinator does, and for which workers it waits.
+/// Prints what the coordinator does, and for whom a worker waits.
 struct EventPrinter {
     quiet: bool,
     peers: Vec<String>,
+    refusals: Arc<Refusals>,
 }
 
 impl EventPrinter {
@@ -157,9 +159,23 @@ impl JobObserver for EventPrinter {
             eprint_line(self.away_text(workers));
         }
     }
+
+    fn refused(&self, cause: &str) {
+        self.refusals.print_line(format_args!("refused: {cause}; its own messages say more"));
+    }
+
+    fn coordinator_away(&self, cause: Option<&str>) {
+        let coordinator = format!("worker 0 at {}", self.peers[0]);
+        match cause {
+            _ if self.quiet => {}
+            Some(cause) => eprint_line(format_args!("waits for {coordinator}: {cause}")),
+            None => eprint_line(format_args!("{coordinator} is there")),
+        }
+    }
 }
 
-/// Prints refused connections, even with `--quiet`, because one may be a worker that was started with another secret.
+/// Prints refused connections, even with `--quiet`, because one may be a worker that was started with another secret
+/// or other options.
 #[derive(Default)]
 struct Refusals {
     printed: AtomicUsize,
@@ -171,10 +187,15 @@ impl Refusals {
         if let SecretRefusal::Broken(_) = why {
             return;
         }
+        self.print_line(format_args!(
+            "{from} was not let in: {why}; if it is a worker of this job, start it with the same secret"
+        ));
+    }
+
+    /// Prints a line, up to a number of lines.
+    fn print_line(&self, line: impl Display) {
         match self.printed.fetch_add(1, Ordering::Relaxed) {
-            printed if printed < REFUSALS_PRINTED_MAX => eprint_line(format_args!(
-                "{from} was not let in: {why}; if it is a worker of this job, start it with the same secret"
-            )),
+            printed if printed < REFUSALS_PRINTED_MAX => eprint_line(line),
             REFUSALS_PRINTED_MAX => eprint_line("who else is not let in is not told any more"),
             _ => {}
         }
@@ -201,8 +222,7 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
         (spec.summary, spec.page) = (None, None);
     }
     let (rules, spec_digest, options) = (rules(&spec), spec_digest(&spec), option_digests(&spec));
-    let job = peers.job();
-    let member = Membership { worker: peers.rank, job, spec_digest };
+    let member = Membership { worker: peers.rank, job: peers.job(), spec_digest };
     let folder = job_folder(&spec, peers);
     if let Some(bad) = ended_before(&spec, &member, &folder)? {
         if !quiet {
@@ -221,7 +241,7 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
         peers: peers.peers.clone(),
         nodes: Vec::new(),
         listen: peers.listen(),
-        job,
+        job: peers.job(),
         spec_digest,
         options,
         secret: peers.keys.bytes("hellos").to_vec(),
@@ -234,12 +254,14 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
     // Takes the permissions of others from the folder; the workshop accesses its files itself.
     RealDisk::open(&folder).with_context(|| folder.display().to_string())?;
     let tls = SecretTls::new(&peers.keys).context("TLS")?;
-    let refusals = Refusals::default();
-    let net = SecretNet::new(Arc::new(RealNet), tls, move |from, why| refusals.print(from, why));
+    let refusals = Arc::<Refusals>::default();
+    let refused = Arc::clone(&refusals);
+    let net = SecretNet::new(Arc::new(RealNet), tls, move |from, why| refused.print(from, why));
     let ports = MemberPorts { net: Arc::new(net), seed: Arc::new(RealSeed) };
     let data = Arc::clone(&workshop);
-    let printer = Arc::new(EventPrinter { quiet, peers: peers.peers.clone() });
+    let printer = Arc::new(EventPrinter { quiet, peers: peers.peers.clone(), refusals });
     let outcome = network.block_on(run_member(config, &ports, data, printer));
+    let is_void = discard_void(outcome.as_ref().err(), &workshop);
     network.shutdown_timeout(THREADS_END);
     tasks_runtime.shutdown_timeout(THREADS_END);
     // Only the coordinator has the summary, once it is written.
@@ -256,8 +278,19 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
         }
         Ok(None) if workshop.bad_count() > 0 => Ok(Exit::BadSkipped),
         Ok(_) => Ok(Exit::Done),
-        Err(error) => Err(explain(&error, peers, &folder)),
+        Err(error) => Err(explain(&error, peers, (!is_void).then_some(&*folder))),
     }
+}
+
+/// Whether a worker was refused before it did a step. Nothing would go on from its folder, which would be in the way
+/// of the corrected command, so it is removed at the end.
+fn discard_void(error: Option<&MemberError>, workshop: &FileWorkshop) -> bool {
+    let is_refused = matches!(error, Some(MemberError::Refused { .. }));
+    let is_void = is_refused && workshop.journal_records().is_ok_and(|records| records.is_empty());
+    if is_void {
+        workshop.end(false);
+    }
+    is_void
 }
 
 /// The folder of the job, which outlives the process. If the user has not named it, old folders are removed first.
@@ -308,7 +341,8 @@ fn runtime(threads: usize, name: &str) -> Result<Runtime> {
         .context("cannot start threads")
 }
 
-fn explain(error: &MemberError, peers: &PeerSpec, folder: &Path) -> Error {
+/// The error of a worker, with the folder that it goes on from if there is one.
+fn explain(error: &MemberError, peers: &PeerSpec, folder: Option<&Path>) -> Error {
     let text = match error {
         MemberError::Config { what } => return UsageError(what.clone()).into(),
         MemberError::Job(failure @ JobFailure::NothingToDo) => {
@@ -324,13 +358,13 @@ fn explain(error: &MemberError, peers: &PeerSpec, folder: &Path) -> Error {
         }
         other => chain_text(other),
     };
-    if error.is_resumable() {
-        Error::msg(format!(
+    match folder {
+        Some(folder) if error.is_resumable() => Error::msg(format!(
             "{text}; nothing is lost: the same command goes on from {}",
             folder.display()
-        ))
-    } else {
-        Error::msg(text)
+        )),
+        Some(_) => Error::msg(text),
+        None => Error::msg(format!("{text}; nothing was begun here")),
     }
 }
 
