@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use umbel_dedup::refuse_existing_file;
 use umbel_files::FileRoles;
 use umbel_reconcile::{SketchFile, open_set, sketch_of, write_new};
+use umbel_reconcile_engine::limits::RECONCILE_SKETCH_SYMBOLS_MAX;
 use umbel_reconcile_engine::{SketchSpec, StoredSketch};
 
 /// Arguments of `umbel sketch`.
@@ -165,9 +166,12 @@ fn eprint_sketch(path: &Path, sketch: &StoredSketch) {
 impl BuildArgs {
     fn run(&self) -> Result<()> {
         let form = self.form.form();
-        let coded_count = match (self.symbols, self.differences) {
-            (Some(symbols), _) => symbols,
-            (None, differences) => SketchSpec::coded_count_for(differences.unwrap_or(0)),
+        let coded_count = match (self.symbols, self.differences.unwrap_or(0)) {
+            (Some(symbols), _) => checked_length("--symbols", symbols, symbols)?,
+            (None, differences) => {
+                let symbols = SketchSpec::coded_count_for(differences);
+                checked_length("--differences", differences, symbols)?
+            }
         };
         if self.output != Path::new("-") {
             let mut roles = FileRoles::default();
@@ -183,8 +187,6 @@ impl BuildArgs {
         let spec = spec.map_err(|_| {
             UsageError("ids of 64 bits and records with keys have symbols of 64 bits".into())
         })?;
-        let too_many = |error| UsageError(format!("--symbols: {error}"));
-        spec.pass(coded_count).map_err(too_many)?;
         let sketch = sketch_of(&*set, spec, coded_count)?;
         let bytes = sketch.to_bytes();
         if self.output == Path::new("-") {
@@ -200,6 +202,16 @@ impl BuildArgs {
     }
 }
 
+/// The number of coded symbols, which this option asks for, if a sketch can have as many.
+fn checked_length(flag: &str, given: u64, symbols: u64) -> Result<u64> {
+    let most = RECONCILE_SKETCH_SYMBOLS_MAX as u64;
+    if (1..=most).contains(&symbols) {
+        return Ok(symbols);
+    }
+    let text = format!("{flag} {given}: {symbols} coded symbols, expected 1 to {most}");
+    Err(UsageError(text).into())
+}
+
 /// Refuses a sketch file that is also the set: it is replaced in place.
 fn refuse_own_set(sketch: &Path, set: &Path) -> Result<()> {
     let mut roles = FileRoles::default();
@@ -209,6 +221,7 @@ fn refuse_own_set(sketch: &Path, set: &Path) -> Result<()> {
 
 impl ExtendArgs {
     fn run(&self) -> Result<()> {
+        checked_length("--symbols", self.symbols, self.symbols)?;
         refuse_own_set(&self.sketch, &self.set)?;
         let file = SketchFile::open(&self.sketch)?;
         let shown = self.sketch.display();

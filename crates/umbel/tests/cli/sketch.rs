@@ -198,7 +198,9 @@ fn what_is_no_sketch_is_refused() {
     assert!(reconcile(&sandbox, "a cut.sketch").kept().is_empty());
     for (args, said) in [
         ("build a -o b.sketch", "--symbols"),
-        ("build a -o b.sketch --symbols 0", "coded symbols"),
+        ("build a -o b.sketch --symbols 0", "--symbols 0: 0 coded symbols, expected 1 to 67108864"),
+        ("build a -o b.sketch --differences 1G", "--differences 1000000000: "),
+        ("extend a.sketch a --symbols 1T", "expected 1 to 67108864"),
         ("build a -o b.sketch --symbols 9 --salt 00", "32 hexadecimal digits"),
         ("build a -o b.sketch --symbols 9 --symbol-bits 31", "31"),
     ] {

@@ -257,6 +257,15 @@ fn no_output_takes_the_place_of_an_input() {
 }
 
 #[test]
+fn a_rate_is_kept_or_refused() {
+    let sandbox = Sandbox::with(&[("keys", lines(0..3))]);
+    stat(&sandbox, "build keys --rate 1e-17 -o f.umbs")
+        .refused(2, &["--rate 1e-17: expected at least 1.39e-17, which is 2^-56"]);
+    stat(&sandbox, "build keys --rate 1.4e-17 -o f.umbs").kept();
+    assert!(info(&sandbox, "f.umbs")["false_positive_rate"].as_f64().unwrap() <= 1.4e-17);
+}
+
+#[test]
 fn an_empty_set_is_a_set() {
     let sandbox = Sandbox::with(&[("none", ""), ("one", "x\n")]);
     stat(&sandbox, "build none -o f.umbs").kept();

@@ -111,6 +111,7 @@ impl BuildArgs {
         if !self.overwrite {
             refuse_existing_file(&self.output)?;
         }
+        self.check_rate()?;
         let terminal = Terminal::new(self.quiet);
         let has_others = !self.others.is_empty();
         let keys = if self.keys.is_empty() { vec!["-".to_owned()] } else { self.keys.clone() };
@@ -164,6 +165,19 @@ impl BuildArgs {
             scratch: self.scratch.clone().unwrap_or_else(std::env::temp_dir),
             memory_bytes: self.memory,
         })
+    }
+
+    /// Refuses a rate for which a key has too few bits.
+    fn check_rate(&self) -> Result<()> {
+        let least = 0.5f64.powi(i32::from(CELL_BITS_MAX));
+        match self.rate {
+            Some(rate) if rate < least => Err(UsageError(format!(
+                "--rate {rate:e}: expected at least {least:.2e}, which is 2^-{CELL_BITS_MAX}: a key has at most \
+                 {CELL_BITS_MAX} bits"
+            ))
+            .into()),
+            _ => Ok(()),
+        }
     }
 
     fn check_bits(&self) -> u8 {
