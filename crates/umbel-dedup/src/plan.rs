@@ -38,10 +38,9 @@ pub(crate) struct Forecast {
 /// Estimates the input from the sizes of files and the beginnings of some.
 pub(crate) fn forecast(spec: &JobSpec, sources: &[Source]) -> Result<Forecast> {
     if spec.memory_bytes < MEMORY_BYTES_MIN {
-        let (given, needed) = (spec.memory_bytes >> 20, MEMORY_BYTES_MIN >> 20);
-        return Err(
-            UsageError(format!("--memory {given}M is too little, {needed}M are needed")).into()
-        );
+        let (given, needed) = (spec.memory_bytes, MEMORY_BYTES_MIN >> 20);
+        let text = format!("--memory is {given} bytes, which is too little: {needed}M are needed");
+        return Err(UsageError(text).into());
     }
     let stored_bytes: u64 = sources.iter().map(|source| source.bytes).sum();
     if spec.granularity == Granularity::File {

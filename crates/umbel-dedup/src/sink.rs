@@ -313,9 +313,14 @@ impl Sink {
         }
         match self.encoder.write_all(bytes) {
             Err(error) if self.aside.is_closed_by(&error) => self.is_closed = true,
-            outcome => outcome.map_err(|error| explain(&self.name, error))?,
+            outcome => outcome.map_err(|error| explain(&self.name, self.is_direct(), error))?,
         }
         Ok(())
+    }
+
+    /// Whether it is written directly, without a temporary name.
+    fn is_direct(&self) -> bool {
+        matches!(self.aside, Aside::Nowhere)
     }
 
     /// Fails if the reader of a direct output has closed it. Whoever writes nothing else may end then.
@@ -341,11 +346,11 @@ impl Sink {
 
     /// Writes what is buffered, and makes the output durable.
     pub(crate) fn complete(self) -> Result<Complete> {
+        let is_direct = self.is_direct();
         let Self { name, encoder, aside, modified, is_closed, .. } = self;
         if is_closed {
             return Ok(Complete::closed());
         }
-        let is_direct = matches!(aside, Aside::Nowhere);
         let finish = || match (encoder.finish()?, aside) {
             (Target::File(file), Aside::File(aside)) => {
                 if let Some(time) = modified {
@@ -362,7 +367,7 @@ impl Sink {
         match finish() {
             Ok(finished) => Ok(Complete { finished, was_closed: false }),
             Err(error) if is_direct && is_closed_pipe(&error) => Ok(Complete::closed()),
-            Err(error) => Err(explain(&name, error)),
+            Err(error) => Err(explain(&name, is_direct, error)),
         }
     }
 }
@@ -371,8 +376,12 @@ fn is_closed_pipe(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }
 
-fn explain(name: &str, error: io::Error) -> DedupError {
-    DedupError::from(error).context(format!("{name}: cannot write; nothing was put under its name"))
+fn explain(name: &str, is_direct: bool, error: io::Error) -> DedupError {
+    let stands = match is_direct {
+        true => "what was written there is not complete",
+        false => "nothing was put under its name",
+    };
+    DedupError::from(error).context(format!("{name}: cannot write; {stands}"))
 }
 
 /// Whether this path is a device or pipe, which is written directly.

@@ -178,9 +178,10 @@ fn a_full_standard_output_fails_the_plan() {
 fn a_full_output_fails_the_job_and_is_named() {
     let sandbox = Sandbox::with(&[("a.txt", "x\nx\n")]);
     for option in ["--output", "--output /dev/null --duplicates", "--output /dev/null --summary"] {
-        sandbox
-            .run(&format!("a.txt {option} /dev/full"))
-            .refused(1, &["/dev/full", "No space left"]);
+        sandbox.run(&format!("a.txt {option} /dev/full")).refused(
+            1,
+            &["/dev/full: cannot write; what was written there is not complete: No space left"],
+        );
     }
 }
 

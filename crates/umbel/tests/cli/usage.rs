@@ -23,6 +23,7 @@ fn wrong_options_are_exit_code_2_and_are_named() {
         ("a.txt --workers 0", "--workers"),
         ("a.txt --workers 1025", "--workers"),
         ("a.txt --memory 1M", "64M"),
+        ("a.txt --memory 64", "--memory is 64 bytes"),
         ("a.txt --memory much", "--memory"),
         ("a.txt --memory 99999999999T", "--memory"),
         ("a.txt --granularity key", "--key"),
