@@ -268,7 +268,7 @@ impl ScoreExtractor {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScoreError {
     /// A field of a text, which has none. Read it as JSON Lines, or keep the first or the last record.
-    #[error("text has no field to compare; read it as JSON Lines (--format jsonl)")]
+    #[error("text has no field to compare; read it as JSON Lines (--format jsonl), CSV or TSV")]
     FieldOfText,
     /// The text is no path into JSON records. Correct it.
     #[error("field `{field}`: {error}")]

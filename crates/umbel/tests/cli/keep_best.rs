@@ -227,7 +227,7 @@ fn columns_of_tables_can_rank_too() {
 fn a_rule_that_cannot_be_followed_is_wrong_usage() {
     let sandbox = Sandbox::with(&[("a.txt", "x\n"), ("a.jsonl", "{\"k\":1}\n")]);
     for (args, said) in [
-        ("a.txt --keep best:s", "a.txt: --keep best:s: text has no field to compare"),
+        ("a.txt --keep best:s", "read it as JSON Lines (--format jsonl), CSV or TSV"),
         ("a.jsonl --keep best:", "expected a field behind best:"),
         ("a.jsonl --keep best", "expected first, last, best:FIELD"),
         ("a.jsonl --keep best:s..t:min", "empty field"),
