@@ -1,6 +1,7 @@
 //! How a node renews a certificate that the cluster issued: it authenticates with the current one, and
-//! keeps its key.
+//! keeps its key. A certificate of another origin that is not for the node's host is warned of.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use umbel_ports::IssuedFiles;
 use umbel_ports::channel::channel_to;
 use umbel_proto::v1::enrolment_client::EnrolmentClient;
 use umbel_proto::v1::{EnrolResponse, RenewRequest};
+use umbel_tls::names_host;
 
-use crate::config::host_of;
+use crate::config::{Config, host_of};
 use crate::local::Local;
 
 /// How often a node checks whether its certificate is due.
@@ -21,6 +23,20 @@ const RENEW_AGAIN: Duration = Duration::from_secs(5);
 
 /// Time limit of the request to one node.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Warns if the node's certificate is not for the host at which others reach the node. The node can start all the same,
+/// and only those who call it would find out.
+pub fn warn_of_other_host(config: &Config) {
+    let advertised = config.advertise.as_ref().unwrap_or(&config.listen);
+    let (Some(file), Some(host)) = (&config.tls_cert, host_of(advertised)) else { return };
+    // A file that cannot be used is refused elsewhere.
+    if names_host(Path::new(file), host).is_ok_and(|is_named| !is_named) {
+        tracing::warn!(
+            "{file} is not for {host}, where others reach this node, so that clients and nodes refuse it there: \
+             `umbel cluster certs node {host}` makes one that is, or advertise names another address"
+        );
+    }
+}
 
 /// Renews the certificate that the cluster issued before it expires; never ends.
 pub(crate) async fn keep_certificate(local: Arc<Local>) {

@@ -1,11 +1,15 @@
 //! The server side of TLS.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustls::pki_types::CertificateDer;
-use rustls::server::{NoServerSessionStorage, ServerConfig, WebPkiClientVerifier};
+use rustls::client::verify_server_name;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::{
+    NoServerSessionStorage, ParsedCertificate, ServerConfig, WebPkiClientVerifier,
+};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -13,7 +17,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::clock::now;
 use crate::error::TlsError;
-use crate::files::{KeyPairFiles, Life, Loaded, TlsFiles};
+use crate::files::{KeyPairFiles, Life, Loaded, TlsFiles, certificates};
 use crate::identity::PeerIdentity;
 use crate::reload::Reloading;
 
@@ -27,7 +31,7 @@ impl ServerTls {
     ///
     /// # Errors
     /// If a file cannot be read or used, or the certificate is a client's.
-    pub fn open(ca: &std::path::Path, pair: KeyPairFiles) -> Result<Self, TlsError> {
+    pub fn open(ca: &Path, pair: KeyPairFiles) -> Result<Self, TlsError> {
         let files = TlsFiles { ca: ca.to_owned(), pair: Some(pair) };
         Ok(Self { config: Reloading::open(files, server_config)? })
     }
@@ -70,6 +74,23 @@ impl ServerTls {
         });
         Ok((stream, identity))
     }
+}
+
+/// Whether the certificate in a file is for this host, a name or an IP address: those who call the host refuse another
+/// one.
+///
+/// # Errors
+/// If the file cannot be read, or holds no certificate that can be used.
+pub fn names_host(file: &Path, host: &str) -> Result<bool, TlsError> {
+    let chain = certificates(file)?;
+    let unusable = |error: rustls::Error| TlsError::Certificate {
+        file: file.to_owned(),
+        why: error.to_string(),
+    };
+    let own = ParsedCertificate::try_from(&chain[0]).map_err(unusable)?;
+    // No certificate is for what is no name.
+    let name = ServerName::try_from(host);
+    Ok(name.is_ok_and(|name| verify_server_name(&own, &name).is_ok()))
 }
 
 fn is_due(life: Life, now: SystemTime) -> bool {

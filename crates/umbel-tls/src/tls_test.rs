@@ -252,6 +252,23 @@ async fn an_authority_is_known_by_its_pin_alone() {
 }
 
 #[test]
+fn a_certificate_is_for_the_hosts_that_it_names() {
+    let files = Files::new();
+    let own = files.node("server").certificate;
+    for (host, is_named) in [
+        ("node-1", true),
+        ("10.0.0.1", true),
+        ("::1", true),
+        ("node-2", false),
+        ("10.0.0.2", false),
+        ("a b", false),
+    ] {
+        assert_eq!(names_host(&own, host).unwrap(), is_named, "{host}");
+    }
+    assert!(names_host(&files.path("gone.pem"), "node-1").is_err());
+}
+
+#[test]
 fn a_request_gets_no_more_than_the_signer_gives() {
     let files = Files::new();
     let (authority, own) = Authority::new("signer", 9).unwrap();

@@ -243,6 +243,25 @@ fn a_server_goes_on_when_nobody_reads_its_log() {
     sandbox.ended(created).kept();
 }
 
+#[test]
+fn a_certificate_for_another_host_is_warned_of() {
+    let sandbox = Sandbox::new();
+    for args in ["init", "node elsewhere"] {
+        run(&sandbox, &format!("cluster certs {args}")).kept();
+    }
+    let tls = "--tls-ca certs/ca.pem --tls-cert certs/elsewhere.pem --tls-key certs/elsewhere.key";
+    let mut command = umbel(&sandbox, &format!("{SERVE} {tls}"));
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let mut said = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    while !said.contains("listening on ") {
+        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "the server ended: {said}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(said.contains("certs/elsewhere.pem is not for 127.0.0.1, where others"), "{said}");
+}
+
 /// Most file descriptors of the server below.
 #[cfg(target_os = "linux")]
 const DESCRIPTORS: usize = 150;
