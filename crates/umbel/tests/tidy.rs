@@ -11,8 +11,10 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use arrows::check_arrows;
 
@@ -83,6 +85,8 @@ struct Source {
     comments: String,
     /// The text without comments.
     content: String,
+    /// The tokens of the code: their line numbers, and where in it they are.
+    token_places: Vec<(usize, Range<usize>)>,
 }
 
 impl Source {
@@ -92,10 +96,12 @@ impl Source {
             let kept = |(at, c)| if c == '\n' || keep.contains(&classes[at]) { c } else { ' ' };
             text.char_indices().map(kept).collect()
         };
+        let code = view(&[Class::Code]);
         Self {
             path: path.to_owned(),
             text: text.to_owned(),
-            code: view(&[Class::Code]),
+            token_places: token_places(&code),
+            code,
             comments: view(&[Class::Comment]),
             content: view(&[Class::Code, Class::Literal]),
         }
@@ -123,19 +129,27 @@ impl Source {
 
     /// The words and single other characters of the code, each with its line number.
     fn tokens(&self) -> Vec<(usize, &str)> {
-        let mut tokens = Vec::new();
-        for (number, line) in (1..).zip(self.code.lines()) {
-            let mut rest = line.trim_start();
-            while let Some(first) = rest.chars().next() {
-                let is_word = |c: char| c == '_' || c.is_alphanumeric();
-                let word_bytes = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-                let (token, tail) = rest.split_at(word_bytes.max(first.len_utf8()));
-                tokens.push((number, token));
-                rest = tail.trim_start();
-            }
-        }
-        tokens
+        let token = |(number, place): &(usize, Range<usize>)| (*number, &self.code[place.clone()]);
+        self.token_places.iter().map(token).collect()
     }
+}
+
+fn token_places(code: &str) -> Vec<(usize, Range<usize>)> {
+    let is_word = |c: char| c == '_' || c.is_alphanumeric();
+    let mut places = Vec::new();
+    let mut line_begin = 0;
+    for (number, line) in (1..).zip(code.split_inclusive('\n')) {
+        let mut rest = line.trim_start();
+        while let Some(first) = rest.chars().next() {
+            let begin = line_begin + line.len() - rest.len();
+            let word_bytes = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+            let token_bytes = word_bytes.max(first.len_utf8());
+            places.push((number, begin..begin + token_bytes));
+            rest = rest[token_bytes..].trim_start();
+        }
+        line_begin += line.len();
+    }
+    places
 }
 
 /// The class of every byte.
@@ -365,18 +379,22 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn sources() -> Vec<Source> {
-    let root = workspace_root();
-    let mut paths = Vec::new();
-    for folder in ["benchmarks", "crates", "fuzz", "simulations"] {
-        rust_files(&root.join(folder), &mut paths);
-    }
-    let read = |path: &PathBuf| {
-        let relative = path.strip_prefix(&root).expect("it was found below the root");
-        let text = fs::read_to_string(path).expect("source is UTF-8");
-        Source::new(&relative.to_string_lossy().replace('\\', "/"), &text)
-    };
-    paths.iter().map(read).collect()
+/// All Rust files, read once for all tests of this process: it takes longer than what a test does with them.
+fn sources() -> &'static [Source] {
+    static SOURCES: OnceLock<Vec<Source>> = OnceLock::new();
+    SOURCES.get_or_init(|| {
+        let root = workspace_root();
+        let mut paths = Vec::new();
+        for folder in ["benchmarks", "crates", "fuzz", "simulations"] {
+            rust_files(&root.join(folder), &mut paths);
+        }
+        let read = |path: &PathBuf| {
+            let relative = path.strip_prefix(&root).expect("it was found below the root");
+            let text = fs::read_to_string(path).expect("source is UTF-8");
+            Source::new(&relative.to_string_lossy().replace('\\', "/"), &text)
+        };
+        paths.iter().map(read).collect()
+    })
 }
 
 fn assert_none(broken: &[String]) {

@@ -200,7 +200,7 @@ fn no_circle_has_many_files() {
     let sources = sources();
     let mut broken = Vec::new();
     for room in ROOMS {
-        let graph = graph(room, &sources);
+        let graph = graph(room, sources);
         assert!(graph.len() > 2, "{room}: no sources were found");
         broken.extend(check_files(room, &graph));
     }
@@ -212,7 +212,7 @@ fn no_folders_form_a_circle() {
     let sources = sources();
     let mut broken = Vec::new();
     for room in ROOMS {
-        broken.extend(check_folders(room, &graph(room, &sources)));
+        broken.extend(check_folders(room, &graph(room, sources)));
     }
     assert_none(&broken);
 }

@@ -44,7 +44,7 @@ fn check_public_types(sources: &[Source]) -> Vec<String> {
 
 #[test]
 fn public_types_have_names_of_their_own() {
-    assert_none(&check_public_types(&sources()));
+    assert_none(&check_public_types(sources()));
 }
 
 #[test]
