@@ -13,12 +13,13 @@ use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_ports::PeerIdentity;
 use umbel_proto::v1;
-use umbel_proto::v1::access_server::{Access, AccessServer};
+use umbel_proto::v1::access_server::{self, AccessServer};
 
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::ACCESS_MESSAGE_BYTES_MAX;
 use super::measure::measured;
+use super::service_methods::service_methods;
 
 /// Serves the requests about principals.
 pub(super) struct AccessService {
@@ -201,8 +202,8 @@ fn to_proto(name: &PrincipalName, principal: &Principal) -> v1::Principal {
     }
 }
 
-#[tonic::async_trait]
-impl Access for AccessService {
+/// The methods of the service, which its trait boxes.
+impl AccessService {
     async fn put(
         &self,
         request: Request<v1::PutPrincipalRequest>,
@@ -295,6 +296,16 @@ impl Access for AccessService {
             })
         })
         .await
+    }
+}
+
+impl access_server::Access for AccessService {
+    service_methods! { AccessService:
+        put(v1::PutPrincipalRequest) -> v1::PutPrincipalResponse;
+        revoke(v1::RevokePrincipalRequest) -> v1::RevokePrincipalResponse;
+        set_quota(v1::SetQuotaRequest) -> v1::SetQuotaResponse;
+        list_principals(v1::ListPrincipalsRequest) -> v1::ListPrincipalsResponse;
+        who_am_i(v1::WhoAmIRequest) -> v1::WhoAmIResponse;
     }
 }
 

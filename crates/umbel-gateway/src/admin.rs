@@ -15,7 +15,7 @@ use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_node::peer::{PEER_PROTOCOL, cluster_bytes};
 use umbel_ports::PeerIdentity;
 use umbel_proto::v1;
-use umbel_proto::v1::admin_server::{Admin, AdminServer};
+use umbel_proto::v1::admin_server::{self, AdminServer};
 
 use super::caller::Caller;
 use super::convert;
@@ -24,6 +24,7 @@ use super::describe;
 use super::errors::status;
 use super::limits::JOIN_TOKEN_LIFETIME_MS_MAX;
 use super::measure::measured;
+use super::service_methods::service_methods;
 use super::status::status_now;
 
 /// Serves the requests of operators.
@@ -86,8 +87,8 @@ fn node_release(release: NodeRelease) -> v1::NodeRelease {
     }
 }
 
-#[tonic::async_trait]
-impl Admin for AdminService {
+/// The methods of the service, which its trait boxes.
+impl AdminService {
     async fn status(
         &self,
         request: Request<v1::StatusRequest>,
@@ -258,19 +259,17 @@ impl Admin for AdminService {
         .await
     }
 
-    type BackupStream = BoxStream<v1::BackupChunk>;
-
     async fn backup(
         &self,
         request: Request<v1::BackupRequest>,
-    ) -> Result<Response<Self::BackupStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::BackupChunk>>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let is_snapshot = request.get_ref().snapshot;
         measured("backup", async {
             let parts = self.coordinator.backup(is_snapshot, deadline).await?.into_stream();
             let chunks = parts
                 .map(|part| part.map(convert::backup_chunk).map_err(|failure| status(&failure)));
-            Ok(Box::pin(chunks) as Self::BackupStream)
+            Ok(Box::pin(chunks) as BoxStream<v1::BackupChunk>)
         })
         .await
     }
@@ -288,19 +287,39 @@ impl Admin for AdminService {
         .await
     }
 
-    type ScrubStream = BoxStream<v1::ScrubReport>;
-
     async fn scrub(
         &self,
         request: Request<v1::ScrubRequest>,
-    ) -> Result<Response<Self::ScrubStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::ScrubReport>>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("scrub", async {
             let v1::ScrubRequest { filter } = request.into_inner();
             let named = (!filter.is_empty()).then_some(&*filter);
             let pairs = self.coordinator.scrub(named, deadline).await?;
-            Ok(Box::pin(describe::scrub(pairs).map(Ok)) as Self::ScrubStream)
+            Ok(Box::pin(describe::scrub(pairs).map(Ok)) as BoxStream<v1::ScrubReport>)
         })
         .await
+    }
+}
+
+impl admin_server::Admin for AdminService {
+    type BackupStream = BoxStream<v1::BackupChunk>;
+    type ScrubStream = BoxStream<v1::ScrubReport>;
+
+    service_methods! { AdminService:
+        status(v1::StatusRequest) -> v1::StatusResponse;
+        shard_map(v1::ShardMapRequest) -> v1::ShardMapResponse;
+        join(v1::JoinRequest) -> v1::JoinResponse;
+        put_join_token(v1::PutJoinTokenRequest) -> v1::PutJoinTokenResponse;
+        drain(v1::DrainRequest) -> v1::DrainResponse;
+        remove(v1::RemoveNodeRequest) -> v1::RemoveNodeResponse;
+        move_shard(v1::MoveShardRequest) -> v1::MoveShardResponse;
+        upgrade(v1::UpgradeRequest) -> v1::UpgradeResponse;
+        set_auto_split(v1::SetAutoSplitRequest) -> v1::SetAutoSplitResponse;
+        split_shard(v1::SplitShardRequest) -> v1::SplitShardResponse;
+        merge_shard(v1::MergeShardRequest) -> v1::MergeShardResponse;
+        backup(v1::BackupRequest) -> BoxStream<v1::BackupChunk>;
+        restore(Streaming<v1::BackupChunk>) -> v1::RestoreResponse;
+        scrub(v1::ScrubRequest) -> BoxStream<v1::ScrubReport>;
     }
 }

@@ -20,12 +20,13 @@ use umbel_ports::channel::channel_to;
 use umbel_ports::{NodeIdentity, NodeSigner, PeerIdentity};
 use umbel_proto::v1;
 use umbel_proto::v1::enrolment_client::EnrolmentClient;
-use umbel_proto::v1::enrolment_server::{Enrolment, EnrolmentServer};
+use umbel_proto::v1::enrolment_server::{self, EnrolmentServer};
 
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::{ENROLMENT_MESSAGE_BYTES_MAX, ENROLMENTS_MAX, ISSUED_DAYS, PASSED_ON_TIMEOUT};
 use super::measure::measured;
+use super::service_methods::service_methods;
 
 /// Serves nodes that have no certificate yet, or one that is to be renewed.
 pub(super) struct EnrolmentService {
@@ -253,8 +254,8 @@ fn is_refusal(status: &Status) -> bool {
     matches!(status.code(), AlreadyExists | InvalidArgument | PermissionDenied | ResourceExhausted)
 }
 
-#[tonic::async_trait]
-impl Enrolment for EnrolmentService {
+/// The methods of the service, which its trait boxes.
+impl EnrolmentService {
     async fn enrol(
         &self,
         request: Request<v1::EnrolRequest>,
@@ -287,6 +288,13 @@ impl Enrolment for EnrolmentService {
             self.renew_now(identity, &request.into_inner().request).await
         })
         .await
+    }
+}
+
+impl enrolment_server::Enrolment for EnrolmentService {
+    service_methods! { EnrolmentService:
+        enrol(v1::EnrolRequest) -> v1::EnrolResponse;
+        renew(v1::RenewRequest) -> v1::EnrolResponse;
     }
 }
 

@@ -15,7 +15,7 @@ use umbel_engine::shard::SetOperation;
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_proto::v1;
-use umbel_proto::v1::filters_server::{Filters, FiltersServer};
+use umbel_proto::v1::filters_server::FiltersServer;
 
 use super::caller::Caller;
 use super::convert;
@@ -27,6 +27,7 @@ use super::item_streams::{self, ItemRequest, ItemStreams};
 use super::limits::LIST_FILTERS_MAX;
 use super::measure::measured;
 
+mod methods;
 mod seen;
 
 /// Serves the requests about filters.
@@ -124,8 +125,8 @@ fn has_replicated(page: &FilterPage) -> bool {
     page.filters.iter().any(|(_, record)| record.is_replicated())
 }
 
-#[tonic::async_trait]
-impl Filters for FiltersService {
+/// The methods of the service, which `methods` boxes.
+impl FiltersService {
     async fn create(
         &self,
         request: Request<v1::CreateRequest>,
@@ -197,12 +198,10 @@ impl Filters for FiltersService {
         .await
     }
 
-    type InsertStreamStream = BoxStream<v1::InsertAnswer>;
-
     async fn insert_stream(
         &self,
         request: Request<Streaming<v1::InsertRequest>>,
-    ) -> Result<Response<Self::InsertStreamStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::InsertAnswer>>, Status> {
         self.open_stream(request)
     }
 
@@ -218,12 +217,10 @@ impl Filters for FiltersService {
         .await
     }
 
-    type ContainsStreamStream = BoxStream<v1::ContainsAnswer>;
-
     async fn contains_stream(
         &self,
         request: Request<Streaming<v1::ContainsRequest>>,
-    ) -> Result<Response<Self::ContainsStreamStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::ContainsAnswer>>, Status> {
         self.open_stream(request)
     }
 
@@ -372,12 +369,10 @@ impl Filters for FiltersService {
         .await
     }
 
-    type ExportStream = BoxStream<v1::ExportChunk>;
-
     async fn export(
         &self,
         request: Request<v1::ExportRequest>,
-    ) -> Result<Response<Self::ExportStream>, Status> {
+    ) -> Result<Response<BoxStream<v1::ExportChunk>>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("export", async {
             let caller = Caller::of(&request)?;
@@ -388,7 +383,7 @@ impl Filters for FiltersService {
             let parts = self.coordinator.export(&name, wish, deadline).await?.into_stream();
             let chunks = parts
                 .map(|part| part.map(convert::export_chunk).map_err(|failure| status(&failure)));
-            Ok(Box::pin(chunks) as Self::ExportStream)
+            Ok(Box::pin(chunks) as BoxStream<v1::ExportChunk>)
         })
         .await
     }

@@ -9,10 +9,11 @@ use umbel_engine::{JobId, NodeId};
 use umbel_node::calls::JobStanding;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_proto::v1;
-use umbel_proto::v1::jobs_server::{Jobs, JobsServer};
+use umbel_proto::v1::jobs_server::{self, JobsServer};
 
 use super::deadlines::Deadlines;
 use super::measure::measured;
+use super::service_methods::service_methods;
 
 /// Serves the requests about jobs.
 pub(super) struct JobsService {
@@ -54,8 +55,8 @@ fn progress_row(progress: JobStanding) -> v1::JobProgress {
     v1::JobProgress { phase, attempt, trouble, away: away.iter().map(|node| node.0).collect() }
 }
 
-#[tonic::async_trait]
-impl Jobs for JobsService {
+/// The methods of the service, which its trait boxes.
+impl JobsService {
     async fn submit_job(
         &self,
         request: Request<v1::SubmitJobRequest>,
@@ -129,5 +130,15 @@ impl Jobs for JobsService {
             Ok(v1::ResumeJobResponse {})
         })
         .await
+    }
+}
+
+impl jobs_server::Jobs for JobsService {
+    service_methods! { JobsService:
+        submit_job(v1::SubmitJobRequest) -> v1::SubmitJobResponse;
+        list_jobs(v1::ListJobsRequest) -> v1::ListJobsResponse;
+        describe_job(v1::DescribeJobRequest) -> v1::DescribeJobResponse;
+        cancel_job(v1::CancelJobRequest) -> v1::CancelJobResponse;
+        resume_job(v1::ResumeJobRequest) -> v1::ResumeJobResponse;
     }
 }

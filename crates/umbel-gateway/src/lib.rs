@@ -6,7 +6,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `filters`, `admin`, `jobs`, `access`, `enrolment` | the gRPC services |
+//! | `filters`, `admin`, `jobs`, `access`, `enrolment`, `service_methods` | the gRPC services |
 //! | `convert`, `describe`, `errors` | messages of clients to the node's types and back |
 //! | `item_calls`, `item_streams` | inserts and questions, and streams of them |
 //! | `gate`, `entrance`, `caller`, `credential` | who calls, and whether the caller may |
@@ -60,6 +60,7 @@ mod measure;
 pub mod redis_bloom_dump;
 pub mod redis_bloom_value;
 mod resp;
+mod service_methods;
 mod status;
 
 #[cfg(test)]
