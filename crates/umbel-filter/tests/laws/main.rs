@@ -250,6 +250,8 @@ macro_rules! of_kind {
 
 type Outcome = Result<(), TestCaseError>;
 
+/// Not inlined, as what else makes filters: in each law for each kind again, it takes the optimiser long.
+#[inline(never)]
 fn filter<F: Filter>(range: HashRange, shape: usize, items: &[ItemHash]) -> F {
     let mut filter = F::empty(range, shape);
     for &item in items {
@@ -258,6 +260,7 @@ fn filter<F: Filter>(range: HashRange, shape: usize, items: &[ItemHash]) -> F {
     filter
 }
 
+#[inline(never)]
 fn union<F: Merging>(a: &F, b: &F) -> F {
     let mut union = a.clone();
     union.merge(b).unwrap();
@@ -442,6 +445,7 @@ fn folding_is_being_smaller<F: Fold>(set: &Case) -> Outcome {
 }
 
 impl Case {
+    #[inline(never)]
     fn filters<F: Filter>(&self) -> [F; 3] {
         [0, 1, 2].map(|set| filter(self.range, self.shape, &self.items[set]))
     }
