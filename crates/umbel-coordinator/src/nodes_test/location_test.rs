@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 use umbel_engine::ShardId;
-use umbel_engine::meta::{Distribution, FilterName};
+use umbel_engine::meta::FilterName;
 use umbel_filter::Kind;
 
 use super::Coordinated;
-use super::node_test::{create, deadline, items, start_cluster};
+use super::node_test::{create, create_replicated, deadline, items, start_cluster};
 use crate::Coordinator;
-use crate::catalogue::{FilterRequest, Hashing};
 use crate::location::Location;
-use crate::sizes::FilterSize;
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
 
@@ -80,15 +78,8 @@ async fn filters_of_one_shard_and_of_every_node_have_no_other_places() {
         shards.insert(found.shard);
     }
     assert_eq!(shards.len(), 1);
-    let near = FilterRequest::Planned {
-        kind: Kind::Blocked,
-        distribution: Distribution::Replicated,
-        capacity: 10_000,
-        size: FilterSize::Rate(0.01),
-        hashing: Hashing::Keyed,
-    };
     let name = FilterName::new("near").unwrap();
-    coordinator.create(&name, &near, None, deadline()).await.unwrap();
+    create_replicated(&coordinator, "near").await;
     let refused = coordinator.locate(&name, &items(0..1), deadline()).await.unwrap_err();
     assert!(matches!(&refused, CallFailure::Invalid { what } if what.contains("every node")));
     let none = FilterName::new("none").unwrap();

@@ -1,15 +1,30 @@
 //! Whole nodes on loopback and real disks, asked through their coordinators.
 
-use umbel_engine::meta::FilterName;
+use umbel_engine::meta::{Distribution, FilterName};
 use umbel_engine::{GroupId, ShardId};
 use umbel_filter::Kind;
 
 use super::*;
+use crate::catalogue::{FilterRequest, Hashing};
+use crate::sizes::FilterSize;
 pub(crate) use crate::testing::{MINUTES, create, items};
 use crate::{ClientRequest, ReadLevel};
 pub(crate) use umbel_node::testing::{
     PeersOnly, config, deadline, free_addresses, start, start_alone, start_cluster,
 };
+
+/// Creates a replicated filter for 10,000 items, with a false positive rate of 1 in 100.
+pub(crate) async fn create_replicated(coordinator: &Coordinator, name: &str) {
+    let new = FilterRequest::Planned {
+        kind: Kind::Blocked,
+        distribution: Distribution::Replicated,
+        capacity: 10_000,
+        size: FilterSize::Rate(0.01),
+        hashing: Hashing::Keyed,
+    };
+    let name = FilterName::new(name).unwrap();
+    coordinator.create(&name, &new, None, deadline()).await.unwrap();
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_node_to_learn_of_the_formation_waits_for_it() {

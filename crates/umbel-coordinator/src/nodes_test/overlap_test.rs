@@ -1,15 +1,14 @@
 //! What two filters have in common, as a node estimates it.
 
-use umbel_engine::meta::{Distribution, FilterName};
+use umbel_engine::meta::FilterName;
 use umbel_engine::shard::PartError;
 use umbel_filter::Kind;
 use umbel_filter::sizing::Estimate;
 
 use super::Coordinated;
-use super::node_test::{create, deadline, items, start_alone};
+use super::node_test::{create, create_replicated, deadline, items, start_alone};
 use crate::Coordinator;
-use crate::catalogue::{FilterRequest, Hashing};
-use crate::sizes::FilterSize;
+use crate::catalogue::FilterRequest;
 use umbel_node::failure::CallFailure;
 
 fn name(text: &str) -> FilterName {
@@ -49,14 +48,7 @@ async fn what_two_filters_share_is_estimated() {
         like(&coordinator, &other, &one).await;
         check(&coordinator, &one, &other).await;
     }
-    let near = FilterRequest::Planned {
-        kind: Kind::Blocked,
-        distribution: Distribution::Replicated,
-        capacity: 10_000,
-        size: FilterSize::Rate(0.01),
-        hashing: Hashing::Keyed,
-    };
-    coordinator.create(&name("near"), &near, None, deadline()).await.unwrap();
+    create_replicated(&coordinator, "near").await;
     like(&coordinator, "nearer", "near").await;
     check(&coordinator, "near", "nearer").await;
 
