@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 /// The Umbel crates on which each crate may depend, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 30] = [
+const ARROWS: [(&str, &[&str]); 31] = [
+    ("base2histogram", &[]),
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
