@@ -297,7 +297,7 @@ async fn carry_out(
     let (shard, command, filter, done) = match task {
         Task::Propose(_) => return None,
         Task::ChangeMembers { group, leader, voters, learners } => {
-            change_members(local, group, leader, &voters, &learners).await;
+            change_members((local, calls), group, leader, (&voters, &learners)).await;
             return None;
         }
         Task::EnsureSlice { shard, filter } => {
@@ -353,13 +353,33 @@ async fn carry_out(
     }
 }
 
+/// Has a group's leader change its members. One that is to leave hands leadership over and changes nothing: then its
+/// successor is asked at once, as the shard would else stand with a leader that leaves until the next look.
 async fn change_members(
+    (local, calls): (&Arc<Local>, &Arc<LeaderCalls>),
+    group: GroupId,
+    leader: NodeId,
+    (voters, learners): (&[NodeId], &[NodeId]),
+) {
+    let is_changed = ask_for_members(local, group, leader, (voters, learners)).await;
+    if is_changed || voters.contains(&leader) {
+        return;
+    }
+    let Some(shard) = group.shard() else { return };
+    if let Some((of, Some(view))) = view_of(local, calls, shard).await
+        && let Some(next) = view.leader.filter(|next| of == group && voters.contains(next))
+    {
+        ask_for_members(local, group, next, (voters, learners)).await;
+    }
+}
+
+/// Asks a leader to change the members of its group; returns whether it did.
+async fn ask_for_members(
     local: &Arc<Local>,
     group: GroupId,
     leader: NodeId,
-    voters: &[NodeId],
-    learners: &[NodeId],
-) {
+    (voters, learners): (&[NodeId], &[NodeId]),
+) -> bool {
     let with_addresses = |nodes: &[NodeId]| {
         local.meta().replica().read_meta(|state| {
             let address = |&node| Some((node, state.node_address(node)?.to_owned()));
@@ -370,12 +390,16 @@ async fn change_members(
         voters: with_addresses(voters),
         learners: with_addresses(learners),
     };
-    tracing::info!(%group, ?voters, ?learners, "members are changed");
+    tracing::info!(%group, %leader, ?voters, ?learners, "members are changed");
     match query_group(local, leader, group, request, MEMBERS_TIMEOUT).await {
-        Some(GroupAnswer::Changed) => tracing::info!(%group, ?voters, "members were changed"),
+        Some(GroupAnswer::Changed) => {
+            tracing::info!(%group, ?voters, "members were changed");
+            return true;
+        }
         Some(GroupAnswer::Failed(why)) => tracing::info!(%group, why, "members not changed yet"),
         _ => tracing::info!(%group, %leader, "the leader did not answer"),
     }
+    false
 }
 
 #[cfg(test)]

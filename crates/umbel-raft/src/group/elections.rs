@@ -149,15 +149,22 @@ impl Group {
 
     /// If this node leads, transfers leadership to the live voter with the longest log.
     pub async fn hand_over(&self) {
+        self.hand_over_among(|_| true).await;
+    }
+
+    /// The same with a choice of the voters that may lead. Returns false if this node does not lead, or none of them
+    /// is alive: then nothing was changed.
+    pub(super) async fn hand_over_among(&self, may_lead: impl Fn(NodeId) -> bool) -> bool {
         let to = {
             let metrics = self.raft.metrics();
             let metrics = metrics.borrow_watched();
             let own = metrics.id;
-            let Some(replication) = metrics.replication.as_ref() else { return };
+            let Some(replication) = metrics.replication.as_ref() else { return false };
             let matched = |voter: &NodeId| replication.get(voter).copied().flatten();
             let voters = metrics.membership_config.membership().voter_ids();
-            let mut others: Vec<NodeId> =
-                voters.filter(|&voter| voter != own && !self.beats.is_suspected(voter)).collect();
+            let is_able =
+                |voter: NodeId| voter != own && may_lead(voter) && !self.beats.is_suspected(voter);
+            let mut others: Vec<NodeId> = voters.filter(|&voter| is_able(voter)).collect();
             let longest = others.iter().map(matched).max().flatten();
             others.retain(|voter| matched(voter) == longest);
             // Among equally long logs the choice depends on the group's number, which spreads leaders
@@ -165,9 +172,9 @@ impl Group {
             let turn = (self.id.number() as usize).checked_rem(others.len());
             turn.map(|turn| others[turn])
         };
-        if let Some(to) = to {
-            self.transfer(to).await;
-        }
+        let Some(to) = to else { return false };
+        self.transfer(to).await;
+        true
     }
 
     /// If this node leads, transfers leadership to the group's home node, if that node's log is almost

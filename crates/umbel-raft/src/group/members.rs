@@ -21,11 +21,16 @@ const MEMBERS_TIMEOUT: Duration = Duration::from_secs(60);
 /// group wait meanwhile.
 const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
+/// Why the leader of the request does not go on: the next one does.
+const LEADS_NO_MORE: &str = "this node leads the group no more";
+
 /// Why members were not changed.
 enum MembersError {
     Raft(RaftError<Types, ClientWriteError<Types>>),
     /// A new voter is alive and lacks entries.
     Behind(String),
+    /// This node was to leave the group, and hands leadership to a replica that stays.
+    HandedOver,
 }
 
 impl From<RaftError<Types, ClientWriteError<Types>>> for MembersError {
@@ -40,11 +45,13 @@ fn matched_index(metrics: &RaftMetrics<Types>, node: NodeId) -> Option<u64> {
 }
 
 impl Group {
-    /// Makes these nodes the voters and learners of the group; new ones are added as learners first.
+    /// Makes these nodes the voters and learners of the group; new ones are added as learners first. A leader that is
+    /// not to be a voter any more hands leadership over before it would remove itself: a leader that removes itself
+    /// leaves the group without one until the others have noticed.
     ///
     /// # Errors
-    /// If this node does not lead the group, a new voter is alive but still receives what the group has, or
-    /// the change is not committed in time. The controller repeats the request.
+    /// If this node does not lead the group, or no longer because it was to leave it; if a new voter is alive but still
+    /// receives what the group has; or if the change is not committed in time. The controller repeats the request.
     pub async fn change_members(
         &self,
         voters: BTreeMap<NodeId, NodeAddress>,
@@ -71,6 +78,12 @@ impl Group {
                 self.check_not_behind(&new_voters, begun_at)?;
             }
             let wanted: BTreeSet<NodeId> = voters.keys().copied().collect();
+            if !wanted.contains(self.raft.node_id())
+                && self.hand_over_among(|voter| wanted.contains(&voter)).await
+            {
+                self.handed_over(self.beats.suspicion()).await;
+                return Err(MembersError::HandedOver);
+            }
             self.raft.change_membership(wanted, true).await?;
             let kept: BTreeSet<NodeId> = voters.keys().chain(learners.keys()).copied().collect();
             let gone: BTreeSet<NodeId> =
@@ -88,9 +101,10 @@ impl Group {
                 Ok(Ok(())) => Ok(()),
                 Ok(Err(MembersError::Raft(error))) => Err(error.to_string()),
                 Ok(Err(MembersError::Behind(why))) => Err(why),
+                Ok(Err(MembersError::HandedOver)) => Err(LEADS_NO_MORE.to_owned()),
                 Err(_) => Err(format!("not done within {} s", MEMBERS_TIMEOUT.as_secs())),
             },
-            () = self.leadership_lost() => Err("this node leads the group no more".to_owned()),
+            () = self.leadership_lost() => Err(LEADS_NO_MORE.to_owned()),
         }
     }
 
