@@ -280,7 +280,7 @@ impl Coordinator {
                         None => answers,
                     }));
                 }
-                let newer = self.refreshed(name, deadline).await?;
+                let newer = self.refreshed(name, (operation, reused.is_some()), deadline).await?;
                 let is_same =
                     newer.id == filter.id && newer.record.generation == filter.record.generation;
                 match reused {
@@ -312,20 +312,28 @@ impl Coordinator {
                 rehashed = hashed(&filter, items)?;
                 hashes = &rehashed;
             } else {
-                let what = format!("filter {name:?} was replaced meanwhile");
-                return Err(CallFailure::OutcomeUnknown { what });
+                let what = format!("filter {name:?} was replaced meanwhile: try again");
+                return Err(CallFailure::Overloaded { what });
             }
         }
     }
 
-    /// The filter of that name as the majority knows it now, after a try with what this node knew.
-    async fn refreshed(&self, name: &str, deadline: Instant) -> Result<LiveFilter, CallFailure> {
+    /// The filter of that name as the majority knows it now, after a try with what this node knew; `is_reused` says that
+    /// a shard knew the request's id from another request.
+    async fn refreshed(
+        &self,
+        name: &str,
+        (operation, is_reused): (Operation, bool),
+        deadline: Instant,
+    ) -> Result<LiveFilter, CallFailure> {
         if Instant::now() >= deadline {
-            let what = format!("filter {name:?} changes all the time");
-            return Err(CallFailure::OutcomeUnknown { what });
+            return Err(outcomes::never_still(name, operation.is_read()));
         }
-        self.meta_refresh(deadline).await?;
-        self.live_filter(name, deadline).await
+        let newer = async {
+            self.meta_refresh(deadline).await?;
+            self.live_filter(name, deadline).await
+        };
+        newer.await.map_err(|error| if is_reused { outcomes::behind_reused(error) } else { error })
     }
 
     /// One round over the parts; returns those that were refused because the catalogues differ. Sets

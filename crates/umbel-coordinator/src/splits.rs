@@ -73,8 +73,17 @@ impl Shards<'_> {
         let began = Instant::now();
         self.calls.meta_refresh(deadline).await?;
         let epoch = self.calls.read_meta(MetaState::epoch)?;
+        let unfinished = |why: &str| {
+            let within = began.elapsed().as_millis();
+            let what = format!(
+                "{merged} is not merged after {within} ms{why}: what has begun goes on by itself"
+            );
+            CallFailure::OutcomeUnknown { what }
+        };
         loop {
-            self.calls.meta_refresh(deadline).await?;
+            if let Err(error) = self.calls.meta_refresh(deadline).await {
+                return Err(unfinished(&format!(", {error}")));
+            }
             let given_up = self.calls.read_meta(|state| state.shard_map().given_up.clone())?;
             if let Some(merge) = given_up.filter(|merge| merge.since > epoch) {
                 return Err(MetaError::BadMerge { what: merge.what }.into());
@@ -97,13 +106,7 @@ impl Shards<'_> {
             };
             match self.calls.wait_meta(deadline, is_next).await {
                 Ok(()) => {}
-                Err(CallFailure::NoQuorum { .. }) => {
-                    let within = began.elapsed().as_millis();
-                    let what = format!(
-                        "{merged} is not merged after {within} ms: what has begun goes on by itself"
-                    );
-                    return Err(CallFailure::OutcomeUnknown { what });
-                }
+                Err(CallFailure::NoQuorum { .. }) => return Err(unfinished("")),
                 Err(error) => return Err(error),
             }
         }

@@ -118,6 +118,31 @@ impl ShardRequest {
         }
     }
 
+    /// Whether the request changes nothing for its caller, so that without an answer there is no outcome that could be
+    /// unknown. A copy that an export leaves behind ends by itself.
+    pub(crate) fn is_read(&self) -> bool {
+        match self {
+            Self::Contains { .. }
+            | Self::Describe { .. }
+            | Self::Overlap { .. }
+            | Self::ExportBegin { .. }
+            | Self::ExportRelease { .. }
+            | Self::ExportKeep { .. }
+            | Self::ExportEnd { .. }
+            | Self::ExportNext { .. }
+            | Self::Status
+            | Self::Compare { .. }
+            | Self::Copies { .. } => true,
+            Self::Insert { .. }
+            | Self::Remove { .. }
+            | Self::Sum { .. }
+            | Self::Command(_)
+            | Self::Scrub { .. }
+            | Self::Fence { .. }
+            | Self::Absorb { .. } => false,
+        }
+    }
+
     /// Whether the response may take so long that a single attempt gets all the remaining time.
     pub(crate) fn takes_long(&self) -> bool {
         // An absorption that is refused says why once: a second attempt finds it decided.

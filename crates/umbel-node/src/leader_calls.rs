@@ -132,7 +132,8 @@ impl LeaderCalls {
     ) -> Result<MetaReply, CallFailure> {
         let (answer, index) = self.meta_call(&MetaRequest::Propose(command), deadline).await?;
         let MetaAnswer::Reply(reply) = answer else { return Err(unexpected(&answer)) };
-        self.wait_applied(index, deadline).await?;
+        let unheard = |what| CallFailure::OutcomeUnknown { what };
+        self.wait_applied(index, deadline).await.map_err(unheard)?;
         match reply {
             MetaReply::Refused(error) => Err(error.into()),
             reply => Ok(reply),
@@ -143,7 +144,10 @@ impl LeaderCalls {
     pub async fn meta_refresh(&self, deadline: Instant) -> Result<(), CallFailure> {
         let refreshed = async {
             let (_, index) = self.meta_call(&MetaRequest::Confirm, deadline).await?;
-            self.wait_applied(index, deadline).await
+            let late = |what| CallFailure::Overloaded {
+                what: format!("{what}: try again, or another node"),
+            };
+            self.wait_applied(index, deadline).await.map_err(late)
         };
         // Boxed: calls about items seldom need it, and each of their tasks would reserve room for it.
         Box::pin(refreshed).await?;
@@ -151,18 +155,18 @@ impl LeaderCalls {
         Ok(())
     }
 
-    async fn wait_applied(&self, index: u64, deadline: Instant) -> Result<(), CallFailure> {
+    /// Waits until this node has applied an entry of the meta group; the error says that it has not.
+    async fn wait_applied(&self, index: u64, deadline: Instant) -> Result<(), String> {
         let began = Instant::now();
-        let mut applied = self.local()?.meta().replica().applied_index();
+        let local = self.local().map_err(|failure| failure.to_string())?;
+        let mut applied = local.meta().replica().applied_index();
         let reached = applied.wait_for(|&applied| applied >= index);
         match tokio::time::timeout_at(deadline, reached).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(CallFailure::OutcomeUnknown {
-                what: format!(
-                    "this node did not hear of entry {index} of the meta group within {} ms",
-                    began.elapsed().as_millis()
-                ),
-            }),
+            _ => Err(format!(
+                "this node did not hear of entry {index} of the meta group within {} ms",
+                began.elapsed().as_millis()
+            )),
         }
     }
 
@@ -183,7 +187,7 @@ impl LeaderCalls {
                     tries.pause(leader.is_some()).await;
                 }
                 Tried::Answer((MetaAnswer::Unknown, _)) => {
-                    tries.open = Some("the meta group's leader changed".to_owned());
+                    tries.open = Some("its leader changed".to_owned());
                     tries.pause(false).await;
                 }
                 Tried::Answer(answer) => {
@@ -197,7 +201,8 @@ impl LeaderCalls {
                 }
             }
             if tries.is_over() {
-                return Err(tries.failure("the meta group"));
+                let is_read = matches!(request, MetaRequest::Confirm);
+                return Err(tries.failure("the meta group", is_read));
             }
         }
     }
@@ -228,8 +233,7 @@ impl LeaderCalls {
             return match tokio::time::timeout(timeout, served).await {
                 Ok(answer) => Tried::Answer(answer),
                 Err(_) => Tried::Unknown(
-                    "the meta group did not answer this node, as when most of its voters are down"
-                        .to_owned(),
+                    "no answer on this node, as when most voters are down".to_owned(),
                 ),
             };
         }
@@ -261,7 +265,10 @@ impl LeaderCalls {
                         None
                     }
                     ShardFailure::Unknown | ShardFailure::Stopped(_) => Some(failure.to_string()),
-                    failure => return Err(tries.refusal(&request, refused(shard, failure))),
+                    failure => {
+                        let (what, refusal) = (shard.to_string(), refused(shard, failure));
+                        return Err(tries.refusal(&what, &request, refusal));
+                    }
                 },
                 Tried::Answer(answer) => {
                     self.note_leader(group, node, Some(node));
@@ -278,11 +285,10 @@ impl LeaderCalls {
                 }
             };
             if let Some(why) = open {
-                let what = format!("{shard}: {why}");
+                tries.open = Some(why);
                 if !request.is_repeatable() {
-                    return Err(CallFailure::OutcomeUnknown { what });
+                    return Err(tries.failure(&shard.to_string(), request.is_read()));
                 }
-                tries.open = Some(what);
                 tries.pause(false).await;
                 if planted::on(Planted::RetryNewId)
                     && let ShardRequest::Insert { request: stamp, .. } = &mut request
@@ -293,7 +299,7 @@ impl LeaderCalls {
                 tries.open = None;
             }
             if tries.is_over() {
-                return Err(tries.failure(&shard.to_string()));
+                return Err(tries.failure(&shard.to_string(), request.is_read()));
             }
         }
     }

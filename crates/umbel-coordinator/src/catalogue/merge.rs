@@ -67,11 +67,19 @@ impl Coordinator {
             let answers = answers.into_iter().map(|(_, answer)| answer);
             let newly_set = new_count_of(answers.collect(), "merging again does no harm")?;
             new_count = new_count.saturating_add(newly_set);
-            if self.shards().are_still_cut(ranges, deadline).await? {
+            let merged = |error| {
+                beside_done(error, |error| {
+                    format!(
+                        "all shards have merged, and whether one was split meanwhile is not known: {error}; merging \
+                         again does no harm"
+                    )
+                })
+            };
+            if self.shards().are_still_cut(ranges, deadline).await.map_err(merged)? {
                 return Ok(new_count);
             }
             // A shard that was split off before its parent was asked has not merged.
-            self.shards().wait_unsplit(deadline).await?;
+            self.shards().wait_unsplit(deadline).await.map_err(merged)?;
             ranges = self.read_meta(ranges_of)??;
         }
     }

@@ -66,7 +66,11 @@ impl Coordinator {
         }
         let again = "the same request, sent again, adds up in the others alone";
         let new_count = new_count_of(each_once(numbers), again)?;
-        if self.shards().are_still_cut(into.ranges, deadline).await? {
+        let are_cut = self.shards().are_still_cut(into.ranges, deadline).await;
+        let unknown = |error| {
+            beside_done(error, |error| format!("all shards have added up, and {again}: {error}"))
+        };
+        if are_cut.map_err(unknown)? {
             return Ok(new_count);
         }
         let what = format!("shards were split or merged meanwhile, and {again}");

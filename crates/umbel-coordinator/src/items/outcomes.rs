@@ -63,6 +63,27 @@ pub fn beside_done(error: CallFailure, text: impl FnOnce(&CallFailure) -> String
     }
 }
 
+/// The error of a request that met another catalogue at its shards until its time was up.
+pub(super) fn never_still(name: &str, is_read: bool) -> CallFailure {
+    let what = format!("filter {name:?} changes all the time");
+    match is_read {
+        true => CallFailure::Overloaded { what: format!("{what}: try again") },
+        false => CallFailure::OutcomeUnknown { what },
+    }
+}
+
+/// The error of a look at the catalogue after a shard knew the request's id from another request: shards that have not
+/// seen this id before may have done their part.
+pub(super) fn behind_reused(error: CallFailure) -> CallFailure {
+    match error {
+        CallFailure::NoQuorum { .. } | CallFailure::Overloaded { .. } => {
+            let what = format!("a shard has answered another request of this id: {error}");
+            CallFailure::OutcomeUnknown { what }
+        }
+        error => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -135,5 +156,17 @@ mod tests {
             let CallFailure::OutcomeUnknown { what } = &partly else { panic!("{partly}") };
             assert!(what.ends_with(&error.to_string()), "{what}");
         }
+    }
+
+    #[test]
+    fn only_a_read_of_what_changes_all_the_time_was_certainly_not_applied() {
+        assert!(matches!(never_still("f", true), CallFailure::Overloaded { .. }));
+        assert!(matches!(never_still("f", false), CallFailure::OutcomeUnknown { .. }));
+        let CallFailure::OutcomeUnknown { what } = behind_reused(no_quorum()) else {
+            panic!("another shard may have inserted its items");
+        };
+        assert!(what.ends_with(&no_quorum().to_string()), "{what}");
+        let gone = || CallFailure::UnknownFilter { name: "gone".to_owned() };
+        assert_eq!(behind_reused(gone()), gone());
     }
 }

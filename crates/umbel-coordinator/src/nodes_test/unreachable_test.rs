@@ -1,11 +1,13 @@
-//! What still works while a node that is to become a voter is unreachable.
+//! What still works while nodes are unreachable, and what is said of what does not.
 
 use umbel_engine::meta::{FilterName, MetaCommand};
 use umbel_filter::Kind;
 
-use super::node_test::{config, create, deadline, free_addresses, start};
+use super::node_test::{config, create, deadline, free_addresses, start, start_cluster};
 use super::*;
+use crate::testing::items;
 use umbel_node::calls::MetaRequest;
+use umbel_node::failure::CallFailure;
 
 /// The groups wait a minute for such a node, so requests that waited behind them would miss their
 /// deadlines.
@@ -33,4 +35,28 @@ async fn filters_come_and_go_while_a_voter_to_be_is_not_reached() {
     assert_eq!(learners.len(), 1, "the change of members was not under way any more");
     drop(coordinator);
     node.shutdown().await;
+}
+
+/// A read leaves nothing behind that could have been done or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_reaches_no_majority_says_so() {
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let mut nodes = start_cluster(&folders).await;
+    create(&nodes[0].coordinator(), "seen", Kind::Blocked).await;
+    let alone = nodes.pop().unwrap();
+    let coordinator = alone.coordinator();
+    // It knows the filter from here on.
+    coordinator.live_filter("seen", deadline()).await.unwrap();
+    for node in nodes {
+        node.shutdown().await;
+    }
+    let soon = || Instant::now() + Duration::from_secs(1);
+    let found = coordinator.contains("seen", &items(0..100), None, soon()).await.err();
+    let listed = coordinator.jobs().list(soon()).await.err();
+    let other = coordinator.contains("other", &items(0..1), None, soon()).await.err();
+    for failure in [found, listed, other] {
+        assert!(matches!(failure, Some(CallFailure::NoQuorum { .. })), "{failure:?}");
+    }
+    drop(coordinator);
+    alone.shutdown().await;
 }

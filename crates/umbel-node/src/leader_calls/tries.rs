@@ -18,7 +18,7 @@ pub struct Tries {
     pub count: usize,
     /// Whether the last try followed a leader that the try before had named.
     has_followed: bool,
-    /// Why the outcome is open, if a try has left it open.
+    /// Why the last try that could have been answered was not, so that the outcome of a change is open.
     pub(crate) open: Option<String>,
 }
 
@@ -57,8 +57,13 @@ impl Tries {
     /// The error for a refusal. What refuses before the log does so without knowing of an earlier try whose outcome is
     /// open: that may still be applied, and the caller must not take it for undone. A shard that is
     /// being merged refuses without a look at the requests that it has answered; all other refusals of a part
-    /// come after that look.
-    pub(crate) fn refusal(self, request: &ShardRequest, refusal: CallFailure) -> CallFailure {
+    /// come after that look. `what` is the group.
+    pub(crate) fn refusal(
+        self,
+        what: &str,
+        request: &ShardRequest,
+        refusal: CallFailure,
+    ) -> CallFailure {
         let is_change = matches!(
             request,
             ShardRequest::Insert { .. }
@@ -76,17 +81,22 @@ impl Tries {
         };
         match self.open {
             Some(open) if is_uncertain => CallFailure::OutcomeUnknown {
-                what: format!("{open}; then it was refused: {refusal}"),
+                what: format!("{what}: {open}; then it was refused: {refusal}"),
             },
             _ => refusal,
         }
     }
 
-    pub(crate) fn failure(self, what: &str) -> CallFailure {
-        match self.open {
-            Some(what) => CallFailure::OutcomeUnknown { what },
-            None => CallFailure::NoQuorum { what: what.to_owned(), within: self.began.elapsed() },
-        }
+    /// The error of a call of this group without an answer. A read leaves nothing behind whose outcome could be unknown.
+    pub(crate) fn failure(self, what: &str, is_read: bool) -> CallFailure {
+        let what = match self.open {
+            Some(open) if !is_read => {
+                return CallFailure::OutcomeUnknown { what: format!("{what}: {open}") };
+            }
+            Some(open) => format!("{what} ({open})"),
+            None => what.to_owned(),
+        };
+        CallFailure::NoQuorum { what, within: self.began.elapsed() }
     }
 }
 
@@ -100,7 +110,7 @@ mod tests {
     #[test]
     fn a_refusal_behind_a_try_that_is_open_is_uncertain() {
         let tries = |is_open: bool| {
-            let open = is_open.then(|| "shard 3: it did not answer".to_owned());
+            let open = is_open.then(|| "it did not answer".to_owned());
             Tries { open, ..Tries::new(Instant::now()) }
         };
         let change = ShardRequest::Command(ShardCommand::Advance { now_ms: 1 });
@@ -110,18 +120,39 @@ mod tests {
             CallFailure::DiskFull { free_bytes: 5, is_partial: false },
         ] {
             let text = refusal.to_string();
-            let uncertain = tries(true).refusal(&change, refusal.clone());
+            let uncertain = tries(true).refusal("shard 3", &change, refusal.clone());
             let CallFailure::OutcomeUnknown { what } = &uncertain else { panic!("{uncertain}") };
             assert_eq!(*what, format!("shard 3: it did not answer; then it was refused: {text}"));
-            assert_eq!(tries(true).refusal(&read, refusal.clone()).to_string(), text);
-            assert_eq!(tries(false).refusal(&change, refusal).to_string(), text);
+            assert_eq!(tries(true).refusal("shard 3", &read, refusal.clone()).to_string(), text);
+            assert_eq!(tries(false).refusal("shard 3", &change, refusal).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_read_without_an_answer_has_no_outcome() {
+        let tries = |open: Option<&str>| Tries {
+            open: open.map(str::to_owned),
+            ..Tries::new(Instant::now())
+        };
+        let silent = || tries(Some("node 2: no answer"));
+        let CallFailure::OutcomeUnknown { what } = silent().failure("shard 3", false) else {
+            panic!("it may have been applied");
+        };
+        assert_eq!(what, "shard 3: node 2: no answer");
+        let CallFailure::NoQuorum { what, .. } = silent().failure("shard 3", true) else {
+            panic!("a read was applied");
+        };
+        assert_eq!(what, "shard 3 (node 2: no answer)");
+        for is_read in [false, true] {
+            let never_sent = tries(None).failure("shard 3", is_read);
+            assert!(matches!(&never_sent, CallFailure::NoQuorum { what, .. } if what == "shard 3"));
         }
     }
 
     #[test]
     fn a_merged_shard_may_have_done_what_it_refuses() {
         let tries = || {
-            let open = Some("shard 3: it did not answer".to_owned());
+            let open = Some("it did not answer".to_owned());
             Tries { open, ..Tries::new(Instant::now()) }
         };
         let (filter, generation) = (FilterId(1), Generation(1));
@@ -130,12 +161,12 @@ mod tests {
         let shard = ShardId(3);
         let into = GroupId::of_shard(ShardId(1));
         let fenced = || CallFailure::from(PartError::Fenced { shard, into });
-        let uncertain = tries().refusal(&removal, fenced());
+        let uncertain = tries().refusal("shard 3", &removal, fenced());
         assert!(matches!(uncertain, CallFailure::OutcomeUnknown { .. }), "{uncertain}");
         // The shard has looked for an answer to the request before.
         let gone = || CallFailure::from(PartError::UnknownSlice { filter, shard });
-        assert_eq!(tries().refusal(&removal, gone()), gone());
+        assert_eq!(tries().refusal("shard 3", &removal, gone()), gone());
         let change = ShardRequest::Command(ShardCommand::Advance { now_ms: 1 });
-        assert_eq!(tries().refusal(&change, fenced()), fenced());
+        assert_eq!(tries().refusal("shard 3", &change, fenced()), fenced());
     }
 }
