@@ -62,7 +62,7 @@ pub use local::{Local, Readiness};
 pub use local_copy::{LocalCopy, LocalCopyError};
 pub use metrics::HISTOGRAMS;
 pub use node::{Node, NodeFailure, StartError};
-pub use renewal::warn_of_other_host;
+pub use renewal::warn_of_refused_certificate;
 pub use umbel_engine::meta::CORE_COUNT_MAX;
 
 /// Calls between nodes, as far as what is above the node needs them.

@@ -1,5 +1,5 @@
 //! How a node renews a certificate that the cluster issued: it authenticates with the current one, and
-//! keeps its key. A certificate of another origin that is not for the node's host is warned of.
+//! keeps its key. A certificate of another origin that others refuse is warned of.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use umbel_ports::IssuedFiles;
 use umbel_ports::channel::channel_to;
 use umbel_proto::v1::enrolment_client::EnrolmentClient;
 use umbel_proto::v1::{EnrolResponse, RenewRequest};
-use umbel_tls::names_host;
+use umbel_tls::{names_host, why_refused};
 
 use crate::config::{Config, host_of};
 use crate::local::Local;
@@ -24,9 +24,9 @@ const RENEW_AGAIN: Duration = Duration::from_secs(5);
 /// Time limit of the request to one node.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Warns if the node's certificate is not for the host at which others reach the node. The node can start all the same,
-/// and only those who call it would find out.
-pub fn warn_of_other_host(config: &Config) {
+/// Warns if others refuse the node's certificate, because of the host at which they reach the node or of who signed it.
+/// The node can start all the same, and only those who call it, or whom it calls, would find out.
+pub fn warn_of_refused_certificate(config: &Config) {
     let advertised = config.advertise.as_ref().unwrap_or(&config.listen);
     let (Some(file), Some(host)) = (&config.tls_cert, host_of(advertised)) else { return };
     // A file that cannot be used is refused elsewhere.
@@ -34,6 +34,13 @@ pub fn warn_of_other_host(config: &Config) {
         tracing::warn!(
             "{file} is not for {host}, where others reach this node, so that clients and nodes refuse it there: \
              `umbel cluster certs node {host}` makes one that is, or advertise names another address"
+        );
+    }
+    let Some(ca) = &config.tls_ca else { return };
+    if let Ok(Some(why)) = why_refused(Path::new(ca), Path::new(file)) {
+        tracing::warn!(
+            "{file} {why}, so that clients and nodes that trust {ca} refuse it: `umbel cluster certs node {host}` makes \
+             one that they accept, or tls_ca names another authority"
         );
     }
 }

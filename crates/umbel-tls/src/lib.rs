@@ -68,7 +68,7 @@ pub use pinned::{HANDSHAKE_RECORD, SecretRefusal, SecretTls};
 #[cfg(any(test, feature = "authority"))]
 pub use request::{CertificateRequest, NodeSigner, RequestError};
 pub use secret::{Derived, SECRET_BYTES_MIN, Secret, SecretError, SecretUse};
-pub use server::{ServerTls, names_host};
+pub use server::{ServerTls, names_host, why_refused};
 
 #[cfg(test)]
 mod secret_test;

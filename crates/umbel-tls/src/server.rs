@@ -5,8 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustls::client::verify_server_name;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::CertificateError::{
+    BadSignature, InvalidPurpose, InvalidPurposeContext, UnknownIssuer,
+};
+use rustls::Error::InvalidCertificate;
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::{
     NoServerSessionStorage, ParsedCertificate, ServerConfig, WebPkiClientVerifier,
 };
@@ -17,7 +21,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::clock::now;
 use crate::error::TlsError;
-use crate::files::{KeyPairFiles, Life, Loaded, TlsFiles, certificates};
+use crate::files::{KeyPairFiles, Life, Loaded, TlsFiles, certificates, roots};
 use crate::identity::PeerIdentity;
 use crate::reload::Reloading;
 
@@ -83,14 +87,49 @@ impl ServerTls {
 /// If the file cannot be read, or holds no certificate that can be used.
 pub fn names_host(file: &Path, host: &str) -> Result<bool, TlsError> {
     let chain = certificates(file)?;
-    let unusable = |error: rustls::Error| TlsError::Certificate {
-        file: file.to_owned(),
-        why: error.to_string(),
-    };
-    let own = ParsedCertificate::try_from(&chain[0]).map_err(unusable)?;
+    let own = parsed(file, &chain[0])?;
     // No certificate is for what is no name.
     let name = ServerName::try_from(host);
     Ok(name.is_ok_and(|name| verify_server_name(&own, &name).is_ok()))
+}
+
+/// Why those who trust the authorities of `ca` refuse a node with the certificate in a file, whatever its hosts are; None
+/// if they accept it, at both ends of a connection.
+///
+/// # Errors
+/// If a file cannot be read, or holds no certificate that can be used.
+pub fn why_refused(ca: &Path, file: &Path) -> Result<Option<String>, TlsError> {
+    let roots = roots(ca, &certificates(ca)?)?;
+    let chain = certificates(file)?;
+    let (own, above) = (&chain[0], &chain[1..]);
+    if X509Certificate::from_der(own).is_ok_and(|(_, own)| own.is_ca()) {
+        return Ok(Some("is an authority's own certificate, and no node's".to_owned()));
+    }
+    let since = now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let at = UnixTime::since_unix_epoch(since);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let algorithms = provider.signature_verification_algorithms.all;
+    let as_server = parsed(file, own).map(|own| {
+        verify_server_cert_signed_by_trust_anchor(&own, &roots, above, at, algorithms)
+    })?;
+    let unusable = |source| TlsError::Authority { file: ca.to_owned(), source };
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider);
+    let verifier = verifier.build().map_err(unusable)?;
+    let as_client = verifier.verify_client_cert(own, above, at).map(drop);
+    Ok(as_server.and(as_client).err().map(|error| match error {
+        InvalidCertificate(UnknownIssuer | BadSignature) => {
+            format!("is signed by no authority of {}", ca.display())
+        }
+        InvalidCertificate(InvalidPurpose | InvalidPurposeContext { .. }) => {
+            "lacks the usage of servers or that of clients, and a node is both".to_owned()
+        }
+        error => format!("cannot be used ({error})"),
+    }))
+}
+
+fn parsed<'a>(file: &Path, own: &'a CertificateDer<'_>) -> Result<ParsedCertificate<'a>, TlsError> {
+    ParsedCertificate::try_from(own)
+        .map_err(|error| TlsError::Certificate { file: file.to_owned(), why: error.to_string() })
 }
 
 fn is_due(life: Life, now: SystemTime) -> bool {

@@ -269,6 +269,26 @@ fn a_certificate_is_for_the_hosts_that_it_names() {
 }
 
 #[test]
+fn a_nodes_certificate_comes_from_the_authority_that_others_trust() {
+    let (files, strangers) = (Files::new(), Files::new());
+    let why = |file: PathBuf| why_refused(&files.path("ca.pem"), &file).unwrap();
+    assert_eq!(why(files.node("server").certificate), None);
+    let theirs = why(strangers.node("server").certificate).unwrap();
+    assert!(theirs.starts_with("is signed by no authority of "), "{theirs}");
+    let authority = why(files.path("ca.pem")).unwrap();
+    assert!(authority.starts_with("is an authority's own"), "{authority}");
+    let client = why(files.alice().certificate).unwrap();
+    assert!(client.starts_with("lacks the usage of servers"), "{client}");
+    assert!(why_refused(&files.path("ca.pem"), &files.path("gone.pem")).is_err());
+    // While an authority takes over from another one, both are trusted.
+    let ca = |files: &Files| fs::read_to_string(files.path("ca.pem")).unwrap();
+    fs::write(files.path("both.pem"), ca(&strangers) + &ca(&files)).unwrap();
+    for own in [files.node("server"), strangers.node("server")] {
+        assert_eq!(why_refused(&files.path("both.pem"), &own.certificate).unwrap(), None);
+    }
+}
+
+#[test]
 fn a_request_gets_no_more_than_the_signer_gives() {
     let files = Files::new();
     let (authority, own) = Authority::new("signer", 9).unwrap();

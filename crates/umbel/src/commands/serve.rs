@@ -24,7 +24,7 @@ use umbel_gateway::{RenderMetrics, client_interface};
 use umbel_node::ports::Ports;
 use umbel_node::{
     CORE_COUNT_MAX, Config, HISTOGRAMS, Node, StartError, enrol, warn_of_other_cluster,
-    warn_of_other_host,
+    warn_of_refused_certificate,
 };
 use umbel_ports::{
     IssuedFiles, NodeSigner, TlsNet, WrappingKey, memory_limit_bytes, raise_descriptor_limit,
@@ -263,7 +263,7 @@ fn tls_net(config: &Config) -> Result<Option<TlsNet>, UsageError> {
     let Some(TlsFiles { ca, pair: Some(pair) }) = tls_files(config) else { return Ok(None) };
     let net = TlsNet::open(&ca, &pair, config.tls_optional);
     let mut net = net.map_err(|error| UsageError(error.to_string()))?;
-    warn_of_other_host(config);
+    warn_of_refused_certificate(config);
     if let Some(key) = &config.tls_ca_key {
         let signer = NodeSigner::open(&ca, Path::new(key));
         net = net.signing(signer.map_err(|error| UsageError(format!("tls_ca_key: {error}")))?);
