@@ -46,7 +46,7 @@ fn core_count() -> u32 {
 /// Arguments of `umbel serve`.
 #[derive(Args)]
 #[command(
-    after_help = "Settings: --config FILE, then UMBEL_* variables, then flags; later ones win.\nSIGTERM or ctrl-c stops the server; a second one ends it at once.\n\n\
+    after_help = "Settings: --config FILE, then UMBEL_* variables, then flags; later ones win.\nSIGTERM, SIGHUP or ctrl-c stops the server; a second one ends it at once.\n\n\
     Examples:\n  \
       umbel serve --dev\n  \
       umbel serve --listen 127.0.0.1:7301 --data n1 --initial-cluster 127.0.0.1:7301,127.0.0.1:7302\n  \

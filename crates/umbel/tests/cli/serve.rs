@@ -105,8 +105,12 @@ impl Server {
     }
 
     /// Asks it to stop, and waits; returns its exit code.
-    pub(crate) fn stop(mut self) -> Option<i32> {
-        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+    pub(crate) fn stop(self) -> Option<i32> {
+        self.stop_by("-TERM")
+    }
+
+    fn stop_by(mut self, signal: &str) -> Option<i32> {
+        let killed = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
         assert!(killed.unwrap().success());
         // It must not block on writing its output.
         std::io::copy(&mut self.stderr, &mut std::io::sink()).unwrap();
@@ -195,7 +199,7 @@ fn a_server_starts_says_where_and_stops_when_asked() {
     assert!(!server.address.ends_with(":0"), "{}", server.address);
     let cluster = server.membership.strip_prefix("node 1 of cluster ").unwrap().to_owned();
     assert_eq!(cluster.len(), 32, "{cluster}");
-    assert_eq!(server.stop(), Some(0));
+    assert_eq!(server.stop_by("-HUP"), Some(0));
     // After a restart, it is the same node of the same cluster.
     let server = Server::start(&sandbox);
     assert_eq!(server.membership, format!("node 1 of cluster {cluster}"));
