@@ -166,7 +166,7 @@ impl AccessArgs {
             AccessVerb::List => {
                 let principals = client.principals().await?;
                 let values: Vec<Value> = principals.iter().map(to_json).collect();
-                print(json, &json!(values), || list(&principals).text())
+                print(json, &json!({ "principals": values }), || list(&principals).text())
             }
             AccessVerb::Revoke { name } => {
                 client.revoke_principal(name).await?;

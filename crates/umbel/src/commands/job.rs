@@ -89,7 +89,7 @@ impl JobArgs {
             JobVerb::List => {
                 let jobs = client.jobs().await?;
                 let rows: Vec<Value> = jobs.iter().map(row_json).collect();
-                print(json, &json!(rows), || list(&jobs).text())
+                print(json, &json!({ "jobs": rows }), || list(&jobs).text())
             }
             JobVerb::Status { job } => {
                 let found = client.job(*job).await?;

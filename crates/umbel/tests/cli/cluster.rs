@@ -136,6 +136,19 @@ fn status_shows_nodes_and_shards() {
     cluster("remove 9").refused(1, &["9"]);
 }
 
+#[test]
+fn a_list_is_one_json_object() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    for (args, list) in
+        [("filter list", "filters"), ("access list", "principals"), ("job list", "jobs")]
+    {
+        let listed = server.run(&sandbox, &format!("{args} --json")).kept_text();
+        let listed: Value = serde_json::from_str(&listed).unwrap();
+        assert_eq!(listed, serde_json::json!({ list: [] }), "{args}");
+    }
+}
+
 /// Attempts to read a status that does not change meanwhile, or is whole; far more than there are changes of leaders
 /// and moments without a processor.
 const STATUS_TRIES: usize = 50;
