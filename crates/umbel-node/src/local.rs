@@ -13,7 +13,7 @@ use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_jobs::JobHost;
 use umbel_ports::{Net, Seed};
 use umbel_raft::peer::{Links, LocalIdentity};
-use umbel_raft::{Beats, Group, GroupHost, RunningGroups, Witness};
+use umbel_raft::{Beats, Group, GroupHost, HostError, RunningGroups, Witness};
 use umbel_storage::Storage;
 
 use crate::config::Config;
@@ -87,7 +87,7 @@ impl Local {
         failure: watch::Sender<Option<String>>,
         jobs: Arc<JobHost>,
         founders: BTreeMap<NodeId, String>,
-    ) -> Result<Arc<Self>, String> {
+    ) -> Result<Arc<Self>, HostError> {
         let clock = Arc::new(WallClock::new(Arc::clone(&ports.seed)));
         // Shards and copies decide by the time that is believed.
         let seed: Arc<dyn Seed> = Arc::clone(&clock) as _;

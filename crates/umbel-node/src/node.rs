@@ -13,8 +13,8 @@ use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::AnyFilter;
 use umbel_jobs::JobHost;
 use umbel_ports::{Listener, PortFuture, Purpose, Rare, listen_advice};
-use umbel_raft::Witness;
 use umbel_raft::peer::{LinkCloser, PeerService};
+use umbel_raft::{HostError, Witness};
 use umbel_storage::identity::{self, Identity, IdentityError};
 use umbel_storage::{LogOwner, OpenError, Storage, WalOptions, Wrapping};
 
@@ -78,18 +78,21 @@ pub enum StartError {
     /// The node cannot be a member of the cluster; the message says what to do.
     #[error("{0}")]
     Membership(String),
+    /// The cluster has removed the node: start it with an empty data folder to join again, or no more.
+    #[error("{0}")]
+    Removed(String),
     /// The cluster that the node is to found is formed, and the node has no data: start it with `join`, as the message says.
     #[error("{0}")]
     Founded(String),
 }
 
 impl StartError {
-    /// Whether the settings are wrong: the node will not start before they are corrected. Everything else may pass,
-    /// or be mended elsewhere: on the disk, at other nodes, or by another release.
+    /// Whether the settings are wrong, the data folder among them: the node will not start before they are corrected.
+    /// Everything else may pass, or be mended elsewhere: on the disk, at other nodes, or by another release.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
         match self {
-            Self::Config(_) | Self::Unfit(_) | Self::Founded(_) => true,
+            Self::Config(_) | Self::Unfit(_) | Self::Removed(_) | Self::Founded(_) => true,
             Self::Listen { .. } | Self::Data(_) | Self::Membership(_) => false,
         }
     }
@@ -456,7 +459,10 @@ async fn become_part(
     let kept = (storage, witness);
     let local = Local::start(member, config.clone(), ports, kept, failure, jobs, founders)
         .await
-        .map_err(StartError::Data)?;
+        .map_err(|error| match error {
+            HostError::Removed(why) => StartError::Removed(why),
+            HostError::Failed(why) => StartError::Data(why),
+        })?;
     if cell.set(Arc::clone(&local)).is_err() {
         unreachable!("a node becomes a member once");
     }

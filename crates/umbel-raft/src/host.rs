@@ -35,6 +35,17 @@ pub struct GroupHost {
     move_pacer: Arc<Pacer>,
 }
 
+/// Why a node's groups cannot start.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HostError {
+    /// Another node reports that this one was removed from the cluster: with this folder it is in none for ever.
+    #[error("{0}")]
+    Removed(String),
+    /// The log, a snapshot or openraft refuses it; the text says what to do.
+    #[error("{0}")]
+    Failed(String),
+}
+
 /// The groups that run on a node, for what serves and drives them.
 pub trait RunningGroups: Send + Sync + 'static {
     /// All groups of the node, the meta group first.
@@ -72,7 +83,7 @@ impl GroupHost {
         (storage, witness): (Storage, Arc<Witness>),
         founders: BTreeMap<NodeId, String>,
         move_bytes_per_second_max: u64,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, HostError> {
         let node = identity.node;
         let links = Arc::new(Links::new(net, Arc::clone(&seed), identity));
         let beats = Arc::new(Beats::new(node, seed.number(Purpose::Incarnation), timing));
@@ -82,7 +93,8 @@ impl GroupHost {
             known_members(&storage, GroupId::META).await.map_err(|error| meta_failed(&error))?,
         );
         let recollection = Arc::new(Recollection::default());
-        recollection.query(&links, node, nodes, START_TIMEOUT).await?;
+        let queried = recollection.query(&links, node, nodes, START_TIMEOUT).await;
+        queried.map_err(HostError::Removed)?;
         let move_rate = match seed.provokes(Rare::SlowMoves) {
             true => SLOW_MOVE_BYTES_PER_SECOND,
             false => move_bytes_per_second_max,
@@ -96,10 +108,10 @@ impl GroupHost {
     ///
     /// # Errors
     /// If the log, a snapshot or openraft refuses it.
-    pub async fn start_meta(&self, versions: VersionRange) -> Result<Arc<Group>, String> {
+    pub async fn start_meta(&self, versions: VersionRange) -> Result<Arc<Group>, HostError> {
         let id = GroupId::META;
         self.recollection.restore(&self.storage, id).await.map_err(|error| meta_failed(&error))?;
-        self.start_group(id, GroupReplica::meta(versions)).await
+        self.start_group(id, GroupReplica::meta(versions)).await.map_err(HostError::Failed)
     }
 
     /// Starts a shard's group from its state on disk. `first_range` is the hash range with which the shard
@@ -161,6 +173,6 @@ impl GroupHost {
     }
 }
 
-fn meta_failed(error: &std::io::Error) -> String {
-    format!("{}: {error}", GroupId::META)
+fn meta_failed(error: &std::io::Error) -> HostError {
+    HostError::Failed(format!("{}: {error}", GroupId::META))
 }

@@ -70,6 +70,7 @@ mod tests {
         for (error, exit) in [
             (StartError::Unfit("another node's".to_owned()), Exit::Usage),
             (StartError::Founded("without it".to_owned()), Exit::Usage),
+            (StartError::Removed("for ever".to_owned()), Exit::Usage),
             (StartError::Data("damaged".to_owned()), Exit::Failed),
             (StartError::Membership("no".to_owned()), Exit::Failed),
         ] {

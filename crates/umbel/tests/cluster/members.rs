@@ -52,7 +52,7 @@ async fn a_node_joins_and_another_is_drained_and_removed_under_load() {
         })
         .await;
     assert!(status.shards.iter().all(|shard| !shard.replicas.contains(&1)), "{status:?}");
-    let said = cluster.nodes[0].refused().await;
+    let said = cluster.nodes[0].refused_with(2).await;
     assert!(said.contains("node 1 was removed from the cluster"), "{said}");
     load.progress(1500).await;
 
