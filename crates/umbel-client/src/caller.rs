@@ -187,12 +187,11 @@ impl Caller {
         }
     }
 
-    /// Tells of a pause after the answer of a node that is not ready, unless another node may be.
+    /// Tells of a pause after the answer of a node that found no majority, or is not ready, unless another node may be.
     fn tell_wait(&self, failure: &Failure, called: &Called) {
-        if let Some(tell) = self.told.get()
-            && failure.is_not_ready()
-            && !self.nodes.has_well_beside(&called.address)
-        {
+        let is_told = failure.lacks_majority()
+            || (failure.is_not_ready() && !self.nodes.has_well_beside(&called.address));
+        if let Some(tell) = self.told.get().filter(|_| is_told) {
             tell(failure);
         }
     }

@@ -182,9 +182,9 @@ impl Client {
         Ok(Self { caller: Arc::new(Caller::new(nodes, options)) })
     }
 
-    /// Calls `tell` before each pause in which a request waits because the nodes that answer serve nobody yet: they
-    /// are starting, their cluster is not formed, or (with principals) they reach no majority. The failure is the
-    /// last node's answer; `tell` must not block. Of several calls only the first one has an effect.
+    /// Calls `tell` before each pause in which a request waits because no majority answers, or because the nodes that
+    /// answer serve nobody yet: they are starting, or their cluster is not formed. The failure is the last node's
+    /// answer; `tell` must not block. Of several calls only the first one has an effect.
     pub fn tell_waits(&self, tell: impl Fn(&Failure) + Send + Sync + 'static) {
         let _ = self.caller.told.set(Box::new(tell));
     }

@@ -164,6 +164,11 @@ impl Failure {
         self.cause == ErrorCode::NotFormed
     }
 
+    /// Whether the node asked others until the time was up, as without a majority.
+    pub(crate) const fn lacks_majority(&self) -> bool {
+        matches!(self.cause, ErrorCode::NoQuorum | ErrorCode::OutcomeUnknown)
+    }
+
     /// Whether another node would probably not have failed.
     pub(crate) fn blames_node(&self) -> bool {
         let is_shared =

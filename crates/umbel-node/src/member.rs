@@ -121,12 +121,14 @@ impl Member {
         called.await.is_ok()
     }
 
-    /// Reports that the node cannot continue.
+    /// Reports that the node cannot continue. Only the first reason is logged: all other nodes may report the same.
     pub(crate) fn fail(&self, why: String) {
-        tracing::error!(why, "the node stops");
         self.failure.send_if_modified(|failure| {
             let is_first = failure.is_none();
-            failure.get_or_insert(why);
+            if is_first {
+                tracing::error!(why, "the node stops");
+                *failure = Some(why);
+            }
             is_first
         });
     }

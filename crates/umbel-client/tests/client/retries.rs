@@ -100,7 +100,7 @@ async fn a_node_that_is_not_ready_asks_for_a_pause_for_itself_alone() {
 }
 
 #[tokio::test]
-async fn a_wait_for_nodes_none_of_which_is_ready_is_told() {
+async fn a_wait_for_a_majority_or_for_nodes_none_of_which_is_ready_is_told() {
     let answers = |cause| Fault::Refuse(Code::Unavailable, detail(cause, Applied::No));
     let told = async |node_count, causes: &[ErrorCode]| {
         let (cluster, client, seen) = start(node_count, options()).await;
@@ -116,9 +116,10 @@ async fn a_wait_for_nodes_none_of_which_is_ready_is_told() {
         assert!(known, "{heard:?}");
         heard.into_iter().map(|(cause, _)| cause).collect::<Vec<_>>()
     };
-    let not_formed = ErrorCode::NotFormed;
-    assert_eq!(told(1, &[not_formed, ErrorCode::NoQuorum]).await, [not_formed]);
+    let [not_formed, no_quorum] = [ErrorCode::NotFormed, ErrorCode::NoQuorum];
+    assert_eq!(told(1, &[not_formed, ErrorCode::FilterBusy]).await, [not_formed]);
     assert_eq!(told(2, &[not_formed]).await, [], "the other node is asked");
+    assert_eq!(told(2, &[no_quorum]).await, [no_quorum]);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use umbel_client::{Client, ClientError, ClientOptions, Code, ErrorCode};
+use umbel_client::{Client, ClientError, ClientOptions, Code, ErrorCode, Failure};
 use umbel_node::failure::CallFailure;
 use umbel_tls::AuthorityPin;
 
@@ -70,8 +70,25 @@ fn not_ready_advice(message: &str) -> &'static str {
     }
 }
 
-/// Makes the client say on standard error for what it waits while the nodes that answer at these addresses serve nobody
-/// yet, unless that is not wanted at the moment.
+/// What to do where a majority does not answer.
+const NO_QUORUM_ADVICE: &str =
+    "`umbel cluster status` names the groups without a majority, and the nodes to start";
+
+/// Whether this is the cause of a call that waited for a majority.
+const fn lacks_majority(cause: ErrorCode) -> bool {
+    matches!(cause, ErrorCode::NoQuorum | ErrorCode::OutcomeUnknown)
+}
+
+/// For what a call waits after this failure. The same text for all groups without a majority: many requests may wait.
+fn waits_for(failure: &Failure) -> String {
+    match lacks_majority(failure.cause) {
+        true => format!("no majority answers; {NO_QUORUM_ADVICE}"),
+        false => format!("{}; {}", failure.message, not_ready_advice(&failure.message)),
+    }
+}
+
+/// Makes the client say on standard error for what it waits while no majority answers, or the nodes that answer at
+/// these addresses serve nobody yet, unless that is not wanted at the moment.
 pub(crate) fn tell_waits(
     client: &Client,
     addresses: &str,
@@ -80,8 +97,7 @@ pub(crate) fn tell_waits(
     let (addresses, waiting) = (addresses.to_owned(), Mutex::new(Waiting::start()));
     client.tell_waits(move |failure| {
         if is_wanted() {
-            let (message, advice) = (&failure.message, not_ready_advice(&failure.message));
-            let text = format!("waits for {addresses}: {message}; {advice}");
+            let text = format!("waits for {addresses}: {}", waits_for(failure));
             waiting.lock().unwrap_or_else(PoisonError::into_inner).show(&text);
         }
     });
@@ -171,6 +187,9 @@ fn advised(error: Error) -> Error {
         }
         Some(ClientError::Unavailable(failure)) if failure.cause == ErrorCode::NotFormed => {
             not_ready_advice(&failure.message)
+        }
+        Some(ClientError::Unavailable(failure)) if lacks_majority(failure.cause) => {
+            NO_QUORUM_ADVICE
         }
         Some(ClientError::OutcomeUnknown { .. } | ClientError::FirstAnswerLost(_)) => {
             "what was sent last may have been applied: `umbel filter contains` tells"
