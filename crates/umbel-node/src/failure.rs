@@ -82,7 +82,10 @@ pub enum CallFailure {
     },
     /// The disk of a shard's leader is nearly full; queries still work. Nothing was changed in that
     /// shard.
-    #[error("the disk of a shard's leader is nearly full: {free_bytes} bytes are left")]
+    #[error(
+        "the disk of a shard's leader is nearly full: {free_bytes} bytes are left; make room there (`umbel cluster top` \
+         names the node), or lower its disk_reserve_bytes"
+    )]
     DiskFull {
         /// The free bytes.
         free_bytes: u64,

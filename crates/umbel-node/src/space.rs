@@ -54,7 +54,11 @@ impl Space {
                 was_short = shortage.is_some();
                 let free_bytes = self.free_bytes.load(Ordering::Relaxed);
                 if was_short {
-                    tracing::warn!(free_bytes, "disk is nearly full: inserts are refused");
+                    tracing::warn!(
+                        free_bytes,
+                        disk_reserve_bytes = self.reserve_bytes,
+                        "disk is nearly full: inserts are refused until there is room"
+                    );
                 } else {
                     tracing::info!(free_bytes, "disk has room again: inserts are taken");
                 }
