@@ -326,6 +326,9 @@ impl Node {
     }
 
     async fn end(mut self) {
+        if self.failure.borrow().is_none() {
+            tracing::info!("asked to stop: what this node leads is handed over");
+        }
         self.tasks.shutdown().await;
         let deadline = Instant::now() + STOP_TIMEOUT;
         // What does not finish in time is cut; it has not been acknowledged.

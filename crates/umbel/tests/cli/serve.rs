@@ -1,7 +1,7 @@
 //! `umbel serve`: sources of settings, start, stop; and a server for tests of its clients.
 
 use crate::sandbox::{Ran, Sandbox};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 /// A command `umbel` with these arguments, separated by blanks, without settings in the environment.
@@ -105,12 +105,8 @@ impl Server {
     }
 
     /// Asks it to stop, and waits; returns its exit code.
-    pub(crate) fn stop(self) -> Option<i32> {
-        self.stop_by("-TERM")
-    }
-
-    fn stop_by(mut self, signal: &str) -> Option<i32> {
-        let killed = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         assert!(killed.unwrap().success());
         // It must not block on writing its output.
         std::io::copy(&mut self.stderr, &mut std::io::sink()).unwrap();
@@ -199,7 +195,7 @@ fn a_server_starts_says_where_and_stops_when_asked() {
     assert!(!server.address.ends_with(":0"), "{}", server.address);
     let cluster = server.membership.strip_prefix("node 1 of cluster ").unwrap().to_owned();
     assert_eq!(cluster.len(), 32, "{cluster}");
-    assert_eq!(server.stop_by("-HUP"), Some(0));
+    assert_eq!(server.stop(), Some(0));
     // After a restart, it is the same node of the same cluster.
     let server = Server::start(&sandbox);
     assert_eq!(server.membership, format!("node 1 of cluster {cluster}"));
@@ -207,6 +203,23 @@ fn a_server_starts_says_where_and_stops_when_asked() {
     assert_eq!(second.code, Some(1), "{}", second.stderr);
     assert!(second.stderr.contains("node"), "{}", second.stderr);
     assert_eq!(server.stop(), Some(0));
+}
+
+/// Whoever reads the log of a node that ended must not take it for a crash.
+#[test]
+fn a_server_that_a_signal_stops_says_so() {
+    let sandbox = Sandbox::new();
+    let mut child = umbel(&sandbox, SERVE).stdout(Stdio::null()).spawn().unwrap();
+    let mut said = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    while !said.contains("listening on ") {
+        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "the server ended: {said}");
+    }
+    let killed = Command::new("kill").args(["-HUP", &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{said}");
+    assert!(said.contains("asked to stop: "), "{said}");
 }
 
 /// The log goes to files and journals, in which escape sequences would be in the way.
