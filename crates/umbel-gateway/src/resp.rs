@@ -66,6 +66,8 @@ mod names_test;
 #[cfg(test)]
 mod payloads_test;
 #[cfg(test)]
+mod replicated_test;
+#[cfg(test)]
 mod resp_test;
 #[cfg(test)]
 mod rights_test;

@@ -14,7 +14,7 @@ use super::resp_test::{Client, node_with};
 use crate::test_node::{Node, config, deadline, start};
 
 /// Three nodes of one cluster, in the order of their numbers. `change` gets the number of each.
-async fn three(change: impl Fn(u64, &mut Config)) -> (Vec<TempDir>, Vec<Node>) {
+pub(super) async fn three(change: impl Fn(u64, &mut Config)) -> (Vec<TempDir>, Vec<Node>) {
     let folders: Vec<TempDir> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
     let addresses = free_addresses(3);
     let starts = (1..).zip(folders.iter().zip(&addresses)).map(|(number, (folder, address))| {
@@ -88,7 +88,7 @@ async fn until_slots(node: &Node, of: &[&Named]) {
     until(node, "SLOTS", |slots| slots == expected).await;
 }
 
-async fn shut_down(nodes: Vec<Node>) {
+pub(super) async fn shut_down(nodes: Vec<Node>) {
     join_all(nodes.into_iter().map(Node::shutdown)).await;
 }
 

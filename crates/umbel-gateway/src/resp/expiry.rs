@@ -64,7 +64,11 @@ pub(super) async fn answer(
             wanted => change(coordinator, (&name, filter), Change::Expiry(wanted), deadline).await,
         };
         match changed {
-            Ok(()) => return Ok(Reply::Integer(1)),
+            Ok(has_dropped_copies) => {
+                let deadline = session.shared.deadlines.of_long_command();
+                let confirmed = session.confirm(has_dropped_copies, deadline).await;
+                return confirmed.map(|()| Reply::Integer(1)).map_err(|error| refusal(&error));
+            }
             Err(error) if is_missing(&error) => return Ok(missing(command)),
             // Another filter has got the name since: the command is about that one.
             Err(CallFailure::Changed { .. }) if Instant::now() < deadline => {}
@@ -81,17 +85,19 @@ enum Change {
     Expiry(Option<u64>),
 }
 
-/// Changes a filter as it was seen.
+/// Changes a filter as it was seen; returns whether a replicated filter was dropped.
 async fn change(
     coordinator: &Coordinator,
     (name, filter): (&FilterName, FilterId),
     change: Change,
     deadline: Instant,
-) -> Result<(), CallFailure> {
+) -> Result<bool, CallFailure> {
     let seen = Some(Seen { filter, generation: None });
     match change {
-        Change::Drop => coordinator.drop_filter(name, seen, deadline).await.map(drop),
-        Change::Expiry(wanted) => coordinator.expire(name, seen, wanted, deadline).await,
+        Change::Drop => coordinator.drop_filter(name, seen, deadline).await,
+        Change::Expiry(wanted) => {
+            coordinator.expire(name, seen, wanted, deadline).await.map(|()| false)
+        }
     }
 }
 

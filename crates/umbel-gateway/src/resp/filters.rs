@@ -218,7 +218,7 @@ pub(super) async fn contains(session: &Session, key: &[u8], items: Packed) -> An
     let mut bits = Vec::with_capacity(count);
     for batch in items.batches() {
         let call = || {
-            let level = read_level(session, name.as_str());
+            let level = read_level(session, &name);
             coordinator.contains(name.as_str(), &batch, level, deadline)
         };
         match unless_busy(deadline, call).await {
@@ -232,14 +232,9 @@ pub(super) async fn contains(session: &Session, key: &[u8], items: Packed) -> An
 }
 
 /// The level of `READONLY`; None, the filter's default, for filters that do not support it.
-fn read_level(session: &Session, name: &str) -> Option<ReadLevel> {
-    if !session.reads_anywhere {
-        return None;
-    }
-    let is_replicated = session.shared.coordinator.read_meta(|state| {
-        state.filter_by_name(name).is_some_and(|(_, record)| record.is_replicated())
-    });
-    matches!(is_replicated, Ok(false)).then_some(ReadLevel::AnyReplica)
+fn read_level(session: &Session, name: &FilterName) -> Option<ReadLevel> {
+    let is_it = session.reads_anywhere && !session.is_replicated(name);
+    is_it.then_some(ReadLevel::AnyReplica)
 }
 
 /// The filter that a plain command creates.
@@ -276,7 +271,8 @@ async fn try_create(
     let name = session.caller.filter(FilterVerb::Manage, "key", name.as_str().to_owned())?;
     let (deadline, owner) =
         (session.shared.deadlines.of_long_command(), session.caller.principal_name());
-    session.shared.coordinator.create(&name, &new, owner, deadline).await.map(|_| ())
+    let (_, record) = session.shared.coordinator.create(&name, &new, owner, deadline).await?;
+    session.confirm(record.is_replicated(), deadline).await
 }
 
 /// `BF.RESERVE`.

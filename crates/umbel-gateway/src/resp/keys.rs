@@ -181,9 +181,8 @@ async fn scanned(keys: Vec<(FilterId, String)>, scan: &Scan<'_>) -> Reply {
 async fn drop_filters(session: &Session, keys: Arguments<'_>) -> Result<Reply, Refusal> {
     let names = named(session, FilterVerb::Manage, keys.iter())?;
     let filters: Vec<_> = names.into_iter().map(|name| (name, None)).collect();
-    let deadline = session.shared.deadlines.of_long_command();
-    let dropped = drop_each(&session.shared.coordinator, &filters, deadline).await;
-    Ok(Reply::number(dropped.map_err(|failure| refusal(&failure))?))
+    let dropped = drop_each(session, &filters).await;
+    dropped.map(Reply::number).map_err(|failure| refusal(&failure))
 }
 
 /// Drops the filters of the connection's database, or of all databases, that existed when the command came.
@@ -196,28 +195,48 @@ async fn drop_all(session: &Session, of_all_databases: bool) -> Result<Reply, Re
         let seen = |filter| Some(Seen { filter, generation: None });
         meant.map(|(id, record)| (record.name.clone(), seen(id))).collect::<Vec<_>>()
     });
-    let deadline = session.shared.deadlines.of_long_command();
-    let dropped = drop_each(&session.shared.coordinator, &filters.await?, deadline).await;
+    let dropped = drop_each(session, &filters.await?).await;
     dropped.map(|_| Reply::OK).map_err(|failure| refusal(&failure))
 }
 
-/// Drops filters, if given only as they were seen; returns how many of them existed.
+/// Drops filters, if given only as they were seen, on all nodes; returns how many of them existed.
 async fn drop_each(
+    session: &Session,
+    filters: &[(FilterName, Option<Seen>)],
+) -> Result<u64, CallFailure> {
+    let deadline = session.shared.deadlines.of_long_command();
+    let dropped = drop_known(&session.shared.coordinator, filters, deadline).await?;
+    session.confirm(dropped.has_replicated, deadline).await?;
+    Ok(dropped.count)
+}
+
+/// Filters that were dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct DroppedFilters {
+    count: u64,
+    /// Whether other nodes have copies of one of them.
+    has_replicated: bool,
+}
+
+async fn drop_known(
     coordinator: &Coordinator,
     filters: &[(FilterName, Option<Seen>)],
     deadline: Instant,
-) -> Result<u64, CallFailure> {
-    let mut count = 0;
+) -> Result<DroppedFilters, CallFailure> {
+    let mut dropped = DroppedFilters::default();
     for (name, seen) in filters {
         match coordinator.drop_filter(name, *seen, deadline).await {
-            Ok(_) => count += 1,
+            Ok(is_replicated) => {
+                dropped.count += 1;
+                dropped.has_replicated |= is_replicated;
+            }
             Err(CallFailure::UnknownFilter { .. }) => {}
             // What has the name now came after the command.
             Err(CallFailure::Changed { .. }) if seen.is_some() => {}
-            Err(failure) => return Err(behind_dropped(count, failure)),
+            Err(failure) => return Err(behind_dropped(dropped.count, failure)),
         }
     }
-    Ok(count)
+    Ok(dropped)
 }
 
 /// The failure to drop a filter after this many others were dropped: the command as a whole was not "not applied".
@@ -265,7 +284,8 @@ mod tests {
             asked.drop_filter(&gone, None, deadline()).await.unwrap();
         }
         let newer = create(&asked, "a", Kind::Blocked).await;
-        assert_eq!(drop_each(&asked, &filters, deadline()).await, Ok(1));
+        let dropped = DroppedFilters { count: 1, has_replicated: false };
+        assert_eq!(drop_known(&asked, &filters, deadline()).await, Ok(dropped));
         let left = asked.read_meta(|state| state.filters().map(|(id, _)| id).collect::<Vec<_>>());
         assert_eq!(left.unwrap(), [newer]);
         drop(asked);

@@ -114,16 +114,22 @@ async fn restore(
         if !replaces {
             return Ok(Reply::OK);
         }
-        return match coordinator.drop_filter(&name, None, deadline).await {
-            Ok(_) | Err(CallFailure::UnknownFilter { .. }) => Ok(Reply::OK),
-            Err(failure) => Err(refusal(&failure)),
+        let confirmed = match coordinator.drop_filter(&name, None, deadline).await {
+            Ok(is_replicated) => session.confirm(is_replicated, deadline).await,
+            Err(CallFailure::UnknownFilter { .. }) => Ok(()),
+            Err(failure) => Err(failure),
         };
+        return confirmed.map(|()| Reply::OK).map_err(|failure| refusal(&failure));
     }
-    let owner = session.caller.principal_name();
+    let (owner, hides_copies) = (session.caller.principal_name(), session.is_replicated(&name));
     let made = coordinator
         .import_whole((&name, replaces), settings, parts, (owner, expires_at_ms), deadline)
         .await;
-    match made {
+    let confirmed = match made {
+        Ok(()) => session.confirm(hides_copies, deadline).await,
+        failed => failed,
+    };
+    match confirmed {
         Ok(()) => Ok(Reply::OK),
         Err(CallFailure::Meta(MetaError::NameTaken { .. })) => Err(Refusal::BusyKey),
         Err(failure) => Err(refusal(&failure)),

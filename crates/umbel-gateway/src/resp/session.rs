@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 use umbel_coordinator::CaughtUp;
 use umbel_engine::meta::{FilterName, FilterVerb, MetaState};
 use umbel_node::failure::CallFailure;
@@ -247,6 +248,27 @@ impl Session {
             0 => (database_of(filter) == 0).then_some(filter),
             number => filter.strip_prefix(&prefix(number)),
         }
+    }
+
+    /// Whether other nodes have copies of the filter of this name, by this node's catalogue.
+    pub(super) fn is_replicated(&self, name: &FilterName) -> bool {
+        let is_replicated = self.shared.coordinator.read_meta(|state| {
+            let found = state.filter_by_name(name.as_str());
+            found.is_some_and(|(_, record)| record.is_replicated())
+        });
+        is_replicated.unwrap_or(false)
+    }
+
+    /// Waits until the other nodes' copies are as the catalogue requires, if the filter that was changed is replicated:
+    /// a node whose catalogue is behind answers as before the change. Nodes that do not confirm it soon cannot be named
+    /// in a reply.
+    pub(super) async fn confirm(
+        &self,
+        is_replicated: bool,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let copies = self.shared.coordinator.copies();
+        copies.unconfirmed_soon(is_replicated, deadline).await.map(drop)
     }
 
     /// `AUTH`, also as part of `HELLO`.

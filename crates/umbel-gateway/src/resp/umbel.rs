@@ -41,7 +41,9 @@ pub(super) async fn answer(session: &Session, command: UmbelCommand<'_>) -> Resu
             let name = session.filter(FilterVerb::Manage, key)?;
             let deadline = session.shared.deadlines.of_long_command();
             let cleared = session.shared.coordinator.clear(&name, None, deadline).await;
-            cleared.map(|(generation, _)| Reply::number(generation.0)).map_err(|f| refusal(&f))
+            let (generation, is_replicated) = cleared.map_err(|failure| refusal(&failure))?;
+            let confirmed = session.confirm(is_replicated, deadline).await;
+            confirmed.map(|()| Reply::number(generation.0)).map_err(|failure| refusal(&failure))
         }
         UmbelCommand::Rotate(key) => {
             let name = session.filter(FilterVerb::Manage, key)?;
