@@ -114,6 +114,11 @@ pub(super) const RESP_READ_BYTES: usize = 32 << 10;
 /// as much as one read brings. They are answered before the next read.
 pub(super) const RESP_FREE_BYTES: usize = RESP_READ_BYTES;
 
+/// Bytes of requests that such a connection may send while it takes no answers, which count towards the budget of all
+/// clients: many libraries send a whole pipeline before they read the first answer. As many as the arguments of one
+/// request may have, which a client may also make a node hold. The buffer grows by doubling.
+pub(super) const RESP_AHEAD_BYTES_MAX: usize = 64 << 20;
+
 /// Bytes of answers that are buffered before they are written.
 pub(super) const RESP_WRITE_BYTES: usize = 64 << 10;
 

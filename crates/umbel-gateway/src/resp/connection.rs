@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -22,8 +22,8 @@ use super::shared::{Counts, Place, Shared};
 use super::writing::write_answers;
 use crate::budget::{Budget, Holding, NoRoom};
 use crate::limits::{
-    ARRIVAL_BYTES_PER_SECOND_MIN, ARRIVAL_TIMEOUT, RESP_COMMANDS_IN_FLIGHT_MAX, RESP_FREE_BYTES,
-    RESP_READ_BYTES, RESP_WRITE_BYTES,
+    ARRIVAL_BYTES_PER_SECOND_MIN, ARRIVAL_TIMEOUT, RESP_AHEAD_BYTES_MAX,
+    RESP_COMMANDS_IN_FLIGHT_MAX, RESP_FREE_BYTES, RESP_READ_BYTES, RESP_WRITE_BYTES,
 };
 
 /// Serves a connection to its end.
@@ -59,7 +59,9 @@ struct Input {
     /// Whether the client has authenticated, or need not.
     is_known: bool,
     /// Bytes that arrived but are not decoded: too many commands came before them.
-    rest: Bytes,
+    rest: BytesMut,
+    /// The client sends nothing more.
+    is_closed: bool,
     /// Commands to carry out.
     requests: Vec<Request>,
     /// The bytes after these commands are no command.
@@ -76,6 +78,8 @@ struct Input {
     holding: Option<Holding>,
     /// Bytes of commands that wait for `EXEC`.
     queued: usize,
+    /// Bytes of the commands that are carried out, and of the request that has arrived in part.
+    carried: usize,
 }
 
 /// Why the connection reads nothing more.
@@ -179,8 +183,12 @@ impl Served {
 
     /// Writes the answers.
     async fn flush(&mut self) -> io::Result<()> {
-        let out = std::mem::take(&mut self.out);
-        write_answers(&mut self.stream, &out).await?;
+        let (out, input) = (std::mem::take(&mut self.out), &mut self.input);
+        write_answers(&mut self.stream, &out, |stream, cx| input.read_ahead(stream, cx)).await?;
+        if input.holding.is_some() {
+            // What has come ahead is held, and no more of it is read for now. Holding less needs no room.
+            let _ = input.count(input.carried, false);
+        }
         // A payload that was among the answers is no longer held.
         self.session.payload = None;
         Ok(())
@@ -194,7 +202,8 @@ impl Input {
             connection,
             decoder: Decoder::new(is_known),
             is_known,
-            rest: Bytes::new(),
+            rest: BytesMut::new(),
+            is_closed: false,
             requests: Vec::new(),
             failed: None,
             waiting_since: Instant::now(),
@@ -204,6 +213,7 @@ impl Input {
             budget: Arc::clone(budget),
             holding: None,
             queued: 0,
+            carried: 0,
         }
     }
 
@@ -217,6 +227,9 @@ impl Input {
             return Some(End::NoRoom);
         }
         while self.requests.is_empty() && self.failed.is_none() {
+            if self.is_closed {
+                return Some(End::Closed);
+            }
             let end = std::future::poll_fn(|cx| self.poll_read(stream, cx)).await;
             if end.is_some() {
                 return end;
@@ -252,6 +265,35 @@ impl Input {
         }
     }
 
+    /// Reads what comes while the client takes no answers, and returns how many bytes came: a client that sends a
+    /// whole pipeline before it reads the first answer would wait for the node as the node waits for it. What there is
+    /// no room for is left to the client.
+    fn read_ahead(
+        &mut self,
+        stream: &mut Box<dyn Stream>,
+        cx: &mut Context<'_>,
+    ) -> io::Result<usize> {
+        if self.holding.as_ref().is_some_and(|held| held.poll_over(cx)) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let before = self.rest.len();
+        while self.is_known && !self.is_closed && self.rest.len() < RESP_AHEAD_BYTES_MAX {
+            if self.count(self.carried + RESP_READ_BYTES, true).is_err() {
+                break;
+            }
+            let mut space = [const { MaybeUninit::<u8>::uninit() }; RESP_READ_BYTES];
+            let mut buffer = ReadBuf::uninit(&mut space);
+            match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    self.rest.extend_from_slice(buffer.filled());
+                }
+                Poll::Ready(_) => self.is_closed = true,
+            }
+        }
+        Ok(self.rest.len() - before)
+    }
+
     /// Sets whether the client has authenticated, for what is decoded next.
     const fn set_known(&mut self, is_known: bool) {
         self.is_known = is_known;
@@ -261,14 +303,18 @@ impl Input {
     /// Takes bytes that arrived. Those beyond the commands in flight are left for later.
     fn take(&mut self, bytes: &[u8]) {
         let left = self.decode(bytes);
-        self.rest = Bytes::copy_from_slice(left);
+        self.rest.extend_from_slice(left);
     }
 
     /// Decodes what was left, without copying what is left again: of a stranger's pipeline that is often.
     fn decode_rest(&mut self) {
-        let rest = std::mem::take(&mut self.rest);
+        let mut rest = std::mem::take(&mut self.rest);
         let left_bytes = self.decode(&rest).len();
-        self.rest = rest.slice(rest.len() - left_bytes..);
+        // An idle connection has no buffer.
+        if left_bytes > 0 {
+            rest.advance(rest.len() - left_bytes);
+            self.rest = rest;
+        }
     }
 
     /// Decodes commands up to the limit in flight; returns the bytes after them. A stranger's commands come one at
@@ -304,7 +350,7 @@ impl Input {
 
     /// Counts what the connection holds towards the budget of all clients, if it exceeds `RESP_FREE_BYTES`.
     fn count(&mut self, byte_count: usize, is_arriving: bool) -> Result<(), NoRoom> {
-        let held = byte_count + self.queued;
+        let held = byte_count + self.queued + self.rest.len();
         if held <= RESP_FREE_BYTES {
             self.holding = None;
             return Ok(());
@@ -317,7 +363,8 @@ impl Input {
     fn hold(&mut self, queue: Option<&Queue>) -> Result<(), NoRoom> {
         self.queued = queue.map_or(0, |queue| queue.byte_count);
         let of_requests: usize = self.requests.iter().map(Request::held_bytes).sum();
-        self.count(of_requests + self.decoder.pending_bytes(), false)
+        self.carried = of_requests + self.decoder.pending_bytes();
+        self.count(self.carried, false)
     }
 
     /// Ready once an incomplete request has been arriving for too long: it holds memory. And once a stranger has
@@ -340,18 +387,25 @@ impl Input {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex};
     use umbel_coordinator::Coordinator;
     use umbel_filter::Kind;
     use umbel_node::config::ClusterAnswers;
 
     use super::super::RespGateway;
+    use super::super::resp_test::node;
     use super::*;
 
     /// Of a node that belongs to no cluster.
     fn shared() -> Arc<Shared> {
+        shared_by(Arc::new(Coordinator::without_cluster()))
+    }
+
+    fn shared_by(coordinator: Arc<Coordinator>) -> Arc<Shared> {
         Arc::new(Shared::new(RespGateway {
-            coordinator: Arc::new(Coordinator::without_cluster()),
+            coordinator,
             timeout_max: Duration::from_secs(5),
             budget: Budget::new(1 << 20),
             needs_member: false,
@@ -469,6 +523,40 @@ mod tests {
             client.write_all(b"PING\r\n").await
         });
         assert!(end.is_none() && sent.is_ok());
+    }
+
+    /// Many libraries do so: answers wait until all requests have come.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_client_may_send_a_whole_pipeline_before_it_reads() {
+        let (_folder, node) = node().await;
+        let mut client = served(&shared_by(node.coordinator()));
+        // Either is more than the connection holds in one direction.
+        let (requests, expected) = ("PING\r\n".repeat(20_000), "+PONG\r\n".repeat(20_000));
+        client.write_all(requests.as_bytes()).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).await.unwrap();
+        assert!(answers == expected, "{} bytes of {}", answers.len(), expected.len());
+        node.shutdown().await;
+    }
+
+    #[tokio::test]
+    async fn no_more_is_read_ahead_than_there_is_room_for() {
+        let (mut client, node) = duplex(RESP_READ_BYTES * 8);
+        let mut stream: Box<dyn Stream> = Box::new(node);
+        client.write_all(&vec![b'x'; RESP_READ_BYTES * 8]).await.unwrap();
+        let mut cx = Context::from_waker(Waker::noop());
+        let budget = Budget::new(RESP_READ_BYTES as u64 * 3);
+        let mut stranger = Input::new(ConnectionHandle::default(), false, &budget);
+        assert_eq!(stranger.read_ahead(&mut stream, &mut cx).unwrap(), 0);
+        let mut input = Input::new(ConnectionHandle::default(), true, &budget);
+        let came = input.read_ahead(&mut stream, &mut cx).unwrap();
+        assert_eq!((came, input.rest.len()), (RESP_READ_BYTES * 3, RESP_READ_BYTES * 3));
+        // Others need the room: what has come ahead is given up with its connection.
+        let other = Holding::new(&budget);
+        assert!(other.set(1, false).is_ok());
+        let ended = input.read_ahead(&mut stream, &mut cx).map_err(|error| error.kind());
+        assert_eq!(ended, Err(io::ErrorKind::OutOfMemory));
     }
 
     /// `NOAUTH` would be final, although another node, or this one later, knows the client.

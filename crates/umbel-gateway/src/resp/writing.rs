@@ -11,24 +11,33 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::limits::{READING_BYTES_PER_SECOND_MIN, UNREAD_TIMEOUT};
 
-/// Writes all of the answers.
+/// Writes all of the answers. While the client takes none, `read_ahead` may read what it sends; it returns how many
+/// bytes came.
 ///
 /// # Errors
-/// [`io::ErrorKind::TimedOut`] if the client takes nothing for [`UNREAD_TIMEOUT`], or less than
-/// [`READING_BYTES_PER_SECOND_MIN`] for longer than that; any error of the stream.
+/// [`io::ErrorKind::TimedOut`] if the client neither takes nor sends anything for [`UNREAD_TIMEOUT`], or less than
+/// [`READING_BYTES_PER_SECOND_MIN`] for longer than that; any error of the stream, and of `read_ahead`.
 pub(super) async fn write_answers<S: AsyncWrite + Unpin>(
     stream: &mut S,
     answers: &[u8],
+    mut read_ahead: impl FnMut(&mut S, &mut Context<'_>) -> io::Result<usize>,
 ) -> io::Result<()> {
     let mut rest = answers;
     // Since when the node has been waiting for the client; most clients take everything at once.
     let mut began = None;
+    let mut came = 0;
     while !rest.is_empty() {
         let taken = (answers.len() - rest.len()) as u64;
         let mut late = None;
         let written = poll_fn(|cx| {
             let written = Pin::new(&mut *stream).poll_write(cx, rest);
-            or_late(written, cx, &mut late, || patience(&mut began, taken))
+            if written.is_pending() {
+                let count = read_ahead(stream, cx)? as u64;
+                came += count;
+                // It was not idle: its time begins anew.
+                late = late.take().filter(|_| count == 0);
+            }
+            or_late(written, cx, &mut late, || patience(&mut began, taken + came))
         });
         match written.await? {
             0 => return Err(io::ErrorKind::WriteZero.into()),
@@ -36,7 +45,7 @@ pub(super) async fn write_answers<S: AsyncWrite + Unpin>(
         }
     }
     // A TLS stream may have buffered a part.
-    let (mut late, taken) = (None, answers.len() as u64);
+    let (mut late, taken) = (None, answers.len() as u64 + came);
     poll_fn(|cx| {
         let flushed = Pin::new(&mut *stream).poll_flush(cx);
         or_late(flushed, cx, &mut late, || patience(&mut began, taken))
@@ -44,7 +53,7 @@ pub(super) async fn write_answers<S: AsyncWrite + Unpin>(
     .await
 }
 
-/// The time until which a client that has taken this many bytes may take none.
+/// The time until which a client that has taken or sent this many bytes may take none.
 fn patience(began: &mut Option<Instant>, taken: u64) -> Instant {
     let now = Instant::now();
     let began = *began.get_or_insert(now);
@@ -112,7 +121,7 @@ mod tests {
     /// Writes an answer of 8 MiB; returns the error and the seconds that it took.
     async fn written(slow: &mut Slow) -> (Option<io::ErrorKind>, u64) {
         let began = Instant::now();
-        let outcome = write_answers(slow, &vec![b'x'; 8 << 20]).await;
+        let outcome = write_answers(slow, &vec![b'x'; 8 << 20], |_, _| Ok(0)).await;
         (outcome.err().map(|error| error.kind()), began.elapsed().as_secs())
     }
 
@@ -130,6 +139,18 @@ mod tests {
         assert_eq!(written(&mut Slow::new(least, second)).await, (None, 128));
         let first = UNREAD_TIMEOUT - second;
         assert_eq!(written(&mut Slow::new(8 << 20, first)).await, (None, first.as_secs()));
+    }
+
+    /// It sends a pipeline, and reads nothing before it has sent all of it.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_sends_is_waited_for() {
+        let mut silent = Slow::new(1, UNREAD_TIMEOUT * 100);
+        let (began, mut pieces) = (Instant::now(), vec![8 << 20; 3]);
+        let read_ahead = |_: &mut Slow, _: &mut Context<'_>| Ok(pieces.pop().unwrap_or(0));
+        let outcome = write_answers(&mut silent, b"x", read_ahead).await;
+        assert!(outcome.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut));
+        // Each time the node looks there is another piece, and then none.
+        assert_eq!(began.elapsed(), UNREAD_TIMEOUT * 3);
     }
 
     /// However much the client has taken before.
