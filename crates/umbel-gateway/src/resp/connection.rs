@@ -134,6 +134,7 @@ impl Served {
         let requests = std::mem::take(&mut self.input.requests);
         Counts::add(&self.session.shared.counts.commands, requests.len());
         metrics::resp_commands(requests.len() as u64);
+        self.session.client.note_command();
         let began = Instant::now();
         let mut at = 0;
         while let Some(left) = requests.get(at..).filter(|left| !left.is_empty()) {

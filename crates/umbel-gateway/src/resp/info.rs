@@ -91,6 +91,7 @@ fn section_lines(session: &Session, section: &str) -> Vec<(&'static str, String)
                 ("used_memory", used.to_string()),
                 ("used_memory_human", bytes_for_people(used)),
                 ("maxmemory", text("0")),
+                ("maxmemory_policy", text("noeviction")),
             ]
         }
         "Persistence" => vec![
@@ -247,6 +248,7 @@ mod tests {
             "used_memory",
             "used_memory_human",
             "maxmemory",
+            "maxmemory_policy",
         ];
         assert_eq!(names, expected);
         node.shutdown().await;

@@ -44,7 +44,14 @@ async fn clients_are_listed_by_type_and_id() {
     let own = text(&mut one, "CLIENT INFO").await;
     let (before, since) = (format!("id={first} addr=127.0.0.1:"), " db=0 sub=0 ");
     assert!(own.starts_with(&before) && own.contains(" name=me ") && own.contains(since), "{own}");
-    assert!(own.ends_with(" user=default resp=2 lib-name=lib lib-ver=\n"), "{own}");
+    let end = " cmd=NULL user=default redir=-1 resp=2 lib-name=lib lib-ver=\n";
+    assert!(own.ends_with(end), "{own}");
+    // Some libraries read them by their places.
+    let fields = "id addr laddr fd name age idle flags db sub psub ssub multi watch qbuf qbuf-free argv-mem \
+                  multi-mem rbs rbp obl oll omem tot-mem events cmd user redir resp lib-name lib-ver";
+    let names: Vec<&str> =
+        own.split(' ').filter_map(|field| Some(field.split_once('=')?.0)).collect();
+    assert_eq!(names.join(" "), fields);
     node.shutdown().await;
 }
 

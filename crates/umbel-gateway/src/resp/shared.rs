@@ -143,6 +143,8 @@ pub(super) struct Client {
     pub(super) from: String,
     connection: ConnectionHandle,
     since: Instant,
+    /// Seconds from then to the last command.
+    last_command_s: AtomicU64,
     details: Mutex<Details>,
 }
 
@@ -162,7 +164,8 @@ impl Clients {
     fn enter(&self, from: String, connection: ConnectionHandle) -> Arc<Client> {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let details = Mutex::new(Details { user: "default".to_owned(), ..Details::default() });
-        let client = Arc::new(Client { id, from, connection, since: Instant::now(), details });
+        let (since, last_command_s) = (Instant::now(), AtomicU64::default());
+        let client = Arc::new(Client { id, from, connection, since, last_command_s, details });
         let mut table = self.lock();
         table.strangers.insert(id);
         table.open.insert(id, Arc::clone(&client));
@@ -230,18 +233,26 @@ impl Client {
         self.details.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A line of `CLIENT LIST`.
+    /// Notes that a command has come.
+    pub(super) fn note_command(&self) {
+        self.last_command_s.store(self.since.elapsed().as_secs(), Ordering::Relaxed);
+    }
+
+    /// A line of `CLIENT LIST`. It has every field of Redis, in their order, by which some libraries read them; those
+    /// of files, buffers and the last command, which are not known, have the values for nothing.
     pub(super) fn line(&self, own_address: &(String, u16)) -> String {
         let Details { name, library, version, database, protocol, user } = self.details();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (host, port) = own_address;
+        let age_s = self.since.elapsed().as_secs();
         format!(
-            "id={} addr={} laddr={host}:{port} name={} age={} idle=0 flags=N db={database} sub=0 psub=0 \
-             ssub=0 multi=-1 user={user} resp={} lib-name={} lib-ver={}\n",
+            "id={} addr={} laddr={host}:{port} fd=-1 name={} age={age_s} idle={} flags=N db={database} sub=0 psub=0 \
+             ssub=0 multi=-1 watch=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
+             tot-mem=0 events=r cmd=NULL user={user} redir=-1 resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.from,
             text(&name),
-            self.since.elapsed().as_secs(),
+            age_s.saturating_sub(self.last_command_s.load(Ordering::Relaxed)),
             match protocol {
                 Protocol::Two => 2,
                 Protocol::Three => 3,
@@ -255,8 +266,20 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use std::task::{Context, Waker};
+    use std::time::Duration;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_is_idle_from_its_last_command_on() {
+        let client = Clients::default().enter("from:1".to_owned(), ConnectionHandle::default());
+        let line = || client.line(&("at".to_owned(), 2));
+        tokio::time::advance(Duration::from_secs(70)).await;
+        assert!(line().contains(" age=70 idle=70 "), "{}", line());
+        client.note_command();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(line().contains(" age=75 idle=5 "), "{}", line());
+    }
 
     #[tokio::test]
     async fn the_oldest_stranger_gives_way_and_nobody_else() {
