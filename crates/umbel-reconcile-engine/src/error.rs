@@ -154,9 +154,12 @@ pub enum SessionError {
         /// The phase.
         phase: &'static str,
     },
-    /// The driver cancelled the session.
-    #[error("cancelled")]
-    Cancelled,
+    /// The driver cancelled the session, for this reason.
+    #[error("{why}")]
+    Cancelled {
+        /// The reason, which the peer is told.
+        why: &'static str,
+    },
     /// The driver passed something that was not requested, or other items than its snapshot had before. A
     /// bug of the driver, or the source changed during the session: run it again.
     #[error("driver out of step: {what}")]

@@ -23,8 +23,8 @@ pub enum SessionInput {
     Resume,
     /// The peer will send nothing more.
     Closed,
-    /// Abort the session.
-    Cancel,
+    /// Abort the session, and tell the peer this reason.
+    Cancel(&'static str),
 }
 
 /// An order to the driver. Orders are to be executed in sequence.

@@ -209,7 +209,7 @@ fn kind_of(error: &SessionError) -> usize {
         SessionError::NotConverged { .. } => 5,
         SessionError::Aborted { .. } => 6,
         SessionError::Disconnected { .. } => 7,
-        SessionError::Cancelled => 8,
+        SessionError::Cancelled { .. } => 8,
         SessionError::Key => 9,
         SessionError::Resumable => 10,
         SessionError::StaleSketch => panic!("the sketches are of the sets"),

@@ -165,10 +165,25 @@ impl Session {
                     self.core.arrivals.unapplied.checked_sub(1).ok_or(extra)?;
             }
             SessionInput::Resume => self.waited_for(Awaiting::Resume)?,
-            SessionInput::Closed => self.is_closed = true,
-            SessionInput::Cancel => return Err(SessionError::Cancelled),
+            SessionInput::Closed => {
+                self.is_closed = true;
+                if self.core.awaiting == Awaiting::Resume {
+                    return Err(self.left_too_early());
+                }
+            }
+            SessionInput::Cancel(why) => return Err(SessionError::Cancelled { why }),
         }
         self.go_on(out)
+    }
+
+    /// The error of a peer that left while this side still had to send: its reason, if it has given one.
+    fn left_too_early(&mut self) -> SessionError {
+        while let Ok(Some(frame)) = self.inbox.next_frame() {
+            if let Ok(Message::Abort { text }) = Message::read(&frame) {
+                return self.abort_error(text);
+            }
+        }
+        SessionError::Disconnected { phase: self.core.phase }
     }
 
     fn waited_for(&mut self, awaiting: Awaiting) -> Result<(), SessionError> {

@@ -11,22 +11,24 @@ use super::endpoint::PeerConnection;
 use super::link::{Event, Link, Patience, READ_BYTES, Reading};
 use super::observer::SessionObserver;
 use super::set::ItemSet;
-use crate::error::{Context, ReconcileError, Result, bail};
+use crate::error::{Context, ReconcileError, Result, bail, is_broken};
 use std::collections::VecDeque;
 use std::path::Path;
 use umbel_reconcile_engine::limits::RECONCILE_INBOX_BYTES_MAX;
 use umbel_reconcile_engine::{
-    Direction, Item, ItemIndex, OnConflict, Options, Pass, RemoteItem, Session, SessionInput,
-    SessionOutcome, SessionOutput,
+    Direction, Item, ItemIndex, OnConflict, Options, Pass, RemoteItem, Session, SessionError,
+    SessionInput, SessionOutcome, SessionOutput,
 };
 use umbel_step::Outbox;
 
 mod again;
 mod behind;
+mod parting;
 mod resumed;
 
 use again::Resumed;
 pub(super) use behind::REFUSED;
+pub(super) use parting::decline;
 
 /// The byte after the session: the responder has applied what it received.
 const APPLIED: u8 = b'+';
@@ -244,6 +246,14 @@ impl<'s> Drive<'s> {
         if let Some(sketch) = self.set.stored_sketch() {
             session = session.with_sketch(sketch.clone())?;
         }
+        let ended = self.run_session(&mut session);
+        if ended.is_err() {
+            self.give_up(session);
+        }
+        ended
+    }
+
+    fn run_session(&mut self, session: &mut Session) -> Result<Ended> {
         let mut out = Outbox::new();
         let (mut only_here, mut only_there) = (Vec::new(), Vec::new());
         session.step(SessionInput::Start, &mut out);
@@ -284,6 +294,9 @@ impl<'s> Drive<'s> {
                     }
                     SessionOutput::Finish(Err(error)) => {
                         self.flush();
+                        if matches!(error, SessionError::Aborted { .. }) {
+                            self.link.wait_closed();
+                        }
                         return Err(ReconcileError::from(error).context(self.link.peer.clone()));
                     }
                 }
@@ -319,6 +332,10 @@ impl<'s> Drive<'s> {
                     SessionInput::Received(bytes)
                 }
                 Event::Closed(None) => SessionInput::Closed,
+                // What the other side said before is in the session.
+                Event::Closed(Some(error)) | Event::Written(Err(error)) if is_broken(&error) => {
+                    SessionInput::Closed
+                }
                 Event::Closed(Some(error)) => {
                     return Err(error).context(format!("{}: cannot read", self.link.peer));
                 }

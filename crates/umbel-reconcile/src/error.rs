@@ -107,9 +107,6 @@ impl ReconcileError {
     /// Whether the error only says that the other side has gone.
     pub fn is_peer_gone(&self) -> bool {
         self.chain().any(|cause| {
-            let is_broken = |error: &io::Error| {
-                matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
-            };
             matches!(
                 cause.downcast_ref(),
                 Some(SessionError::Disconnected { .. } | SessionError::Aborted { .. })
@@ -193,6 +190,11 @@ from_errors!(
     Io(io::Error),
     Secret(SecretRefusal)
 );
+
+/// Whether an operation failed because the other side has gone.
+pub(crate) fn is_broken(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
 
 /// Adds context to an error.
 pub(crate) trait Context<T> {

@@ -8,6 +8,7 @@
 
 use super::endpoint::{Guard, PeerConnection};
 use super::journal::JournalWriter;
+use crate::error::is_broken;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +22,9 @@ pub(super) const READ_BYTES: usize = 64 << 10;
 /// Maximum number of events queued for the session: a few round trips on a fast network.
 const CHUNKS_WAITING_MAX: usize = 64;
 
+/// How long this side waits, once it knows that the other one has left, for what that said before.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
 /// An event of a connection.
 pub(super) enum Event {
     /// Bytes of a plain session.
@@ -31,7 +35,7 @@ pub(super) enum Event {
     Control(ResumeFrame),
     /// Nothing more will arrive; with the error, if reading failed.
     Closed(Option<io::Error>),
-    /// Everything before a mark is written, or the write failed.
+    /// Everything before a mark is written; or a write failed, which is reported without a mark, too.
     Written(io::Result<()>),
     /// Nothing arrived within this time.
     Silent(Duration),
@@ -103,6 +107,13 @@ pub(super) struct Link {
     patience: Patience,
     since: Instant,
     events: Receiver<Event>,
+    /// The write that failed because the other side has left. What that said before says more, so it comes first.
+    unwritten: Option<io::Error>,
+    /// The end of the connection, if it comes next.
+    closed: Option<Event>,
+    /// Whether such a write was reported, and whether the end of the connection was noticed.
+    has_reported: bool,
+    has_closed: bool,
     writing: Sender<Writing>,
     going: Sender<Option<Arc<JournalWriter>>>,
     guard: Guard,
@@ -126,12 +137,53 @@ impl Link {
         let mut writes = Writes::new(writer, event, Arc::clone(&around));
         spawn(move || writes.run(&orders));
         let since = now();
-        Self { peer, owner, around, patience, since, events, writing, going, guard }
+        Self {
+            peer,
+            owner,
+            around,
+            patience,
+            since,
+            events,
+            unwritten: None,
+            closed: None,
+            has_reported: false,
+            has_closed: false,
+            writing,
+            going,
+            guard,
+        }
     }
 
     /// The next event, or a timeout.
-    pub(super) fn next_event(&self) -> Event {
+    pub(super) fn next_event(&mut self) -> Event {
+        if let Some(closed) = self.closed.take() {
+            return closed;
+        }
+        loop {
+            let event = self.wait();
+            self.has_closed |= matches!(event, Event::Closed(_));
+            match (event, self.unwritten.take()) {
+                (Event::Written(Err(error)), unwritten)
+                    if is_broken(&error) && !self.has_reported && !self.has_closed =>
+                {
+                    self.unwritten = Some(unwritten.unwrap_or(error));
+                }
+                (event @ (Event::Closed(_) | Event::Silent(_)), Some(error)) => {
+                    self.closed = Some(event).filter(|event| matches!(event, Event::Closed(_)));
+                    self.has_reported = true;
+                    return Event::Written(Err(error));
+                }
+                (event, unwritten) => {
+                    self.unwritten = unwritten;
+                    return event;
+                }
+            }
+        }
+    }
+
+    fn wait(&self) -> Event {
         let Patience { idle, whole } = self.patience;
+        let idle = if self.unwritten.is_some() { idle.min(LAST_WORDS) } else { idle };
         let left = whole.map(|whole| whole.saturating_sub(self.since.elapsed()));
         match (self.events.recv_timeout(left.map_or(idle, |left| left.min(idle))), whole) {
             // A peer that sends a byte now and then is not silent, but must not block others for ever.
@@ -139,6 +191,16 @@ impl Link {
             (Ok(event), _) => event,
             (Err(RecvTimeoutError::Timeout), _) => Event::Silent(idle),
             (Err(RecvTimeoutError::Disconnected), _) => Event::Closed(None),
+        }
+    }
+
+    /// Waits a little until the other side has closed the connection: a program that this side has started is
+    /// stopped when this side leaves, and may still have to say why it gave up.
+    pub(super) fn wait_closed(&mut self) {
+        let until = now() + LAST_WORDS;
+        while !self.has_closed {
+            let event = self.events.recv_timeout(until.saturating_duration_since(now()));
+            self.has_closed = matches!(event, Ok(Event::Closed(_)) | Err(_));
         }
     }
 
@@ -313,6 +375,8 @@ struct Writes {
     events: SyncSender<Event>,
     around: Arc<Around>,
     outcome: io::Result<()>,
+    /// What has failed, once it is reported; nothing is written any more.
+    failed: Option<io::ErrorKind>,
     /// Set for a resumable session; the journal records how much was sent.
     window: Option<(SendWindow, Arc<JournalWriter>)>,
     /// What the session waits for: that the window is sent, or that it is durable.
@@ -334,6 +398,7 @@ impl Writes {
             events,
             around,
             outcome: Ok(()),
+            failed: None,
             window: None,
             waits: None,
             is_peer_gone: false,
@@ -378,15 +443,19 @@ impl Writes {
         }
     }
 
+    fn is_working(&self) -> bool {
+        self.outcome.is_ok() && self.failed.is_none()
+    }
+
     fn write(&mut self, bytes: &[u8]) {
-        if self.outcome.is_ok() {
+        if self.is_working() {
             self.outcome = self.writer.write_all(bytes).and_then(|()| self.writer.flush());
         }
     }
 
     /// Sends as much as the window allows.
     fn pump(&mut self) {
-        while self.outcome.is_ok() {
+        while self.is_working() {
             let Some((window, journal)) = &mut self.window else { return };
             let before = window.sent();
             let Some(frame) = window.next_frame() else { return };
@@ -398,15 +467,19 @@ impl Writes {
         }
     }
 
-    /// Reports a fulfilled or failed wait; returns false if nobody receives events any more.
+    /// Reports a fulfilled wait, and a failure at once: what the session waits for may never come after it.
+    /// Returns false if nobody receives events any more.
     fn answer(&mut self) -> bool {
         let window = self.window.as_ref().map(|(window, _)| window);
         let is_done = match self.waits {
-            None => return true,
+            None if self.outcome.is_ok() => return true,
+            None => true,
             Some(Wait::Sent) => window.is_none_or(SendWindow::is_sent),
             Some(Wait::Durable) => window.is_none_or(SendWindow::is_acknowledged),
         };
-        if !is_done && self.is_peer_gone {
+        if let (Some(_), Some(failed)) = (self.waits, self.failed) {
+            self.note(Err(failed.into()));
+        } else if !is_done && self.is_peer_gone {
             self.note(Err(io::ErrorKind::BrokenPipe.into()));
         }
         if !is_done && self.outcome.is_ok() {
@@ -414,6 +487,7 @@ impl Writes {
         }
         self.waits = None;
         let outcome = std::mem::replace(&mut self.outcome, Ok(()));
+        self.failed = outcome.as_ref().err().map(io::Error::kind).or(self.failed);
         self.events.send(Event::Written(outcome)).is_ok()
     }
 }

@@ -7,7 +7,7 @@
 //! The set is checked before the first connection. It is not read for a connection before that step, and a
 //! slow connection delays no other.
 
-use super::drive::{Driving, answer};
+use super::drive::{Driving, answer, decline};
 use super::endpoint::{HANDSHAKE_TIMEOUT, PeerConnection};
 use super::set::ItemSet;
 use crate::error::{Context, ReconcileError, Result, ensure, failed};
@@ -83,7 +83,12 @@ pub fn listen(
     let listener =
         TcpListener::bind(&addresses[..]).with_context(|| format!("{address}: cannot listen"))?;
     // What would end every session is known before anybody comes.
-    open().and_then(|set| options(&*set)).map(drop)?;
+    let ready = || -> Result<(Box<dyn ItemSet>, Options)> {
+        let set = open()?;
+        let options = options(&*set)?;
+        Ok((set, options))
+    };
+    drop(ready()?);
     driving.observer.notice(format_args!("listening on {}", listener.local_addr()?));
     let _stops = Stops(listener.try_clone()?);
     let (knocked, arrivals) = sync_channel(KNOCKING_MAX);
@@ -104,9 +109,12 @@ pub fn listen(
         };
         reported = 0;
         let peer = connection.peer.clone();
-        let session = || {
-            let set = open()?;
-            answer(&*set, options(&*set)?, connection, driving)
+        let session = || match ready() {
+            Ok((set, options)) => answer(&*set, options, connection, driving),
+            Err(error) => {
+                decline(connection, driving.patience);
+                Err(error)
+            }
         };
         match session().map_err(|error| error.of_peer(&peer)) {
             Ok(None) => driving.observer.notice(format_args!("{peer}: nothing was left to do")),

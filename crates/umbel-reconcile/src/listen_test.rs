@@ -79,6 +79,10 @@ impl Server {
 
     /// Runs a session with the server and returns how many items differ.
     fn ask(&self, secret: Option<&SecretTls>) -> Result<u64> {
+        self.ask_with(secret, None)
+    }
+
+    fn ask_with(&self, secret: Option<&SecretTls>, journal: Option<&Path>) -> Result<u64> {
         let path: PathBuf = self.folder.path().join("a");
         std::fs::write(&path, "1\n2\n").unwrap();
         let set = open_set(Path::new(&path), &Form::Lines)?;
@@ -100,7 +104,7 @@ impl Server {
             &*set,
             options(&*set, SessionRole::Initiator(aim)),
             connection,
-            driving(&observer),
+            Driving { journal, ..driving(&observer) },
         )?;
         Ok(ended.outcome.only_here_count + ended.outcome.only_there_count)
     }
@@ -171,6 +175,33 @@ fn a_set_that_cannot_be_opened_is_known_before_anybody_comes() {
     assert!(error.contains("gone: No such file"), "{error}");
     drop(observer);
     assert!(messages.recv().is_err(), "it said that it listens");
+}
+
+/// Who asks is told no more than that, and is not led to think of a secret.
+#[test]
+fn who_asks_for_a_set_that_cannot_be_opened_is_told_so() {
+    for secret in [None, Some(tls(SECRET))] {
+        let server = Server::start(secret.clone());
+        std::fs::remove_file(server.folder.path().join("b")).unwrap();
+        let error = server.ask(secret.as_ref()).unwrap_err();
+        let said = format!("{error:#}");
+        let known = "the peer gave up: it cannot read its set: its own messages say why";
+        assert_eq!(said, format!("tcp://{}: {known}", server.address));
+        assert!(!error.is_unanswered());
+        let error = server.ended.join().unwrap().unwrap_err();
+        assert!(format!("{error:#}").contains("b: No such file"), "{error:#}");
+    }
+}
+
+/// What was offered to resume is answered, too.
+#[test]
+fn who_would_resume_is_told_of_a_set_that_cannot_be_opened() {
+    let server = Server::start(None);
+    std::fs::remove_file(server.folder.path().join("b")).unwrap();
+    let journal = server.folder.path().join("journal");
+    let error = server.ask_with(None, Some(&journal)).unwrap_err();
+    assert!(format!("{error:#}").contains("it cannot read its set"), "{error:#}");
+    assert!(!journal.exists());
 }
 
 #[test]

@@ -86,14 +86,8 @@ impl Drive<'_> {
 
     /// The error of a failed write: what the other side said before it closed the connection, if that is a refusal.
     fn write_failed(&mut self, error: io::Error) -> ReconcileError {
-        while self.resumed.is_none() && self.pending.len() <= UNREAD_BYTES_MAX {
-            if let Some(refusal) = self.unread_refusal() {
-                return refusal;
-            }
-            let Ok(Event::Bytes(bytes)) = self.next_event() else { break };
-            self.pending.extend(bytes);
-        }
-        ReconcileError::from(error).context("cannot write")
+        let refusal = if self.resumed.is_none() { self.unread_refusal() } else { None };
+        refusal.unwrap_or_else(|| ReconcileError::from(error).context("cannot write"))
     }
 
     /// Confirms that this side has applied what it received, whatever the limit is.

@@ -4,9 +4,10 @@
 //! with what the other side already has, and only the rest is sent. New bytes are read back from the
 //! journal, too, so that to its driver a resumed session looks like one that begins.
 
+use super::parting::declined;
 use super::{Drive, Ended, Event, Initiative, Resumed};
 use crate::change::Change;
-use crate::error::{Context, ReconcileError, Result, bail, failed};
+use crate::error::{Context, ReconcileError, Result, bail, failed, is_broken};
 use crate::journal::{Journal, Journals, Opened};
 use crate::set::ItemSet;
 use std::io;
@@ -373,18 +374,21 @@ impl Drive<'_> {
     pub(super) fn no_offer(&self, event: Event) -> ReconcileError {
         let peer = &self.link.peer;
         match event {
-            Event::Bytes(_) => {
-                failed!("{peer}: keeps no journals: give it --resume too, or leave it out here")
-            }
+            Event::Bytes(bytes) => match declined(bytes) {
+                Some(error) => ReconcileError::from(error).context(peer.clone()),
+                None => {
+                    failed!("{peer}: keeps no journals: give it --resume too, or leave it out here")
+                }
+            },
             Event::Closed(Some(error)) => {
                 ReconcileError::from(error).context(format!("{peer}: cannot read"))
             }
             Event::Silent(time) => failed!("{peer}: nothing came for {} s", time.as_secs()),
             Event::Late(time) => failed!("{peer}: not done within {} s", time.as_secs()),
-            Event::Written(Err(error)) => {
+            Event::Written(Err(error)) if !is_broken(&error) => {
                 ReconcileError::from(error).context(format!("{peer}: cannot write"))
             }
-            Event::Closed(None) => {
+            Event::Closed(None) | Event::Written(Err(_)) => {
                 let text = "the connection ended before it said anything";
                 let ended = io::Error::new(io::ErrorKind::BrokenPipe, text);
                 ReconcileError::from(ended).context(peer.clone())

@@ -289,3 +289,18 @@ fn what_cannot_be_changed_there_changes_nothing_here() {
     let shown = reconcile(&sandbox, "a b.gz").ended_with(1);
     assert_eq!(shown, b"- 1\n+ 2\n");
 }
+
+/// More waits to be written than pipes hold when the other side leaves: the write fails, and is not the cause.
+#[test]
+fn who_gives_up_while_much_is_sent_to_it_is_understood() {
+    let mut draws = Draws(9);
+    let mut lines: Vec<u8> = (0..200 << 13)
+        .flat_map(|_| draws.below(u64::MAX).to_le_bytes().map(|byte| byte | 128))
+        .collect();
+    lines.chunks_mut(1 << 16).for_each(|line| line[0] = b'\n');
+    let sandbox = Sandbox::with(&[("a", &lines[..]), ("b", b"")]);
+    script(&sandbox, "--writable --max-diff 5 b");
+    let ran = reconcile(&sandbox, "a exec:./there.sh --push");
+    ran.refused(2, &["exec:./there.sh: the peer gave up: ", "differences, at most 5 are allowed"]);
+    assert_eq!(sandbox.text("b"), "");
+}

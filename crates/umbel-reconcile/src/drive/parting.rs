@@ -1,0 +1,163 @@
+//! What a side says when it cannot go on with a session, so that the other one learns more than that the
+//! connection ended.
+//!
+//! The cause is for this side's own messages: who asks may be a stranger.
+
+use super::Drive;
+use crate::endpoint::PeerConnection;
+use crate::link::{Event, Link, Patience, Reading};
+use umbel_reconcile_engine::{
+    Direction, Options, Session, SessionError, SessionInput, SessionOutput, SymbolKind,
+};
+use umbel_step::Outbox;
+
+/// What the other side is told.
+const CANNOT_READ: &str = "it cannot read its set: its own messages say why";
+
+/// Ends a session; returns what it sends. A session that has ended says nothing more.
+fn last_bytes(mut session: Session) -> Vec<u8> {
+    let mut out = Outbox::new();
+    session.step(SessionInput::Cancel(CANNOT_READ), &mut out);
+    let sent = out.take().into_iter().filter_map(|order| match order {
+        SessionOutput::Send(bytes) => Some(bytes),
+        _ => None,
+    });
+    sent.flatten().collect()
+}
+
+/// Tells a peer that this side cannot answer it, whatever it asks for.
+pub(crate) fn decline(connection: PeerConnection, patience: Patience) {
+    let mut link = Link::new(connection, patience, Reading::Plain);
+    // A connection that is closed with unread bytes is reset, and a reset may overtake the answer.
+    drop(link.next_event());
+    link.send(last_bytes(Session::new(Options::responder(SymbolKind::Hashed, 0))));
+    link.mark();
+    while matches!(link.next_event(), Event::Bytes(_)) {}
+    link.end();
+}
+
+/// The reason in the first bytes of a peer that has declined.
+pub(super) fn declined(first: Vec<u8>) -> Option<SessionError> {
+    let options = Options::initiator(SymbolKind::Hashed, Direction::Compare, 0);
+    let (mut session, mut out) = (Session::new(options), Outbox::new());
+    session.step(SessionInput::Received(first), &mut out);
+    out.take().into_iter().find_map(|order| match order {
+        SessionOutput::Finish(Err(error @ SessionError::Aborted { .. })) => Some(error),
+        _ => None,
+    })
+}
+
+impl Drive<'_> {
+    /// Ends a session that failed here: tells the other side, unless the connection is what failed, or the
+    /// session has said why. Not in a session with journals, whose bytes must stay the same.
+    pub(super) fn give_up(&mut self, session: Session) {
+        if self.is_cut || self.resumed.is_some() {
+            return;
+        }
+        let bytes = last_bytes(session);
+        if !bytes.is_empty() {
+            self.link.send(bytes);
+            self.flush();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Driving, Initiative, answer, reconcile};
+    use super::*;
+    use crate::{Form, ItemSet, SessionObserver, open_set};
+    use std::fmt;
+    use std::io::{self, Read, Write};
+    use std::time::Duration;
+    use umbel_reconcile_engine::{Aim, Limits, OnConflict, SessionRole};
+
+    struct Silent;
+
+    impl SessionObserver for Silent {
+        fn notice(&self, _: fmt::Arguments<'_>) {}
+    }
+
+    fn driving() -> Driving<'static> {
+        let initiative = Initiative { delete: false };
+        let patience = Patience { idle: Duration::from_secs(3600), whole: None };
+        Driving { initiative, patience, journal: None, observer: &Silent, draw: || 7 }
+    }
+
+    fn options(set: &dyn ItemSet, role: SessionRole) -> Options {
+        let (dataset_id, limits) = (Form::Lines.dataset_id(set), Limits::default());
+        Options { role, kind: set.kind(), dataset_id, secret: [0; 16], nonce: 5, limits }
+    }
+
+    /// A set in a folder that is removed with it.
+    fn set(lines: &str) -> (tempfile::TempDir, Box<dyn ItemSet>) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("set"), lines).unwrap();
+        let set = open_set(&folder.path().join("set"), &Form::Lines).unwrap();
+        (folder, set)
+    }
+
+    #[test]
+    fn a_side_whose_set_has_changed_says_so_to_the_other() {
+        let (_here, ours) = set("1\n");
+        let (there, theirs) = set("2\n");
+        std::fs::write(there.path().join("set"), "2\n3\n").unwrap();
+        let [to_b, to_a] = PeerConnection::pair(["b", "a"].map(str::to_owned)).unwrap();
+        let (answered, begun) = std::thread::scope(|scope| {
+            let answering = scope.spawn(|| {
+                let on_conflict = OnConflict::Report;
+                let role = SessionRole::Responder { accept_items: false, on_conflict };
+                answer(&*theirs, options(&*theirs, role), to_a, driving()).map(drop)
+            });
+            let role = SessionRole::Initiator(Aim::new(Direction::Compare));
+            let begun = reconcile(&*ours, options(&*ours, role), to_b, driving()).map(drop);
+            (answering.join().unwrap(), begun)
+        });
+        let (answered, begun) = (answered.unwrap_err(), begun.unwrap_err());
+        assert!(format!("{answered:#}").contains("changed while it was read"), "{answered:#}");
+        let said = format!("{begun:#}");
+        assert!(said.contains("the peer gave up: it cannot read its set"), "{said}");
+        assert!(begun.is_peer_gone() && !begun.is_unanswered() && !answered.is_peer_gone());
+    }
+
+    /// Every write fails.
+    struct Broken(io::ErrorKind);
+
+    impl Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Begins a session whose writes fail, and whose other side says this before it is silent.
+    fn begin_with(broken: io::ErrorKind, first: &[u8]) -> String {
+        let (_folder, ours) = set("1\n");
+        let (reader, mut says) = io::pipe().unwrap();
+        says.write_all(first).unwrap();
+        let reader: Box<dyn Read + Send> = Box::new(reader);
+        let [pair, _other] = PeerConnection::pair(["b", "a"].map(str::to_owned)).unwrap();
+        let connection = PeerConnection { reader, writer: Box::new(Broken(broken)), ..pair };
+        let role = SessionRole::Initiator(Aim::new(Direction::Compare));
+        // Who said something leaves.
+        let stays = first.is_empty().then_some(says);
+        let begun = reconcile(&*ours, options(&*ours, role), connection, driving());
+        drop(stays);
+        format!("{:#}", begun.map(drop).unwrap_err())
+    }
+
+    /// Regression: it waited as long as for a peer that is silent.
+    #[test]
+    fn a_failed_write_ends_a_session_though_the_connection_stays_open() {
+        let said = begin_with(io::ErrorKind::TimedOut, b"");
+        assert!(said.starts_with("a: cannot write: "), "{said}");
+        let said = begin_with(io::ErrorKind::BrokenPipe, b"");
+        assert_eq!(said, "a: the connection ended while greeting");
+        let aborts = last_bytes(Session::new(Options::responder(SymbolKind::Hashed, 0)));
+        let said = begin_with(io::ErrorKind::BrokenPipe, &aborts);
+        assert!(said.starts_with("a: the peer gave up: it cannot read"), "{said}");
+    }
+}
