@@ -238,7 +238,9 @@ impl Situation {
         if self.kind == SymbolKind::Id64 {
             return 0.0;
         }
-        list_bits(count, self.request_bits(symbol_bits).into())
+        // A request for no more than the sum of the items has whole symbols: no other item may be in the sum.
+        let bits = if self.wants_contents { self.request_bits(symbol_bits) } else { symbol_bits };
+        list_bits(count, bits.into())
     }
 
     fn plan(&self, stage: Stage, symbol_bits: u8) -> Plan {
@@ -309,7 +311,7 @@ impl Situation {
         let (_, b) = self.sides();
         let symbol_bits = self.symbol_bits(self.difference);
         let bits = list_bits(self.responder_count as f64, symbol_bits.into());
-        let request = if self.wants_contents { self.request_cost(b, symbol_bits) } else { 0.0 };
+        let request = self.request_cost(b, symbol_bits);
         Priced { plan: self.plan(Stage::List, symbol_bits), bits: bits + request }
     }
 

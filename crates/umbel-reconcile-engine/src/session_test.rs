@@ -204,6 +204,22 @@ fn a_side_without_items_has_a_lower_bound_too() {
     }
 }
 
+/// Regression: it got all symbols, and sent them back to request the sum of their items.
+#[test]
+fn a_side_without_items_does_not_repeat_what_it_was_told() {
+    for kind in [SymbolKind::Hashed, SymbolKind::Keyed] {
+        for direction in [Direction::Compare, Direction::Push] {
+            let (ours, theirs) = sets(kind, true, 0, 0, 3000);
+            let mut shuttle = Shuttle::of(kind, direction, &ours, &theirs);
+            shuttle.run();
+            shuttle.check(direction);
+            assert_eq!(shuttle.ours.only_there.len(), 3000);
+            let outcome = shuttle.ours.result.expect("done").expect("verified");
+            assert!(outcome.sent_bytes < 1000, "{kind:?} {direction:?}: {outcome:?}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
