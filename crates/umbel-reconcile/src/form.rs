@@ -8,8 +8,8 @@ use umbel_filter::ItemHasher;
 pub enum Form {
     /// Lines, as a multiset.
     Lines,
-    /// Ids in hexadecimal digits, one per line. The number is the length in bytes for an empty file, if
-    /// known.
+    /// Ids in hexadecimal digits, one per line. The number is their length in bytes, if known: an empty file
+    /// does not show it.
     HexIds(Option<usize>),
     /// Raw ids of this many bytes, back to back.
     RawIds(usize),

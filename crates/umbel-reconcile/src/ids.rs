@@ -7,11 +7,12 @@ use super::records::RecordItems;
 use super::set::ItemSet;
 use crate::error::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Pass, SymbolKind};
+use umbel_records::{Compression, ReadLimits, RecordReader, line_item, records};
 
 /// Shortest and longest id, in bytes: shorter ones are better kept as a bitmap, longer ones as records.
 const ID_BYTES: std::ops::RangeInclusive<usize> = 8..=32;
@@ -25,25 +26,45 @@ pub(crate) struct HexIds {
 }
 
 impl HexIds {
-    /// Takes the length of the ids from the first line; for an empty file it is `of_empty`, or else 64
-    /// bits.
-    pub(crate) fn of_file(path: &Path, of_empty: Option<usize>) -> Result<Self> {
-        let frozen = FrozenFile::open(path)?;
-        let file: &File = frozen.file();
-        let mut head = Vec::new();
-        let longest = 2 * *ID_BYTES.end() as u64 + 2;
-        file.take(longest).read_to_end(&mut head).with_context(|| path.display().to_string())?;
-        let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let digits = first.strip_suffix(b"\r").unwrap_or(first).len();
-        if head.is_empty() {
-            return Ok(Self { bytes: of_empty.unwrap_or(*ID_BYTES.start()) });
+    /// The ids of a file; `expected` is the length of those of an empty one, or else it is 64 bits.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or its ids do not have the expected length.
+    pub(crate) fn of_file(path: &Path, expected: Option<usize>) -> Result<Self> {
+        let bytes = Self::length_in(path)?.or(expected).unwrap_or(*ID_BYTES.start());
+        if let Some(expected) = expected.filter(|expected| *expected != bytes) {
+            let (bits, expected) = (8 * bytes, 8 * expected);
+            bail!(
+                "{}: line 1 has an id of {bits} bits, expected {expected}, as the other set has or --ids={expected} says",
+                path.display()
+            );
         }
+        Ok(Self { bytes })
+    }
+
+    /// The length of a file's ids in bytes, by its first line; `None` if it has no lines.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or its first line cannot be an id.
+    pub(crate) fn length_in(path: &Path) -> Result<Option<usize>> {
+        let shown = || path.display().to_string();
+        let frozen = FrozenFile::open(path)?;
+        let compression = Compression::of_file(frozen.file()).with_context(shown)?;
+        let file = Arc::clone(frozen.file());
+        let reader = RecordReader::open(file, compression, None, ReadLimits::default());
+        let mut reader = reader.with_context(shown)?;
+        let block = reader.next_block().with_context(shown)?;
+        let Some(first) = block.and_then(|block| records(block).next()) else { return Ok(None) };
+        let line = line_item(first);
+        let digits = line.strip_suffix(b"\r").unwrap_or(line).len();
         ensure!(
             digits % 2 == 0 && ID_BYTES.contains(&(digits / 2)),
             "{}: line 1 has {digits} characters, expected an id of 16 to 64 hexadecimal digits",
             path.display()
         );
-        Ok(Self { bytes: digits / 2 })
+        Ok(Some(digits / 2))
     }
 
     fn parse(&self, line: &[u8]) -> Result<[u8; 32]> {

@@ -19,8 +19,10 @@ impl Form {
     pub fn with_id_bytes_of(&self, paths: &[&Path]) -> Result<Self> {
         if *self == Self::HexIds(None) {
             for path in paths {
-                if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0) {
-                    return Ok(Self::HexIds(Some(id_bytes_of(path, self)?)));
+                if std::fs::metadata(path).is_ok()
+                    && let Some(bytes) = HexIds::length_in(path)?
+                {
+                    return Ok(Self::HexIds(Some(bytes)));
                 }
             }
         }
@@ -35,7 +37,7 @@ impl Form {
 /// If the file cannot be read.
 pub(super) fn id_bytes_of(path: &Path, form: &Form) -> Result<usize> {
     Ok(match form {
-        Form::HexIds(empty) => HexIds::of_file(path, *empty)?.id_bytes(),
+        Form::HexIds(expected) => HexIds::of_file(path, *expected)?.id_bytes(),
         Form::RawIds(bytes) => *bytes,
         _ => 0,
     })
@@ -49,7 +51,9 @@ pub(super) fn id_bytes_of(path: &Path, form: &Form) -> Result<usize> {
 pub fn open_set(path: &Path, form: &Form) -> Result<Box<dyn ItemSet>> {
     Ok(match form {
         Form::Lines => Box::new(RecordSet::open(path, Lines)?),
-        Form::HexIds(empty) => Box::new(RecordSet::open(path, HexIds::of_file(path, *empty)?)?),
+        Form::HexIds(expected) => {
+            Box::new(RecordSet::open(path, HexIds::of_file(path, *expected)?)?)
+        }
         Form::RawIds(bytes) => Box::new(RawIds::open(path, *bytes)?),
         Form::Tree => Box::new(Tree::open(path)?),
         Form::TabKeyed => Box::new(RecordSet::open(path, TabRecords)?),

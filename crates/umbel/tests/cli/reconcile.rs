@@ -104,9 +104,12 @@ fn ids_are_sets_of_one_width() {
     reconcile(&sandbox, "--ids a b --pull").kept();
     assert_eq!(sandbox.text("a"), "00000000000000ff\n0123456789abcdef\n");
     sandbox.write("wide", format!("{one}{one}\n"));
-    reconcile(&sandbox, "--ids a wide").refused(2, &["another kind"]);
+    reconcile(&sandbox, "--ids a wide").refused(2, &["wide: line 1 has an id of 128 bits"]);
     sandbox.write("wider", format!("{one}{one}{one}\n"));
-    reconcile(&sandbox, "--ids wide wider").refused(2, &["another dataset"]);
+    reconcile(&sandbox, "--ids wide wider").refused(2, &["of 192 bits, expected 128"]);
+    reconcile(&sandbox, "--ids=128 a b")
+        .refused(2, &["a: line 1 has an id of 64 bits", "--ids=128"]);
+    reconcile(&sandbox, "--ids=64 a b").kept();
     sandbox.write("twice", format!("{one}\n{two}\n{one}\n"));
     reconcile(&sandbox, "--ids a twice").refused(2, &["twice: line 3: the id is that of line 1"]);
     sandbox.write("short", "00ff\n");

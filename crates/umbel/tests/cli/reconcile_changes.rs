@@ -304,3 +304,16 @@ fn who_gives_up_while_much_is_sent_to_it_is_understood() {
     ran.refused(2, &["exec:./there.sh: the peer gave up: ", "differences, at most 5 are allowed"]);
     assert_eq!(sandbox.text("b"), "");
 }
+
+#[test]
+fn ids_of_a_packed_file_are_read() {
+    let ids = "00000000000000ff\n0000000000000100\n";
+    let wide = format!("{:032x}\n", 7);
+    let sandbox = Sandbox::with(&[("a", ids), ("wide", &*wide)]);
+    sandbox.write("b.gz", gzip(&ids.as_bytes()[..17]));
+    sandbox.write("none.gz", gzip(b""));
+    assert_eq!(reconcile(&sandbox, "--ids a b.gz").ended_with(1), b"- 0000000000000100\n");
+    // The other set shows how long they are.
+    let shown = reconcile(&sandbox, "--ids none.gz wide").ended_with(1);
+    assert_eq!(shown, format!("+ {wide}").into_bytes());
+}
