@@ -78,7 +78,9 @@ impl fmt::Display for SessionRefusal {
             Self::Kind => "its items are of another kind",
             Self::Dataset => "it has another dataset, or reads its items otherwise",
             Self::ReadOnly => "its set may not be changed",
-            Self::TooLarge => "the sets differ in size by more than it allows",
+            Self::TooLarge => {
+                "the sets differ in size by more than it allows: give it --allow-skew, too"
+            }
             Self::Conflict => {
                 "it has another rule for what differs on both sides: give both the same --on-conflict, or only the \
                  side that begins"

@@ -156,7 +156,7 @@ impl ItemsReader {
         let max = self.item_bytes_max;
         let checked = usize::try_from(length).ok().filter(|&length| length <= max);
         checked.ok_or(SessionError::LimitExceeded {
-            limit: "bytes of an item",
+            limit: "bytes of an item that came",
             got: length,
             max: max as u64,
         })

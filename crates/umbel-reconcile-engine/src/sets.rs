@@ -93,7 +93,8 @@ impl Sets {
     pub(crate) fn check_skew(&self, limits: &Limits) -> Result<(), SessionError> {
         let max = self.here_count.saturating_mul(4).saturating_add(1 << 20);
         if !limits.allow_skew && self.there_count > max {
-            return Err(limit("items of the peer", self.there_count, max));
+            let what = "items of the peer (--allow-skew lifts this limit)";
+            return Err(limit(what, self.there_count, max));
         }
         Ok(())
     }

@@ -365,9 +365,11 @@ impl ReconcileArgs {
         let (here, there) = (open_set(a, form)?, open_set(b, form)?);
         self.check_writable(&*here, direction.to_initiator())?;
         self.check_writable(&*there, direction.to_responder())?;
-        let options = self.initiator(form, &*here, false);
+        let mut options = self.initiator(form, &*here, false);
         let role = self.responder(direction.to_responder());
-        let answering = self.options(form, &*there, role);
+        let mut answering = self.options(form, &*there, role);
+        // It protects from a peer, and both sets are the caller's own.
+        (options.limits.allow_skew, answering.limits.allow_skew) = (true, true);
         // Each end is called like its own set: "here" in its messages is where that is.
         let names = [b, a].map(|path| path.display().to_string());
         let [to_b, to_a] = PeerConnection::pair(names)?;
@@ -409,6 +411,9 @@ impl ReconcileArgs {
             if self.delete {
                 arguments.push("--delete".to_owned());
             }
+        }
+        if self.allow_skew {
+            arguments.push("--allow-skew".to_owned());
         }
         let beside = Beside { journals: self.resume.is_some(), sketch: self.sketch.is_some() };
         let connection = other.connect(form, &arguments, beside, secret.as_ref())?;

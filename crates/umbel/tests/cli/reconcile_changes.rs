@@ -317,3 +317,21 @@ fn ids_of_a_packed_file_are_read() {
     let shown = reconcile(&sandbox, "--ids none.gz wide").ended_with(1);
     assert_eq!(shown, format!("+ {wide}").into_bytes());
 }
+
+#[test]
+fn sets_of_any_two_sizes_are_compared() {
+    let sandbox = Sandbox::with(&[("empty", ""), ("a", "1\n")]);
+    let many: Vec<u8> = (0..=1u64 << 20).flat_map(u64::to_be_bytes).collect();
+    sandbox.write("many", many);
+    // There is no peer that could ask for too much; another limit ends the session after its first frame.
+    let ran = reconcile(&sandbox, "--id-bytes 8 many empty --max-bytes 190");
+    ran.refused(2, &["bytes on the wire, at most 190 are allowed"]);
+    // Over ssh, who allows it allows it on both sides.
+    sandbox.write("bin/ssh", "#!/bin/sh\necho \"$4\" >&2\nexit 1\n");
+    let mode = Permissions::from_mode(0o755);
+    std::fs::set_permissions(sandbox.path("bin/ssh"), mode).unwrap();
+    let mut command = umbel(&sandbox, "reconcile a ssh://host/b --push --allow-skew");
+    let path = format!("{}:/usr/bin:/bin", sandbox.path("bin").display());
+    let output = command.env("PATH", path).output().unwrap();
+    sandbox.ended(output).refused(2, &["--writable --allow-skew -- /b"]);
+}
