@@ -23,6 +23,7 @@ use umbel_files::STAGING_PREFIX;
 use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Pass, SymbolKind};
 
 mod in_the_way;
+mod places;
 mod staging;
 
 use staging::Staging;
@@ -381,7 +382,8 @@ impl ItemSet for Tree {
     }
 
     fn check_change(&self, change: &Change) -> Result<()> {
-        in_the_way::of(self, change).map(drop)
+        in_the_way::of(self, change)?;
+        places::check(self, change)
     }
 
     fn apply(&self, change: &Change) -> Result<()> {
