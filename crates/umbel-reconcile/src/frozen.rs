@@ -49,8 +49,8 @@ impl FrozenFile {
                 "-: standard input is no set, because a set is read more than once: name a file";
             return Err(UsageError(text.into()).into());
         }
-        let file = File::open(path).with_context(shown)?;
-        let metadata = file.metadata().with_context(shown)?;
+        // Looked at before it is opened: a pipe would wait for somebody who writes to it.
+        let metadata = std::fs::metadata(path).with_context(shown)?;
         if metadata.is_dir() {
             bail!(
                 "{}: a directory, expected a file: a set that is a directory needs --dir",
@@ -60,7 +60,8 @@ impl FrozenFile {
         if !metadata.is_file() {
             bail!("{}: not a regular file: a set is read more than once", path.display());
         }
-        let state = State::of(&metadata);
+        let file = File::open(path).with_context(shown)?;
+        let state = State::of(&file.metadata().with_context(shown)?);
         Ok(Self { path: path.to_owned(), file: Arc::new(file), state })
     }
 
@@ -123,6 +124,10 @@ mod tests {
         assert!(frozen.check().is_err());
         let error = FrozenFile::open(directory.path()).err().unwrap().to_string();
         assert!(error.contains("--dir"), "{error}");
+        let pipe = directory.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let error = FrozenFile::open(&pipe).err().unwrap().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
         let error = FrozenFile::open(Path::new("-")).err().unwrap();
         assert!(error.is_usage() && error.to_string().contains("standard input"), "{error}");
     }
