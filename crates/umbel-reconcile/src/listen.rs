@@ -7,7 +7,7 @@
 //! The set is checked before the first connection. It is not read for a connection before that step, and a
 //! slow connection delays no other.
 
-use super::drive::{Driving, answer, decline};
+use super::drive::{Driving, Ended, answer, decline};
 use super::endpoint::{HANDSHAKE_TIMEOUT, PeerConnection};
 use super::set::ItemSet;
 use crate::error::{Context, ReconcileError, Result, ensure, failed};
@@ -118,12 +118,7 @@ pub fn listen(
         };
         match session().map_err(|error| error.of_peer(&peer)) {
             Ok(None) => driving.observer.notice(format_args!("{peer}: nothing was left to do")),
-            Ok(Some(ended)) => driving.observer.notice(format_args!(
-                "{peer}: {} items came, {} bytes sent, {} received",
-                ended.change.added.len() + ended.change.replaced.len(),
-                ended.outcome.sent_bytes,
-                ended.outcome.received_bytes
-            )),
+            Ok(Some(ended)) => driving.observer.notice(format_args!("{peer}: {}", told(&ended))),
             Err(error) if once => return Err(error),
             Err(error) => driving.observer.notice(format_args!("{error:#}")),
         }
@@ -132,6 +127,21 @@ pub fn listen(
         }
     }
     Ok(())
+}
+
+/// What became of the set, and what it cost.
+fn told(ended: &Ended) -> String {
+    let (change, outcome) = (&ended.change, &ended.outcome);
+    let removed = match change.removed.len() {
+        0 => String::new(),
+        count => format!("{count} removed, "),
+    };
+    format!(
+        "{} items came, {removed}{} bytes sent, {} received",
+        change.added.len() + change.replaced.len(),
+        outcome.sent_bytes,
+        outcome.received_bytes
+    )
 }
 
 /// Ends the accepting thread when dropped.

@@ -306,7 +306,7 @@ fn ssh_runs_the_command_on_the_other_machine() {
 #[test]
 fn sessions_are_answered_at_an_address() {
     let sandbox = Sandbox::with(&[("a", "1\n2\n"), ("b", "2\n3\n")]);
-    let mut server = umbel(&sandbox, "reconcile --listen 127.0.0.1:0 --writable b");
+    let mut server = umbel(&sandbox, "reconcile --listen 127.0.0.1:0 --writable --delete b");
     let mut server = server.spawn().unwrap();
     let mut said = BufReader::new(server.stderr.take().unwrap()).lines();
     let listening = said.next().unwrap().unwrap();
@@ -316,6 +316,10 @@ fn sessions_are_answered_at_an_address() {
     assert_eq!(sandbox.text("b"), "2\n3\n1\n");
     reconcile(&sandbox, &format!("a tcp://{address} --pull")).kept();
     assert_eq!(sandbox.text("a"), "1\n2\n3\n");
+    sandbox.write("a", "4\n2\n");
+    reconcile(&sandbox, &format!("a tcp://{address} --push --delete")).kept();
+    let fourth = said.nth(3).unwrap().unwrap();
+    assert!(fourth.contains(": 1 items came, 2 removed, "), "{fourth}");
     server.kill().unwrap();
     server.wait().unwrap();
     let gone = reconcile(&sandbox, &format!("a tcp://{address}"));
