@@ -45,8 +45,9 @@ use readiness::Checks;
 
 pub use readiness::Readiness;
 
-/// Pause between checks whether the other founders of a shard run their replicas.
-const FOUNDING_PAUSE: Duration = Duration::from_millis(20);
+/// Pause between checks whether the other founders of a shard run their replicas. Callers wait meanwhile if the shard is
+/// the upper half of another one.
+const FOUNDING_PAUSE: Duration = Duration::from_millis(10);
 
 /// This node as a member of a cluster.
 pub struct Local {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_raft::Group;
 use umbel_storage::types::NodeAddress;
@@ -11,15 +13,14 @@ use super::{FOUNDING_PAUSE, Local};
 impl Local {
     /// Forms a shard's group. The founder that is the shard's home does it as soon as the others run their
     /// replicas, so that it is elected at once and stays the leader. The others do it only if that one does
-    /// not. All of them form the group identically, so it does no harm if several do.
+    /// not. All of them form the group identically, so it does no harm if several do. The upper half of a shard that
+    /// is split is wanted by callers already, so a majority of its replicas is enough.
     pub(super) async fn found_shard(
         self: Arc<Self>,
         shard: ShardId,
         group: Arc<Group>,
         founders: Vec<NodeId>,
     ) {
-        let others: Vec<NodeId> =
-            founders.iter().copied().filter(|&founder| founder != self.node).collect();
         let parent = self.meta.replica().read_meta(|state| {
             let ranges = state.shard_map().ranges()?;
             ranges.parent(shard)
@@ -32,7 +33,8 @@ impl Local {
         let patience = self.host.beats().election();
         if is_first {
             let began = tokio::time::Instant::now();
-            while began.elapsed() < patience && !self.all_run(group.id(), &others).await {
+            let needed = if parent.is_some() { founders.len() / 2 + 1 } else { founders.len() };
+            while began.elapsed() < patience && !self.run(group.id(), &founders, needed).await {
                 tokio::time::sleep(FOUNDING_PAUSE).await;
             }
         } else {
@@ -58,14 +60,19 @@ impl Local {
         self.meta.replica().read_meta(|state| self.homes.is_at(state, group, self.node))
     }
 
-    /// Whether all these nodes run their replica of a group.
-    async fn all_run(&self, group: GroupId, nodes: &[NodeId]) -> bool {
-        for &node in nodes {
-            if !self.member.runs(node, group).await {
-                return false;
-            }
+    /// Whether so many of these nodes, this one among them, run their replica of a group.
+    async fn run(&self, group: GroupId, nodes: &[NodeId], needed: usize) -> bool {
+        let others = nodes.iter().filter(|&&node| node != self.node);
+        let mut asked: FuturesUnordered<_> =
+            others.map(|&node| self.member.runs(node, group)).collect();
+        let mut running = 1;
+        // One that is down is not waited for if the others are enough.
+        while running < needed
+            && let Some(runs) = asked.next().await
+        {
+            running += usize::from(runs);
         }
-        true
+        running >= needed
     }
 }
 
@@ -74,6 +81,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
+    use futures_util::future::join_all;
     use umbel_engine::placement;
 
     use crate::testing::{config, free_addresses, start};
@@ -92,7 +100,7 @@ mod tests {
                 ..config(folder.path())
             })
         });
-        let nodes = futures_util::future::join_all(starts).await;
+        let nodes = join_all(starts).await;
         let leaders = || {
             let mut leaders = BTreeMap::new();
             for node in &nodes {
@@ -116,6 +124,6 @@ mod tests {
             assert_eq!(*leader, homes[group], "{group}");
         }
         drop(first);
-        futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
+        join_all(nodes.into_iter().map(Node::shutdown)).await;
     }
 }
