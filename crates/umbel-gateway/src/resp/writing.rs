@@ -26,11 +26,16 @@ pub(super) async fn write_answers<S: AsyncWrite + Unpin>(
     // Since when the node has been waiting for the client; most clients take everything at once.
     let mut began = None;
     let mut came = 0;
-    while !rest.is_empty() {
+    loop {
         let taken = (answers.len() - rest.len()) as u64;
         let mut late = None;
         let written = poll_fn(|cx| {
-            let written = Pin::new(&mut *stream).poll_write(cx, rest);
+            let stage = Pin::new(&mut *stream);
+            let written = match rest.is_empty() {
+                false => stage.poll_write(cx, rest),
+                // A TLS stream may have buffered a part, or all.
+                true => stage.poll_flush(cx).map_ok(|()| 0),
+            };
             if written.is_pending() {
                 let count = read_ahead(stream, cx)? as u64;
                 came += count;
@@ -40,17 +45,11 @@ pub(super) async fn write_answers<S: AsyncWrite + Unpin>(
             or_late(written, cx, &mut late, || patience(&mut began, taken + came))
         });
         match written.await? {
+            _ if rest.is_empty() => return Ok(()),
             0 => return Err(io::ErrorKind::WriteZero.into()),
             count => rest = rest.get(count..).unwrap_or_default(),
         }
     }
-    // A TLS stream may have buffered a part.
-    let (mut late, taken) = (None, answers.len() as u64 + came);
-    poll_fn(|cx| {
-        let flushed = Pin::new(&mut *stream).poll_flush(cx);
-        or_late(flushed, cx, &mut late, || patience(&mut began, taken))
-    })
-    .await
 }
 
 /// The time until which a client that has taken or sent this many bytes may take none.
@@ -144,13 +143,19 @@ mod tests {
     /// It sends a pipeline, and reads nothing before it has sent all of it.
     #[tokio::test(start_paused = true)]
     async fn a_client_that_sends_is_waited_for() {
-        let mut silent = Slow::new(1, UNREAD_TIMEOUT * 100);
-        let (began, mut pieces) = (Instant::now(), vec![8 << 20; 3]);
-        let read_ahead = |_: &mut Slow, _: &mut Context<'_>| Ok(pieces.pop().unwrap_or(0));
-        let outcome = write_answers(&mut silent, b"x", read_ahead).await;
-        assert!(outcome.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut));
-        // Each time the node looks there is another piece, and then none.
-        assert_eq!(began.elapsed(), UNREAD_TIMEOUT * 3);
+        // The stream takes nothing, or it has buffered everything.
+        for (flushes, pause) in [(true, UNREAD_TIMEOUT * 100), (false, Duration::ZERO)] {
+            let mut silent = Slow { flushes, ..Slow::new(1, pause) };
+            let (began, mut pieces) = (Instant::now(), vec![8 << 20; 3]);
+            let read_ahead = |slow: &mut Slow, _: &mut Context<'_>| {
+                let is_stuck = slow.flushes || slow.taken > 0;
+                Ok(if is_stuck { pieces.pop().unwrap_or(0) } else { 0 })
+            };
+            let outcome = write_answers(&mut silent, b"x", read_ahead).await;
+            assert!(outcome.is_err_and(|error| error.kind() == io::ErrorKind::TimedOut));
+            // Each time the node looks there is another piece, and then none.
+            assert_eq!(began.elapsed().as_secs(), UNREAD_TIMEOUT.as_secs() * 3);
+        }
     }
 
     /// However much the client has taken before.

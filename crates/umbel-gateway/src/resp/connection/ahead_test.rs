@@ -1,0 +1,43 @@
+//! What a connection reads ahead of a client that takes no answers, and when it gives that up.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+
+use tokio::io::{AsyncWriteExt as _, duplex};
+
+use super::*;
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn no_more_is_read_ahead_than_there_is_room_for() {
+    let (mut client, node) = duplex(RESP_READ_BYTES * 8);
+    let mut stream: Box<dyn Stream> = Box::new(node);
+    client.write_all(&vec![b'x'; RESP_READ_BYTES * 8]).await.unwrap();
+    let (woken, budget) = (Arc::<Woken>::default(), Budget::new(RESP_READ_BYTES as u64 * 3));
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut cx = Context::from_waker(&waker);
+    let mut stranger = Input::new(ConnectionHandle::default(), false, &budget);
+    assert_eq!(stranger.read_ahead(&mut stream, &mut cx).unwrap(), 0);
+    let mut input = Input::new(ConnectionHandle::default(), true, &budget);
+    let came = input.read_ahead(&mut stream, &mut cx).unwrap();
+    assert_eq!((came, input.rest.len()), (RESP_READ_BYTES * 3, RESP_READ_BYTES * 3));
+    // Others need the room: what has come ahead is given up with its connection, at once.
+    let other = Holding::new(&budget);
+    assert!(other.set(1, false).is_ok() && woken.0.load(Ordering::Relaxed));
+    let ended = input.read_ahead(&mut stream, &mut cx).map_err(|error| error.kind());
+    assert_eq!(ended, Err(io::ErrorKind::OutOfMemory));
+    // Who only reads slowly keeps what it holds.
+    let (_client, node) = duplex(1);
+    let mut slow = Input::new(ConnectionHandle::default(), true, &budget);
+    slow.carried = RESP_READ_BYTES;
+    assert_eq!(slow.read_ahead(&mut (Box::new(node) as Box<dyn Stream>), &mut cx).unwrap(), 0);
+    assert!(Holding::new(&budget).set(RESP_READ_BYTES as u64 * 2, false).is_err());
+}
