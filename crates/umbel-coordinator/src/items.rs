@@ -255,7 +255,7 @@ impl Coordinator {
         let mut rehashed;
         let mut hashes = hashes;
         // After a split or a merge of shards: the items without an answer, and the answers of the others.
-        let (mut rest, mut is_replaced): (Option<Rest>, bool) = (None, false);
+        let (mut rest, mut is_replaced, mut is_reused): (Option<Rest>, _, _) = (None, false, false);
         let mut done_before = recut::DoneBefore::default();
         loop {
             let parts = parts_of(&filter, rest.as_ref().map_or(hashes, Rest::hashes));
@@ -280,7 +280,8 @@ impl Coordinator {
                         None => answers,
                     }));
                 }
-                let newer = self.refreshed(name, (operation, reused.is_some()), deadline).await?;
+                is_reused |= reused.is_some();
+                let newer = self.refreshed(name, (operation, is_reused), deadline).await?;
                 let is_same =
                     newer.id == filter.id && newer.record.generation == filter.record.generation;
                 match reused {
@@ -313,7 +314,8 @@ impl Coordinator {
                 hashes = &rehashed;
             } else {
                 let what = format!("filter {name:?} was replaced meanwhile: try again");
-                return Err(CallFailure::Overloaded { what });
+                let error = CallFailure::Overloaded { what };
+                return Err(if is_reused { outcomes::behind_reused(error) } else { error });
             }
         }
     }
