@@ -94,5 +94,7 @@ mod tests {
                 assert!(error.contains("locked: cannot write"), "{error}");
             }
         }
+        // Else the folder would stay behind.
+        std::fs::set_permissions(&locked, Permissions::from_mode(0o755)).unwrap();
     }
 }
