@@ -72,8 +72,8 @@ pub(super) fn never_still(name: &str, is_read: bool) -> CallFailure {
     }
 }
 
-/// The error of a look at the catalogue after a shard knew the request's id from another request: shards that have not
-/// seen this id before may have done their part.
+/// The error that ends a request of which a shard knew the id from another request: shards that have not seen this id
+/// before may have done their part.
 pub(super) fn behind_reused(error: CallFailure) -> CallFailure {
     match error {
         CallFailure::NoQuorum { .. } | CallFailure::Overloaded { .. } => {
@@ -166,6 +166,8 @@ mod tests {
             panic!("another shard may have inserted its items");
         };
         assert!(what.ends_with(&no_quorum().to_string()), "{what}");
+        let replaced = behind_reused(never_still("f", true));
+        assert!(matches!(replaced, CallFailure::OutcomeUnknown { .. }), "{replaced}");
         let gone = || CallFailure::UnknownFilter { name: "gone".to_owned() };
         assert_eq!(behind_reused(gone()), gone());
     }
