@@ -176,41 +176,77 @@ fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallRefusal> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use futures_util::future::join_all;
+    use tempfile::TempDir;
     use umbel_ports::RealSeed;
     use umbel_raft::Group;
 
     use super::*;
-    use crate::Config;
+    use crate::shard_leader::ShardLeader;
     use crate::testing::{config, deadline, free_addresses, start, start_alone};
+    use crate::{Config, Node};
 
-    /// A shard of one replica, and a live node that gets nothing of it: no map tells it to run the group.
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_live_node_that_lacks_entries_does_not_become_a_voter() {
-        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
-        let addresses = free_addresses(2);
+    /// So many nodes with one shard.
+    async fn start_with_a_shard<const N: usize>(
+        replicas: u32,
+    ) -> ([TempDir; N], Vec<String>, Vec<Node>) {
+        let folders = [(); N].map(|()| tempfile::tempdir().unwrap());
+        let addresses = free_addresses(N);
         let starts = folders.iter().zip(&addresses).map(|(folder, address)| {
             let (listen, initial_cluster) = (address.clone(), addresses.clone());
-            start(Config {
-                listen,
-                initial_cluster,
-                shards: 1,
-                replicas: 1,
-                ..config(folder.path())
-            })
+            start(Config { listen, initial_cluster, shards: 1, replicas, ..config(folder.path()) })
         });
-        let nodes = futures_util::future::join_all(starts).await;
-        // Nodes start their replicas when they learn of the shard map.
-        let shard = loop {
-            let led = |node: &crate::Node| {
+        let nodes = join_all(starts).await;
+        (folders, addresses, nodes)
+    }
+
+    /// The shard on the node that leads it, once one does.
+    async fn led_shard(nodes: &[Node]) -> Arc<ShardLeader> {
+        loop {
+            let led = |node: &Node| {
                 let mut shards = node.local().shards().into_iter();
                 let is_ready = |group: &Group| group.is_leader() && !group.view().voters.is_empty();
                 shards.find(|shard| is_ready(shard.group()))
             };
             if let Some(shard) = nodes.iter().find_map(led) {
-                break shard;
+                return shard;
             }
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// A leader that removed itself would leave the group without one until the others had noticed.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_leader_that_is_to_leave_hands_leadership_over_and_changes_nothing() {
+        let (_folders, addresses, nodes) = start_with_a_shard::<3>(3).await;
+        let members: Vec<NodeId> = nodes.iter().map(|node| node.local().node()).collect();
+        let voters = members.into_iter().zip(addresses.into_iter().map(NodeAddress));
+        let voters: BTreeMap<_, _> = voters.collect();
+        let shard = loop {
+            let shard = led_shard(&nodes).await;
+            let mut stay = voters.clone();
+            stay.remove(&shard.group().leader().unwrap_or_default());
+            match shard.group().change_members(stay, BTreeMap::new()).await {
+                Err(why) if why == "this node leads the group no more" => break shard,
+                // The first members are being recorded, or a busy machine has elected another leader.
+                Err(_) => tokio::task::yield_now().await,
+                Ok(()) => panic!("the leader has removed itself"),
+            }
         };
+        assert!(shard.group().view().voters.iter().eq(voters.keys()));
+        while shard.group().is_leader() {
+            tokio::task::yield_now().await;
+        }
+        drop((led_shard(&nodes).await, shard));
+        join_all(nodes.into_iter().map(Node::shutdown)).await;
+    }
+
+    /// A shard of one replica, and a live node that gets nothing of it: no map tells it to run the group.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_live_node_that_lacks_entries_does_not_become_a_voter() {
+        let (_folders, addresses, nodes) = start_with_a_shard::<2>(1).await;
+        // Nodes start their replicas when they learn of the shard map.
+        let shard = led_shard(&nodes).await;
         let members: Vec<NodeId> = nodes.iter().map(|node| node.local().node()).collect();
         let voters: BTreeMap<_, _> =
             members.iter().copied().zip(addresses.into_iter().map(NodeAddress)).collect();
@@ -229,7 +265,7 @@ mod tests {
         assert!(why.contains("has nothing of entries up to"), "{why}");
         assert_eq!(shard.group().view().voters, before);
         drop(shard);
-        futures_util::future::join_all(nodes.into_iter().map(crate::Node::shutdown)).await;
+        join_all(nodes.into_iter().map(Node::shutdown)).await;
     }
 
     /// There are two nodes, of which one votes. The entry itself could be committed; nothing after it.
