@@ -1,8 +1,9 @@
 //! Network namespaces that are connected by a bridge; the link of each can be cut.
 //!
-//! Their names begin with the process id; everything is removed when the test ends.
+//! Their names begin with the process id and the number of the test; everything is removed when the test ends.
 
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The port on which the nodes listen.
 const PORT: u16 = 7300;
@@ -27,7 +28,10 @@ fn run(program: &str, words: &str) -> Result<(), String> {
 impl Namespaces {
     /// Creates this many; prints a line and returns None if that is not allowed, or a program is missing.
     pub(crate) fn make(count: usize) -> Option<Self> {
-        let made = Self { tag: format!("u{}", std::process::id()), count };
+        // Tests of this process that run at the same time have theirs.
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let made = Self { tag: format!("u{}t{number}", std::process::id()), count };
         let (hub, is_allowed) = (made.hub(), run("ip", &format!("netns add {}", made.hub())));
         if let Err(said) = is_allowed {
             println!("skipped: needs root and ip netns ({})", said.trim_end());
