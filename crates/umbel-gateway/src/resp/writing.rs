@@ -144,8 +144,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_sends_is_waited_for() {
         // The stream takes nothing, or it has buffered everything.
-        for (flushes, pause) in [(true, UNREAD_TIMEOUT * 100), (false, Duration::ZERO)] {
-            let mut silent = Slow { flushes, ..Slow::new(1, pause) };
+        for (flushes, first) in [(true, UNREAD_TIMEOUT * 100), (false, Duration::ZERO)] {
+            let mut silent = Slow { flushes, ..Slow::new(1, UNREAD_TIMEOUT * 100) };
+            silent.next = Box::pin(sleep_until(Instant::now() + first));
             let (began, mut pieces) = (Instant::now(), vec![8 << 20; 3]);
             let read_ahead = |slow: &mut Slow, _: &mut Context<'_>| {
                 let is_stuck = slow.flushes || slow.taken > 0;
