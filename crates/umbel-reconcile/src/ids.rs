@@ -60,7 +60,7 @@ impl HexIds {
         let line = line_item(first);
         let digits = line.strip_suffix(b"\r").unwrap_or(line).len();
         ensure!(
-            digits % 2 == 0 && ID_BYTES.contains(&(digits / 2)),
+            digits.is_multiple_of(2) && ID_BYTES.contains(&(digits / 2)),
             "{}: line 1 has {digits} characters, expected an id of 16 to 64 hexadecimal digits",
             path.display()
         );

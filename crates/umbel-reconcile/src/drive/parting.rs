@@ -36,15 +36,24 @@ pub(crate) fn decline(connection: PeerConnection, patience: Patience) {
     link.end();
 }
 
-/// The reason in the first bytes of a peer that has declined.
+/// The reason in the first bytes of a peer that has declined; None if that is only that it keeps no journals, for which
+/// this side has the remedy.
 pub(super) fn declined(first: Vec<u8>) -> Option<SessionError> {
     let options = Options::initiator(SymbolKind::Hashed, Direction::Compare, 0);
     let (mut session, mut out) = (Session::new(options), Outbox::new());
     session.step(SessionInput::Received(first), &mut out);
-    out.take().into_iter().find_map(|order| match order {
-        SessionOutput::Finish(Err(error @ SessionError::Aborted { .. })) => Some(error),
-        _ => None,
-    })
+    out.take()
+        .into_iter()
+        .find_map(|order| match order {
+            SessionOutput::Finish(Err(error @ SessionError::Aborted { .. })) => Some(error),
+            _ => None,
+        })
+        .filter(|error| !is_about_journals(error))
+}
+
+/// Whether the peer gave up because one side keeps a journal and the other does not.
+fn is_about_journals(error: &SessionError) -> bool {
+    matches!(error, SessionError::Aborted { text } if *text == SessionError::Resumable.to_string())
 }
 
 impl Drive<'_> {
