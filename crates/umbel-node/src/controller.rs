@@ -21,7 +21,7 @@ use umbel_ports::encoding::{decode, encode};
 use umbel_raft::peer::CallKind;
 
 use crate::calls::{GroupAnswer, GroupRequest, MetaRequest, ShardRequest};
-use crate::leader_calls::LeaderCalls;
+use crate::leader_calls::{LeaderCalls, Tries};
 use crate::local::Local;
 use crate::reasons::Reasons;
 
@@ -366,10 +366,18 @@ async fn change_members(
         return;
     }
     let Some(shard) = group.shard() else { return };
-    if let Some((of, Some(view))) = view_of(local, calls, shard).await
-        && let Some(next) = view.leader.filter(|next| of == group && voters.contains(next))
-    {
-        ask_for_members(local, group, next, (voters, learners)).await;
+    let mut tries = Tries::new(Instant::now() + VIEW_TIMEOUT);
+    while !tries.is_over() {
+        let successor = match view_of(local, calls, shard).await {
+            Some((of, view)) if of == group => view.and_then(|view| view.leader),
+            _ => return,
+        };
+        if let Some(next) = successor.filter(|next| voters.contains(next)) {
+            ask_for_members(local, group, next, (voters, learners)).await;
+            return;
+        }
+        // It is being elected.
+        tries.pause(false).await;
     }
 }
 
