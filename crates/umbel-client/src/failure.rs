@@ -165,7 +165,8 @@ impl Failure {
     }
 
     /// Whether the node asked others until the time was up, as without a majority.
-    pub(crate) const fn lacks_majority(&self) -> bool {
+    #[must_use]
+    pub const fn lacks_majority(&self) -> bool {
         matches!(self.cause, ErrorCode::NoQuorum | ErrorCode::OutcomeUnknown)
     }
 

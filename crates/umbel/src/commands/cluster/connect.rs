@@ -74,14 +74,9 @@ fn not_ready_advice(message: &str) -> &'static str {
 const NO_QUORUM_ADVICE: &str =
     "`umbel cluster status` names the groups without a majority, and the nodes to start";
 
-/// Whether this is the cause of a call that waited for a majority.
-const fn lacks_majority(cause: ErrorCode) -> bool {
-    matches!(cause, ErrorCode::NoQuorum | ErrorCode::OutcomeUnknown)
-}
-
 /// For what a call waits after this failure. The same text for all groups without a majority: many requests may wait.
 fn waits_for(failure: &Failure) -> String {
-    match lacks_majority(failure.cause) {
+    match failure.lacks_majority() {
         true => format!("no majority answers; {NO_QUORUM_ADVICE}"),
         false => format!("{}; {}", failure.message, not_ready_advice(&failure.message)),
     }
@@ -188,9 +183,7 @@ fn advised(error: Error) -> Error {
         Some(ClientError::Unavailable(failure)) if failure.cause == ErrorCode::NotFormed => {
             not_ready_advice(&failure.message)
         }
-        Some(ClientError::Unavailable(failure)) if lacks_majority(failure.cause) => {
-            NO_QUORUM_ADVICE
-        }
+        Some(ClientError::Unavailable(failure)) if failure.lacks_majority() => NO_QUORUM_ADVICE,
         Some(ClientError::OutcomeUnknown { .. } | ClientError::FirstAnswerLost(_)) => {
             "what was sent last may have been applied: `umbel filter contains` tells"
         }
