@@ -34,7 +34,9 @@ impl Local {
         if is_first {
             let began = tokio::time::Instant::now();
             let needed = if parent.is_some() { founders.len() / 2 + 1 } else { founders.len() };
-            while began.elapsed() < patience && !self.run(group.id(), &founders, needed).await {
+            while began.elapsed() < patience
+                && !self.enough_run(group.id(), &founders, needed).await
+            {
                 tokio::time::sleep(FOUNDING_PAUSE).await;
             }
         } else {
@@ -61,7 +63,7 @@ impl Local {
     }
 
     /// Whether so many of these nodes, this one among them, run their replica of a group.
-    async fn run(&self, group: GroupId, nodes: &[NodeId], needed: usize) -> bool {
+    async fn enough_run(&self, group: GroupId, nodes: &[NodeId], needed: usize) -> bool {
         let others = nodes.iter().filter(|&&node| node != self.node);
         let mut asked: FuturesUnordered<_> =
             others.map(|&node| self.member.runs(node, group)).collect();
