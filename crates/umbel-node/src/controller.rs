@@ -354,7 +354,8 @@ async fn carry_out(
 }
 
 /// Has a group's leader change its members. One that is to leave hands leadership over and changes nothing: then its
-/// successor is asked at once, as the shard would else stand with a leader that leaves until the next look.
+/// successor is asked, as the group would else keep its old members until the next look. It refuses until it has
+/// committed an entry.
 async fn change_members(
     (local, calls): (&Arc<Local>, &Arc<LeaderCalls>),
     group: GroupId,
@@ -372,12 +373,15 @@ async fn change_members(
             Some((of, view)) if of == group => view.and_then(|view| view.leader),
             _ => return,
         };
-        if let Some(next) = successor.filter(|next| voters.contains(next)) {
-            ask_for_members(local, group, next, (voters, learners)).await;
+        let successor = successor.filter(|next| voters.contains(next));
+        if let Some(next) = successor
+            && ask_for_members(local, group, next, (voters, learners)).await
+        {
             return;
         }
-        // It is being elected.
-        tries.pause(false).await;
+        // It is being elected, or has committed nothing yet.
+        let learned = local.leader_learned(group, successor.unwrap_or(leader));
+        tries.pause(false, learned).await;
     }
 }
 

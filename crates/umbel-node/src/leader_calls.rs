@@ -10,6 +10,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -180,15 +181,15 @@ impl LeaderCalls {
         let mut tries = Tries::new(deadline);
         // Every command of the meta group may be sent twice, so after a lost reply it is sent again.
         loop {
-            let node = self.meta_candidate(local, tries.count);
+            let node = self.meta_candidate(local, &tries);
             match self.try_meta(local, node, request, tries.timeout()).await {
                 Tried::Answer((MetaAnswer::NotLeader(leader), _)) | Tried::Elsewhere(leader) => {
                     self.note_leader(GroupId::META, node, leader);
-                    tries.pause(leader.is_some()).await;
+                    self.pause(&mut tries, (GroupId::META, node), leader).await;
                 }
                 Tried::Answer((MetaAnswer::Unknown, _)) => {
                     tries.open = Some("its leader changed".to_owned());
-                    tries.pause(false).await;
+                    self.pause(&mut tries, (GroupId::META, node), None).await;
                 }
                 Tried::Answer(answer) => {
                     self.note_leader(GroupId::META, node, Some(node));
@@ -197,7 +198,7 @@ impl LeaderCalls {
                 Tried::Unknown(why) => {
                     self.note_leader(GroupId::META, node, None);
                     tries.open = Some(why);
-                    tries.pause(false).await;
+                    self.pause(&mut tries, (GroupId::META, node), None).await;
                 }
             }
             if tries.is_over() {
@@ -207,17 +208,35 @@ impl LeaderCalls {
         }
     }
 
+    /// Waits before a group is tried again, at most until this node's replica of it knows another leader than the node
+    /// that was tried. `named` is the leader that this node named.
+    async fn pause(
+        &self,
+        tries: &mut Tries,
+        (group, tried): (GroupId, NodeId),
+        named: Option<NodeId>,
+    ) {
+        let learned = async {
+            match self.local.get() {
+                Some(local) => local.leader_learned(group, tried).await,
+                None => pending().await,
+            }
+        };
+        // Boxed: it is rare, and the task of every call would reserve room for it.
+        Box::pin(tries.pause(named.is_some(), learned)).await;
+    }
+
     /// The node to try next for the meta group.
-    fn meta_candidate(&self, local: &Local, count: usize) -> NodeId {
+    fn meta_candidate(&self, local: &Local, tries: &Tries) -> NodeId {
         let is_trusted = |node: &NodeId| !local.beats().is_suspected(*node);
         let known = local.meta().leader().or_else(|| self.known_leader(GroupId::META));
         let known = known.filter(is_trusted);
         let mut voters = local.meta().view().voters;
         voters.retain(is_trusted);
         match known {
-            Some(leader) if count.is_multiple_of(2) => leader,
+            Some(leader) if tries.is_at_leader() => leader,
             _ if voters.is_empty() => self.node(),
-            _ => voters[count % voters.len()],
+            _ => voters[tries.count % voters.len()],
         }
     }
 
@@ -252,7 +271,7 @@ impl LeaderCalls {
         let local = self.local()?;
         let mut tries = Tries::new(deadline);
         loop {
-            let (group, node) = self.shard_candidate(shard, tries.count)?;
+            let (group, node) = self.shard_candidate(shard, &tries)?;
             // A request that must not be sent twice, or takes long, gets all of the remaining time.
             let is_tried_often = request.is_repeatable() && !request.takes_long();
             let timeout = if is_tried_often { tries.timeout() } else { tries.remaining() };
@@ -261,7 +280,7 @@ impl LeaderCalls {
                 Tried::Answer(ShardAnswer::Failed(failure)) => match failure {
                     ShardFailure::NotLeader(leader) => {
                         self.note_leader(group, node, leader);
-                        tries.pause(leader.is_some()).await;
+                        self.pause(&mut tries, (group, node), leader).await;
                         None
                     }
                     ShardFailure::Unknown | ShardFailure::Stopped(_) => Some(failure.to_string()),
@@ -276,7 +295,7 @@ impl LeaderCalls {
                 }
                 Tried::Elsewhere(leader) => {
                     self.note_leader(group, node, leader);
-                    tries.pause(leader.is_some()).await;
+                    self.pause(&mut tries, (group, node), leader).await;
                     None
                 }
                 Tried::Unknown(why) => {
@@ -289,7 +308,7 @@ impl LeaderCalls {
                 if !request.is_repeatable() {
                     return Err(tries.failure(&shard.to_string(), request.is_read()));
                 }
-                tries.pause(false).await;
+                self.pause(&mut tries, (group, node), None).await;
                 if planted::on(Planted::RetryNewId)
                     && let ShardRequest::Insert { request: stamp, .. } = &mut request
                 {
@@ -330,7 +349,7 @@ impl LeaderCalls {
     fn shard_candidate(
         &self,
         shard: ShardId,
-        count: usize,
+        tries: &Tries,
     ) -> Result<(GroupId, NodeId), CallFailure> {
         let found = self.guess_meta(|state| {
             let map = state.shard_map();
@@ -347,9 +366,9 @@ impl LeaderCalls {
         replicas.retain(|&node| !beats.is_suspected(node));
         let known = self.leader_hint(group).filter(|leader| replicas.contains(leader));
         let node = match known {
-            Some(leader) if count.is_multiple_of(2) => leader,
+            Some(leader) if tries.is_at_leader() => leader,
             _ if replicas.is_empty() => self.node(),
-            _ => replicas[count % replicas.len()],
+            _ => replicas[tries.count % replicas.len()],
         };
         Ok((group, node))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -62,7 +62,8 @@ pub struct Local {
     checks: Checks,
     homes: Homes,
     meta: Arc<Group>,
-    shards: RwLock<BTreeMap<ShardId, Arc<ShardLeader>>>,
+    /// The replicas of shards that this node runs.
+    shards: watch::Sender<BTreeMap<ShardId, Arc<ShardLeader>>>,
     space: Arc<Space>,
     exports: Arc<Exports>,
     copies: Arc<Copies>,
@@ -123,7 +124,7 @@ impl Local {
             checks: Checks::default(),
             homes: Homes::default(),
             meta,
-            shards: RwLock::default(),
+            shards: watch::Sender::default(),
             space,
             exports: Exports::new(),
             copies: Arc::new(copies),
@@ -258,12 +259,12 @@ impl Local {
 
     /// This node's replica of a shard.
     pub fn shard(&self, shard: ShardId) -> Option<Arc<ShardLeader>> {
-        self.read_shards().get(&shard).cloned()
+        self.shards.borrow().get(&shard).cloned()
     }
 
     /// All shard replicas of this node.
     pub fn shards(&self) -> Vec<Arc<ShardLeader>> {
-        self.read_shards().values().cloned().collect()
+        self.shards.borrow().values().cloned().collect()
     }
 
     /// All groups of this node, the meta group first.
@@ -286,9 +287,18 @@ impl Local {
         self.shard(group.shard()?).filter(|shard| shard.group().id() == group)
     }
 
-    fn read_shards(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<ShardId, Arc<ShardLeader>>> {
-        // No holder of the lock panics, and the map is consistent after every statement.
-        self.shards.read().unwrap_or_else(PoisonError::into_inner)
+    /// Returns once this node's replica of a group knows another leader than the node that was tried, or that one in
+    /// a later term. Waits for a replica that does not run yet, for ever if it never will.
+    pub(crate) async fn leader_learned(&self, group: GroupId, tried: NodeId) {
+        let mut shards = self.shards.subscribe();
+        let replica = loop {
+            if let Some(replica) = self.group(group) {
+                break replica;
+            }
+            // The sender is this node's.
+            let _ = shards.changed().await;
+        };
+        replica.leader_other_than(tried).await;
     }
 
     /// Reports that the node cannot continue.

@@ -10,6 +10,7 @@
 //! Because writes wait, the collects agree soon. Because they agree, the snapshot is right: if a leader
 //! is succeeded by another meanwhile, or writes have waited too long and continue, it is taken once more.
 
+use std::future::pending;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -96,7 +97,7 @@ impl Coordinator {
             if !is_passing || tries.count + 1 >= SNAPSHOT_TRIES_MAX || tries.is_over() {
                 return Err(failure);
             }
-            tries.pause(false).await;
+            tries.pause(false, pending()).await;
         }
     }
 

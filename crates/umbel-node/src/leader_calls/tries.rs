@@ -16,7 +16,7 @@ pub struct Tries {
     wait: Duration,
     /// How many tries have failed.
     pub count: usize,
-    /// Whether the last try followed a leader that the try before had named.
+    /// Whether the next try, or the last one, follows a leader that was named or learned of before it.
     has_followed: bool,
     /// Why the last try that could have been answered was not, so that the outcome of a change is open.
     pub(crate) open: Option<String>,
@@ -37,15 +37,21 @@ impl Tries {
         self.remaining().min(TRY_TIMEOUT)
     }
 
-    /// Waits before the next try; follows a newly named leader at once, but not twice in a row.
-    pub async fn pause(&mut self, knows_leader: bool) {
-        if knows_leader && !self.has_followed {
+    /// Whether the next try is at the known leader: every other one, and one that follows it.
+    pub(crate) fn is_at_leader(&self) -> bool {
+        self.has_followed || self.count.is_multiple_of(2)
+    }
+
+    /// Waits before the next try, but not longer than until `learned`. Follows a newly named leader at once, but
+    /// not twice in a row.
+    pub async fn pause(&mut self, is_leader_named: bool, learned: impl Future<Output = ()>) {
+        if is_leader_named && !self.has_followed {
             self.has_followed = true;
             return;
         }
-        self.has_followed = false;
         self.count += 1;
-        tokio::time::sleep(self.wait.min(self.remaining())).await;
+        let waited = tokio::time::timeout(self.wait.min(self.remaining()), learned).await;
+        self.has_followed = waited.is_ok();
         self.wait = (self.wait * 2).min(RETRY_WAIT_MAX);
     }
 
@@ -102,10 +108,27 @@ impl Tries {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{pending, ready};
+
     use umbel_engine::shard::{HashList, ShardCommand};
     use umbel_engine::{FilterId, Generation, GroupId, ShardId};
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_ends_early_for_a_leader_that_is_named_or_learned_of() {
+        let mut tries = Tries::new(Instant::now() + Duration::from_secs(1));
+        let began = Instant::now();
+        tries.pause(true, pending()).await;
+        assert!(began.elapsed().is_zero() && tries.is_at_leader());
+        // One that is named twice in a row may be a belief that two nodes have of one another.
+        tries.pause(true, pending()).await;
+        assert_eq!((began.elapsed(), tries.is_at_leader()), (RETRY_WAIT_MIN, false));
+        tries.pause(false, ready(())).await;
+        assert_eq!((began.elapsed(), tries.is_at_leader(), tries.count), (RETRY_WAIT_MIN, true, 2));
+        tries.pause(false, pending()).await;
+        assert_eq!((began.elapsed(), tries.is_at_leader()), (RETRY_WAIT_MIN * 5, false));
+    }
 
     #[test]
     fn a_refusal_behind_a_try_that_is_open_is_uncertain() {

@@ -1,7 +1,7 @@
 //! Keeps the replicas that run on this node those that the shard map assigns to it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use umbel_engine::meta::{MetaState, NodeRecord};
@@ -137,20 +137,19 @@ impl Local {
             Arc::clone(&self.exports),
             Arc::clone(self.links()),
         );
-        self.shards.write().unwrap_or_else(PoisonError::into_inner).insert(shard, leader);
+        self.shards.send_modify(|shards| {
+            shards.insert(shard, leader);
+        });
         tracing::info!(%shard, "replica started");
     }
 
     /// Stops a replica that has moved elsewhere, or was absorbed by its neighbour, and forgets it, except
     /// for its promises.
     async fn stop_shard(&self, group: GroupId) {
-        let stopped = {
-            let mut shards = self.shards.write().unwrap_or_else(PoisonError::into_inner);
-            let is_it = |leader: &Arc<ShardLeader>| leader.group().id() == group;
-            let shard = group.shard().filter(|shard| shards.get(shard).is_some_and(is_it));
-            shard.and_then(|shard| shards.remove(&shard))
-        };
-        if let Some(stopped) = stopped {
+        if let Some(stopped) = self.leader_of(group) {
+            self.shards.send_modify(|shards| {
+                shards.remove(&stopped.shard());
+            });
             stopped.group().shut_down().await;
         }
         if let Err(error) = self.storage.leave(group).await {

@@ -241,6 +241,22 @@ mod tests {
         join_all(nodes.into_iter().map(Node::shutdown)).await;
     }
 
+    /// Callers wait so for a leader, whichever node has it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_next_leader_is_learned_of_by_all_replicas() {
+        let (_folders, _, nodes) = start_with_a_shard::<3>(3).await;
+        let shard = led_shard(&nodes).await;
+        let (group, leader) = (shard.group().id(), shard.group().leader().unwrap());
+        let term = shard.group().term();
+        let learned = join_all(nodes.iter().map(|node| node.local().leader_learned(group, leader)));
+        let (_, ()) = tokio::join!(learned, shard.group().hand_over());
+        for node in &nodes {
+            assert!(node.local().group(group).unwrap().term() > term);
+        }
+        drop(shard);
+        join_all(nodes.into_iter().map(Node::shutdown)).await;
+    }
+
     /// A shard of one replica, and a live node that gets nothing of it: no map tells it to run the group.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_live_node_that_lacks_entries_does_not_become_a_voter() {

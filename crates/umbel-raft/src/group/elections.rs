@@ -4,6 +4,7 @@
 //! ([`umbel_engine::liveness`]).
 
 use std::collections::BTreeSet;
+use std::future::pending;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -85,6 +86,28 @@ impl Group {
         }
         // A stopped group cannot stand for election; its failure is reported elsewhere.
         let _ = self.raft.trigger().elect(false).await;
+    }
+
+    /// Returns once this replica knows a leader that is alive, and is another node than `tried` or leads a later term
+    /// than when the call began. Never returns if the group stops.
+    pub async fn leader_other_than(&self, tried: NodeId) {
+        let mut metrics = self.raft.metrics();
+        let term = metrics.borrow_watched().current_term;
+        loop {
+            let is_known = {
+                let now = metrics.borrow_watched();
+                leader_of(&now).is_some_and(|leader| {
+                    let is_other = leader != tried || now.current_term != term;
+                    is_other && !self.beats.is_suspected(leader)
+                })
+            };
+            if is_known {
+                return;
+            }
+            if metrics.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        }
     }
 
     /// Sends the followers a heartbeat with the commit index.
