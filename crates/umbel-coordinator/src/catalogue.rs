@@ -430,7 +430,7 @@ impl Coordinator {
             if filter.record.is_replicated() {
                 return self.copies().info(filter, deadline).await;
             }
-            let LiveFilter { id, record, ranges } = filter;
+            let LiveFilter { id, record, ranges, .. } = filter;
             let generation = record.generation;
             let request = |_| ShardRequest::Describe { filter: id, generation };
             let answers = match record.settings.shape.place() {

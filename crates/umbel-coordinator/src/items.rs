@@ -254,6 +254,7 @@ impl Coordinator {
     ) -> Result<Bitmap, CallFailure> {
         let mut rehashed;
         let mut hashes = hashes;
+        filter.ranges = self.seen_split.first_ranges(filter.ranges, filter.unsplit);
         // After a split or a merge of shards: the items without an answer, and the answers of the others.
         let (mut rest, mut is_replaced, mut is_reused): (Option<Rest>, _, _) = (None, false, false);
         let mut done_before = recut::DoneBefore::default();
@@ -289,6 +290,7 @@ impl Coordinator {
                     _ => {}
                 }
                 if is_same && newer.ranges != filter.ranges {
+                    self.seen_split.remember(newer.ranges);
                     let all = rest.take();
                     let all = all.unwrap_or_else(|| Rest::all(hashes, operation.is_named()));
                     rest = Some(all.recut(hashes, (filter.ranges, newer.ranges), &answered));

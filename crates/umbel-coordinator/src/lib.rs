@@ -28,6 +28,7 @@ pub use self::releases::Releases;
 pub use self::replicated::CopyCalls;
 pub use self::report::Reports;
 pub use self::sessions::Sessions;
+use self::splits::SeenSplit;
 pub use self::splits::Shards;
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::LeaderCalls;
@@ -74,8 +75,10 @@ pub struct ClientRequest {
 pub(crate) struct LiveFilter {
     pub(crate) id: FilterId,
     pub(crate) record: FilterRecord,
-    /// How the shards are cut.
+    /// How the shards are cut, once the split in progress is carried out.
     pub(crate) ranges: ShardRanges,
+    /// How they are cut until then; None if no split is in progress.
+    pub(crate) unsplit: Option<ShardRanges>,
 }
 
 impl LiveFilter {
@@ -86,9 +89,10 @@ impl LiveFilter {
         deadline: Instant,
     ) -> Result<Self, CallFailure> {
         let look = |state: &MetaState| {
-            let ranges = state.shard_map().ranges()?;
+            let map = state.shard_map();
+            let (ranges, unsplit) = (map.ranges()?, map.unsplit_ranges());
             let (id, record) = state.filter_by_name(name)?;
-            Some(Self { id, record: record.clone(), ranges })
+            Some(Self { id, record: record.clone(), ranges, unsplit })
         };
         let is_live = |filter: &Self| filter.record.state == FilterState::Live;
         // The filter may be newer than this node's copy of the catalogue, or have become live since.
@@ -118,13 +122,15 @@ pub struct Coordinator {
     /// The node's own calls go the same way.
     calls: Arc<LeaderCalls>,
     callers: Callers,
+    seen_split: SeenSplit,
 }
 
 impl Coordinator {
     /// Of the node that makes these calls.
     #[must_use]
     pub fn new(calls: Arc<LeaderCalls>) -> Self {
-        Self { callers: Callers::new(Arc::clone(&calls)), calls }
+        let (callers, seen_split) = (Callers::new(Arc::clone(&calls)), SeenSplit::default());
+        Self { calls, callers, seen_split }
     }
 
     /// What this node knows of those who call it.

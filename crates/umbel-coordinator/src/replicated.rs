@@ -252,7 +252,7 @@ impl CopyCalls<'_> {
         let probe_seed = Some(self.calls.seed().number(Purpose::RateProbes));
         let copies =
             CopiesInfo { own: copy.load(probe_seed).await, all, distinct: copy.estimates() };
-        let LiveFilter { id, record, ranges } = filter;
+        let LiveFilter { id, record, ranges, .. } = filter;
         Ok(FilterInfo { id, record, ranges, slices: Vec::new(), copies: Some(copies) })
     }
 

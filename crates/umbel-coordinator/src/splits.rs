@@ -6,6 +6,8 @@
 //! half. The check reads a copy of the catalogue that is as new as the last answer, and a shard is cut
 //! only after the catalogue says so.
 
+use std::sync::{Mutex, PoisonError};
+
 use tokio::time::Instant;
 use umbel_engine::meta::{MergeStep, MetaCommand, MetaError, MetaState};
 use umbel_engine::placement::ShardRanges;
@@ -16,6 +18,32 @@ use umbel_step::planted::{self, Planted};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::{LeaderCalls, absorbed_by};
 use umbel_node::limits::RETRY_WAIT_MAX;
+
+/// The last split that this node has seen carried out, although it may still be in progress in the catalogue: the new
+/// shard elects its first leader. Until then a shard that is to be split is asked as before, since it answers for all of
+/// its range.
+#[derive(Default)]
+pub(crate) struct SeenSplit(Mutex<Option<ShardRanges>>);
+
+impl SeenSplit {
+    /// Remembers that the shards are cut as in `ranges`.
+    pub(crate) fn remember(&self, ranges: ShardRanges) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(ranges);
+    }
+
+    /// The ranges for which a request about items is divided at first, if they are to be `ranges` once the split in
+    /// progress is carried out, and are `unsplit` before it. Those of another moment do no harm: a shard refuses hashes that
+    /// it does not have, and the rest is divided by the newest ranges.
+    pub(crate) fn first_ranges(
+        &self,
+        ranges: ShardRanges,
+        unsplit: Option<ShardRanges>,
+    ) -> ShardRanges {
+        let Some(unsplit) = unsplit else { return ranges };
+        let seen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen == Some(ranges) { ranges } else { unsplit }
+    }
+}
 
 /// The shards as a whole: how they are cut, and who waits for that.
 #[derive(Clone, Copy)]
@@ -170,4 +198,23 @@ fn is_still(state: &MetaState) -> bool {
 pub(super) fn split_meanwhile() -> CallFailure {
     let what = "shards were split meanwhile: try again".to_owned();
     CallFailure::Overloaded { what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_split_in_progress_counts_once_it_was_seen_carried_out() {
+        let seen = SeenSplit::default();
+        let [two, three, four] = [2, 3, 4].map(|count| ShardRanges::new(2, count).unwrap());
+        assert_eq!(seen.first_ranges(two, None), two);
+        assert_eq!(seen.first_ranges(three, Some(two)), two);
+        seen.remember(three);
+        assert_eq!(seen.first_ranges(three, Some(two)), three);
+        // The next split; and the same one again, after a merge.
+        assert_eq!(seen.first_ranges(four, Some(three)), three);
+        let again = three.with_merge_count(1);
+        assert_eq!(seen.first_ranges(again, Some(two)), two);
+    }
 }

@@ -46,7 +46,7 @@ impl Coordinator {
         self.shards().wait_unsplit(deadline).await?;
         let filter = self.live_filter(name.as_str(), deadline).await?;
         let (filter, frames) = FilterFrames::begin(self, filter, wish, deadline).await?;
-        let LiveFilter { id, record, ranges } = filter;
+        let LiveFilter { id, record, ranges, .. } = filter;
         let settings = encode_exported(&record.settings);
         let log_indexes = frames.snapshot.as_ref().map_or_else(Vec::new, Snapshot::log_indexes);
         let head = ExportHead { filter: id, record, ranges, settings, log_indexes };

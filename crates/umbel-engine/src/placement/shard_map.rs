@@ -193,6 +193,13 @@ impl ShardMap {
         self.ranges()?.parent(last.shard).map(|_| last.shard)
     }
 
+    /// The ranges before the split in progress, which the shards have until it is carried out; None if there is none.
+    #[must_use]
+    pub fn unsplit_ranges(&self) -> Option<ShardRanges> {
+        let ranges = ShardRanges::new(self.founded, self.splitting()?.0).ok()?;
+        Some(ranges.with_merge_count(self.merge_count))
+    }
+
     /// The shard that is being split in two, if any.
     #[must_use]
     pub fn halved(&self) -> Option<ShardId> {
@@ -343,8 +350,10 @@ mod tests {
             ShardRecord { is_formed: true, ..ShardRecord::founded(nodes(&[1, 2])) },
             ShardRecord { is_formed: true, ..ShardRecord::founded(nodes(&[3])) },
         ]);
-        assert_eq!(map.splitting(), None);
+        assert_eq!((map.splitting(), map.unsplit_ranges()), (None, None));
+        let before = map.ranges();
         assert_eq!((map.split(), map.splitting()), (Some(ShardId(2)), Some(ShardId(2))));
+        assert_eq!(map.unsplit_ranges(), before);
         assert_eq!((map.epoch, map.members(ShardId(2))), (Epoch(2), nodes(&[1, 2])));
         assert_eq!(map.shard_of(1 << 62), Some(ShardId(2)));
         map.get_mut(ShardId(2)).unwrap().is_formed = true;
