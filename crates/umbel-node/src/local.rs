@@ -195,6 +195,11 @@ impl Local {
         self.beats().is_alive(node)
     }
 
+    /// Waits until another node is not heard any more; of one that was never heard, for as long as a node may be silent.
+    pub fn until_silent(&self, node: NodeId) -> impl Future<Output = ()> {
+        self.beats().until_silent(node)
+    }
+
     /// This node's network.
     pub fn net(&self) -> &Arc<dyn Net> {
         self.member.net()

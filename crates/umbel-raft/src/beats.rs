@@ -58,6 +58,16 @@ impl Beats {
         self.lock().liveness.is_alive(node)
     }
 
+    /// Waits until a node is not heard any more, and answers nothing therefore; of one that was never heard, for as
+    /// long as a node may be silent.
+    pub async fn until_silent(&self, node: NodeId) {
+        let patience_ends = Instant::now() + self.suspicion();
+        while !self.is_suspected(node) && (self.is_alive(node) || Instant::now() < patience_ends) {
+            // The detector decides at its ticks, and only then.
+            tokio::time::sleep(self.interval()).await;
+        }
+    }
+
     /// Whether a majority of each of the sets is alive.
     pub(crate) fn has_majority(&self, voters: &[BTreeSet<NodeId>]) -> bool {
         self.lock().liveness.has_majority(voters)
@@ -104,5 +114,68 @@ impl Beats {
     fn lock(&self) -> MutexGuard<'_, State> {
         // No holder of the lock panics, and the detector is consistent after every step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::liveness::LedVersion;
+
+    use super::*;
+
+    const OWN: NodeId = NodeId(1);
+    const OTHER: NodeId = NodeId(2);
+
+    fn detector() -> Beats {
+        Beats::new(OWN, 7, Timing { beat_ms: 100, suspect_ms: 400 })
+    }
+
+    fn beat() -> Beat {
+        let version = LedVersion { incarnation: 8, number: 1 };
+        Beat { version, leads: None, has: None }
+    }
+
+    /// Ticks as `beating` does, until the wait has ended; returns how long it took. The other node sends a beat at
+    /// each of the first ticks.
+    async fn waited(beats: &Beats, beat_count: usize) -> Duration {
+        let peers = BTreeSet::from([OTHER]);
+        let began = Instant::now();
+        let ticks = async {
+            let mut ticks = tokio::time::interval(beats.interval());
+            for number in 0.. {
+                ticks.tick().await;
+                beats.tick(&peers, &[]);
+                if number < beat_count {
+                    beats.take(OTHER, beat());
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = ticks => unreachable!("the detector ticks for ever"),
+            () = beats.until_silent(OTHER) => began.elapsed(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_is_waited_for_until_it_falls_silent() {
+        let ms = Duration::from_millis;
+        let beats = detector();
+        // The last beat comes at 2,900 ms, and the silence is noticed at a tick.
+        let waited_for = waited(&beats, 30).await;
+        assert!((ms(3_300)..=ms(3_500)).contains(&waited_for), "{waited_for:?}");
+        // It is suspected already.
+        assert_eq!(waited(&beats, 0).await, ms(0));
+        // A node that was never heard may be about to start.
+        let waited_for = waited(&detector(), 0).await;
+        assert!((ms(400)..=ms(500)).contains(&waited_for), "{waited_for:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn this_node_is_never_silent() {
+        let beats = detector();
+        let waited_for =
+            tokio::time::timeout(Duration::from_secs(60), beats.until_silent(OWN)).await;
+        assert!(waited_for.is_err());
     }
 }

@@ -56,11 +56,12 @@ pub(crate) async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) 
     id
 }
 
-/// Waits until all nodes' copies are as the catalogue requires: the link to a node that has just started may be broken.
+/// Waits until all nodes' copies are as the catalogue requires: a node that has just started may not be heard yet.
 pub(super) async fn confirmed(coordinator: &Coordinator) {
     let end = deadline();
     while !coordinator.copies().unconfirmed(end).await.unwrap().is_empty() {
         assert!(Instant::now() < end, "a node stays away");
+        tokio::task::yield_now().await;
     }
 }
 

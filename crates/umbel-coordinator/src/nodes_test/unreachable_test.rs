@@ -1,9 +1,14 @@
 //! What still works while nodes are unreachable, and what is said of what does not.
 
+use std::net::TcpListener;
+
+use umbel_engine::NodeId;
 use umbel_engine::meta::{FilterName, MetaCommand};
 use umbel_filter::Kind;
 
-use super::node_test::{config, create, deadline, free_addresses, start, start_cluster};
+use super::node_test::{
+    config, create, create_replicated, deadline, free_addresses, start, start_alone, start_cluster,
+};
 use super::*;
 use crate::testing::items;
 use umbel_node::calls::MetaRequest;
@@ -59,4 +64,51 @@ async fn a_read_that_reaches_no_majority_says_so() {
     }
     drop(coordinator);
     alone.shutdown().await;
+}
+
+/// Asks until the nodes that have not confirmed a change are this one alone. The nodes that run may not have heard each
+/// other yet.
+async fn only_silent(coordinator: &Coordinator, node: NodeId) {
+    let end = deadline();
+    while coordinator.copies().unconfirmed(end).await.unwrap() != [node] {
+        assert!(Instant::now() < end, "the deadline ends the wait, and not the silence");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_down_is_not_waited_for() {
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let mut nodes = start_cluster(&folders).await;
+    let coordinator = nodes[0].coordinator();
+    create_replicated(&coordinator, "near").await;
+    let gone = nodes.pop().unwrap();
+    let id = gone.id();
+    gone.shutdown().await;
+    only_silent(&coordinator, id).await;
+    let name = FilterName::new("near").unwrap();
+    coordinator.clear(&name, None, deadline()).await.unwrap();
+    only_silent(&coordinator, id).await;
+    drop(coordinator);
+    for node in nodes {
+        node.shutdown().await;
+    }
+}
+
+/// Nothing tells that it is down: connections to it are taken, and nothing is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_never_heard_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let command = MetaCommand::AddNode { address, nonce: 7 };
+    node.local().serve_meta(MetaRequest::Propose(command)).await;
+    let added = node.local().read_meta(|state| state.live_nodes().pop_last()).unwrap();
+    assert_ne!(added, node.id());
+    let coordinator = node.coordinator();
+    create_replicated(&coordinator, "near").await;
+    only_silent(&coordinator, added).await;
+    drop((coordinator, listener));
+    node.shutdown().await;
 }

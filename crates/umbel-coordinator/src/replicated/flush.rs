@@ -16,8 +16,8 @@ use umbel_node::calls::{CopyAnswer, CopyRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::{RETRY_WAIT_MAX, TRY_TIMEOUT};
 
-/// How long nodes may take to create, clear or drop their copies before they are reported to the client:
-/// a reachable node does so within milliseconds.
+/// How long nodes that are heard may take to create, clear or drop their copies before they are reported to the client: one
+/// that is in touch with the catalogue's leader does so within milliseconds.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Calls without an answer after which a node counts as missing.
@@ -73,7 +73,7 @@ impl CopyCalls<'_> {
     }
 
     /// The nodes that have not confirmed soon that their copies are as the catalogue requires; none if
-    /// the changed filter has no copies.
+    /// the changed filter has no copies. Nodes that are not heard are not waited for.
     pub async fn unconfirmed_soon(
         self,
         is_replicated: bool,
@@ -85,18 +85,38 @@ impl CopyCalls<'_> {
         self.unconfirmed(deadline.min(Instant::now() + CONFIRM_TIMEOUT)).await
     }
 
-    /// Waits until all nodes' copies are as this node's catalogue requires; returns the nodes that did
-    /// not confirm it in time.
+    /// Waits until the copies of all nodes that are heard are as this node's catalogue requires; returns the nodes
+    /// that did not confirm it in time, or are not heard.
     pub(crate) async fn unconfirmed(self, deadline: Instant) -> Result<Vec<NodeId>, CallFailure> {
         let local = self.calls.local()?;
         let request = CopyRequest::Follow { index: local.meta().applied_index() };
         let request = &request;
         let calls = nodes_of(local).all.into_iter().map(|node| async move {
-            (node, comes_true(local, node, GroupId::META, request, deadline).await)
+            let has_confirmed = tokio::select! {
+                biased;
+                has_confirmed = follows(local, node, request, deadline) => has_confirmed,
+                () = local.until_silent(node) => false,
+            };
+            (node, has_confirmed)
         });
         let answers = join_all(calls).await;
         Ok(answers.into_iter().filter(|(_, is_done)| !is_done).map(|(node, _)| node).collect())
     }
+}
+
+/// Asks a node until it reports that its copies are as the catalogue requires; false if it does not in time. A node that
+/// is heard is asked again after a failure, because its link or its process may have just started.
+async fn follows(local: &Local, node: NodeId, request: &CopyRequest, deadline: Instant) -> bool {
+    while Instant::now() < deadline {
+        let timeout = TRY_TIMEOUT.min(deadline - Instant::now());
+        match local.copies().call(node, GroupId::META, request, timeout).await {
+            Ok(CopyAnswer::Done(true)) => return true,
+            // It has waited for that.
+            Ok(CopyAnswer::Done(false)) => {}
+            _ => tokio::time::sleep(RETRY_WAIT_MAX).await,
+        }
+    }
+    false
 }
 
 /// Asks a node repeatedly until it reports that a condition holds; false if the node does not answer, or

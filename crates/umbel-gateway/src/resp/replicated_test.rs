@@ -17,11 +17,12 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(1);
 
 const CREATE: &str = "UMBEL.CREATE k KIND blocked CAPACITY 1000 ERROR 0.000001 REPLICATED";
 
-/// Waits until all nodes confirm changes: the link to a node that has just started may be broken.
+/// Waits until all nodes confirm changes: a node that has just started may not be heard yet.
 async fn until_confirmed(node: &Node) {
     let (coordinator, end) = (node.coordinator(), deadline());
     while !coordinator.copies().unconfirmed_soon(true, end).await.unwrap().is_empty() {
         assert!(Instant::now() < end, "a node stays away");
+        tokio::task::yield_now().await;
     }
 }
 
