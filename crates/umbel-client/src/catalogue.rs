@@ -31,8 +31,8 @@ pub struct Cleared {
 pub struct Renamed {
     /// The filter's entry in the catalogue, under its new name.
     pub filter: FilterSummary,
-    /// For a replicated filter: nodes that did not confirm in time that they know the new name. Until they
-    /// learn of it, they answer under the old one.
+    /// For a replicated filter, or one that takes the name of a replicated filter: nodes that did not confirm in time
+    /// that they know the new name. Until they learn of it, they answer as before.
     pub unconfirmed_nodes: Vec<u64>,
 }
 

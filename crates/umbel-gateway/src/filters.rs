@@ -58,13 +58,13 @@ impl FiltersService {
         item_streams::open(request, streams, (Arc::clone(&self.coordinator), self.deadlines))
     }
 
-    /// The ids of the nodes that have not confirmed a change yet.
+    /// The ids of the nodes that have not confirmed a change yet, if a filter that it concerned has copies.
     async fn unconfirmed(
         &self,
-        is_replicated: bool,
+        has_copies: bool,
         deadline: Instant,
     ) -> Result<Vec<u64>, CallFailure> {
-        let nodes = self.coordinator.copies().unconfirmed_soon(is_replicated, deadline).await?;
+        let nodes = self.coordinator.copies().unconfirmed_soon(has_copies, deadline).await?;
         Ok(describe::numbers(&nodes))
     }
 
@@ -297,8 +297,9 @@ impl FiltersService {
             let name = caller.filter(FilterVerb::Manage, "name", name)?;
             let new_name = caller.filter(FilterVerb::Manage, "new_name", new_name)?;
             caller.check_rename(&name, &new_name)?;
-            let (id, record) = self.coordinator.rename(&name, &new_name, replace, deadline).await?;
-            let unconfirmed = self.unconfirmed(record.is_replicated(), deadline).await?;
+            let renamed = self.coordinator.rename(&name, &new_name, replace, deadline).await?;
+            let (id, record, has_copies) = renamed;
+            let unconfirmed = self.unconfirmed(has_copies, deadline).await?;
             let filter = Some(convert::summary(id, &record));
             Ok(v1::RenameResponse { filter, unconfirmed_nodes: unconfirmed })
         })

@@ -15,7 +15,8 @@ const REPLACE_TRIES_MAX: u32 = 8;
 impl Coordinator {
     /// Renames a filter; returns it once it serves requests under the new name and is refused under the
     /// old one. With `replaces` a filter that has the new name is dropped: it serves requests under the
-    /// name until the renamed one does.
+    /// name until the renamed one does. Also returns whether one of the two has copies, from which nodes
+    /// that have not heard of the change still answer.
     ///
     /// # Errors
     /// If there is no such filter, or the name is taken.
@@ -25,21 +26,26 @@ impl Coordinator {
         new: &FilterName,
         replaces: bool,
         deadline: Instant,
-    ) -> Result<(FilterId, FilterRecord), CallFailure> {
+    ) -> Result<(FilterId, FilterRecord, bool), CallFailure> {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         if name == new {
-            return Ok((id, record));
+            return Ok((id, record, false));
         }
         let mut try_count = 1;
         loop {
-            let other =
-                self.read_meta(|state| state.filter_by_name(new.as_str()).map(|(id, _)| id))?;
-            let replaced = other.filter(|_| replaces);
+            let look = |state: &MetaState| {
+                let (other, record) = state.filter_by_name(new.as_str())?;
+                Some((other, record.is_replicated()))
+            };
+            let (replaced, hides_copies) = self.read_meta(look)?.filter(|_| replaces).unzip();
             let generation = record.generation;
             let change = FilterChange::Rename { generation, name: new.clone(), replaced };
             match self.propose_order((id, &record), change, deadline).await {
                 Ok(()) => {
-                    return self.wait_renamed((id, &record), (new, replaced), deadline).await;
+                    let names = (new, replaced);
+                    let (id, now) = self.wait_renamed((id, &record), names, deadline).await?;
+                    let has_copies = now.is_replicated() || hides_copies == Some(true);
+                    return Ok((id, now, has_copies));
                 }
                 // Another filter has taken that name since this node looked.
                 Err(CallFailure::Meta(MetaError::NameTaken { .. }))

@@ -253,6 +253,9 @@ async fn what_a_replicated_window_is_not_is_refused() {
     let refused =
         coordinator.insert_of("minutes", &items(0..1), None, at, deadline()).await.unwrap_err();
     assert!(matches!(refused, CallFailure::Part(PartError::WrongKind { .. })), "{refused}");
+    // So no rotation has copies to wait for.
+    let refused = coordinator.rotate(&name("minutes"), deadline()).await.unwrap_err();
+    assert!(matches!(refused, CallFailure::Part(PartError::WrongKind { .. })), "{refused}");
     let made = async |rules, capacity| {
         let made =
             coordinator.create(&name("other"), &window(rules, capacity), None, deadline()).await;

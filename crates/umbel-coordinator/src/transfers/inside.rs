@@ -18,7 +18,7 @@ use umbel_node::failure::CallFailure;
 
 impl Coordinator {
     /// Creates a copy of a filter, with all shards as they are at one moment, and with the filter's expiry; returns
-    /// the copy.
+    /// the new filter, and whether it is replicated.
     ///
     /// # Errors
     /// If there is no such filter, the name is taken, there is no room, or the expiry cannot be set: no part of a
@@ -29,7 +29,7 @@ impl Coordinator {
         new_name: &FilterName,
         owner: Option<PrincipalName>,
         deadline: Instant,
-    ) -> Result<FilterId, CallFailure> {
+    ) -> Result<(FilterId, bool), CallFailure> {
         let expiry = self.expiry(name, deadline).await?.and_then(|(_, expires_ms)| expires_ms);
         let wish = ExportWish { known: None, is_snapshot: true };
         let parts = self.export(name, wish, deadline).await?.into_stream();
@@ -45,13 +45,13 @@ impl Coordinator {
                 ExportPart::Change(shard, _) => return Err(unknown_change(shard)),
             })
         });
-        let (made, _) = self.import(Box::pin(parts), owner).await?;
+        let (made, record) = self.import(Box::pin(parts), owner).await?;
         self.expire_or_drop((made, new_name), expiry, deadline).await?;
-        Ok(made)
+        Ok((made, record.is_replicated()))
     }
 
     /// The same in place of a filter that has the name. The copy is made under another name, and the old
-    /// filter serves requests until the copy does.
+    /// filter serves requests until the copy does. Returns whether one of the two is replicated.
     ///
     /// # Errors
     /// As for [`copy_filter`](Self::copy_filter); the filter that has the name stays then.
@@ -61,15 +61,15 @@ impl Coordinator {
         new_name: &FilterName,
         owner: Option<PrincipalName>,
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    ) -> Result<bool, CallFailure> {
         let beside = self.name_beside()?;
-        let made = self.copy_filter(name, &beside, owner, deadline).await?;
+        let (made, _) = self.copy_filter(name, &beside, owner, deadline).await?;
         self.put_over((made, &beside), new_name, deadline).await
     }
 
     /// Creates a filter, cut for one shard, from the parts of an import that follow its head, with an
     /// expiry if one is given. If it replaces another filter, that one serves requests until the new one
-    /// does.
+    /// does. Returns whether one of the two is replicated.
     ///
     /// # Errors
     /// As for [`import`](Self::import); no part of the new filter is left then, and the filter that has
@@ -81,15 +81,15 @@ impl Coordinator {
         parts: Vec<ImportPart>,
         (owner, expires_at_ms): (Option<PrincipalName>, Option<u64>),
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    ) -> Result<bool, CallFailure> {
         let made = if replaces { self.name_beside()? } else { name.clone() };
         let head = ImportHead { name: made.clone(), ranges: one_shard(), settings };
         let parts = [ImportPart::Head(head)].into_iter().chain(parts).map(Ok);
-        let (filter, _) = self.import(stream::iter(parts), owner).await?;
+        let (filter, record) = self.import(stream::iter(parts), owner).await?;
         self.expire_or_drop((filter, &made), expires_at_ms, deadline).await?;
         match replaces {
             true => self.put_over((filter, &made), name, deadline).await,
-            false => Ok(()),
+            false => Ok(record.is_replicated()),
         }
     }
 
@@ -119,18 +119,18 @@ impl Coordinator {
     }
 
     /// Renames a filter that was just made to its final name, in place of the filter that has it; the filter is
-    /// dropped if that fails.
+    /// dropped if that fails. Returns whether one of the two is replicated.
     async fn put_over(
         self: &Arc<Self>,
         (made, beside): (FilterId, &FilterName),
         name: &FilterName,
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    ) -> Result<bool, CallFailure> {
         let renamed = self.rename(beside, name, true, of_last_step(deadline)).await;
         if renamed.is_err() {
             self.drop_beside((made, beside)).await;
         }
-        renamed.map(drop)
+        renamed.map(|(_, _, has_copies)| has_copies)
     }
 
     /// Drops a filter that has not got its final name. One that has got it, although its renaming failed, has

@@ -22,10 +22,9 @@ pub(super) async fn rename(
     checked.map_err(|_| Refusal::from(NoFilter::Denied))?;
     let deadline = session.shared.deadlines.of_long_command();
     let coordinator = &session.shared.coordinator;
-    let (is_same, hides_copies) = (name == new_name, session.is_replicated(&new_name));
+    let is_same = name == new_name;
     match coordinator.rename(&name, &new_name, replaces, deadline).await {
-        Ok((_, record)) => {
-            let has_copies = hides_copies || record.is_replicated();
+        Ok((_, _, has_copies)) => {
             let confirmed = session.confirm(has_copies, deadline).await;
             confirmed.map_err(|failure| refusal(&failure))?;
             Ok(if replaces { Reply::OK } else { Reply::Integer(i64::from(!is_same)) })
@@ -55,14 +54,16 @@ pub(super) async fn copy(
     let owner = session.caller.principal_name();
     let deadline = session.shared.deadlines.of_long_command();
     let coordinator = &session.shared.coordinator;
-    let has_copies = session.is_replicated(&name) || session.is_replicated(&new_name);
     let made = match replaces {
         true => coordinator.copy_over(&name, &new_name, owner, deadline).await,
-        false => coordinator.copy_filter(&name, &new_name, owner, deadline).await.map(drop),
+        false => {
+            let made = coordinator.copy_filter(&name, &new_name, owner, deadline).await;
+            made.map(|(_, is_replicated)| is_replicated)
+        }
     };
     let confirmed = match made {
-        Ok(()) => session.confirm(has_copies, deadline).await,
-        failed => failed,
+        Ok(has_copies) => session.confirm(has_copies, deadline).await,
+        Err(failure) => Err(failure),
     };
     match confirmed {
         Ok(()) => Ok(Reply::Integer(1)),

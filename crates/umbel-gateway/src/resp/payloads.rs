@@ -121,13 +121,13 @@ async fn restore(
         };
         return confirmed.map(|()| Reply::OK).map_err(|failure| refusal(&failure));
     }
-    let (owner, hides_copies) = (session.caller.principal_name(), session.is_replicated(&name));
+    let owner = session.caller.principal_name();
     let made = coordinator
         .import_whole((&name, replaces), settings, parts, (owner, expires_at_ms), deadline)
         .await;
     let confirmed = match made {
-        Ok(()) => session.confirm(hides_copies, deadline).await,
-        failed => failed,
+        Ok(has_copies) => session.confirm(has_copies, deadline).await,
+        Err(failure) => Err(failure),
     };
     match confirmed {
         Ok(()) => Ok(Reply::OK),

@@ -1,9 +1,14 @@
 //! Changes of replicated filters on three nodes: once a node has answered, the others' copies are changed, too.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
+use umbel_ports::channel::channel_to;
+use umbel_ports::{Net, RealNet};
+use umbel_proto::v1;
+use umbel_proto::v1::filters_client::FiltersClient;
 
 use super::cluster_test::{shut_down, three};
 use super::resp_test::Client;
@@ -60,5 +65,26 @@ async fn a_copy_does_not_outlive_its_filter() {
         change(&mut clients, "RENAME other k", "+OK\r\n").await;
         clients[0].call("DEL k", ":1\r\n").await;
     }
+    shut_down(nodes).await;
+}
+
+/// The filter that is renamed has no copies: those of the one whose name it takes still answer on a node that has not
+/// heard of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_replaces_copies_learns_which_nodes_have_not_confirmed_it() {
+    let (_folders, mut nodes) = three(|_, _| ()).await;
+    until_confirmed(&nodes[0]).await;
+    let mut client = Client::new(&nodes[0]).await;
+    client.call(CREATE, "+OK\r\n").await;
+    client.call("BF.RESERVE other 0.000001 1000", "+OK\r\n").await;
+    let gone = nodes.pop().unwrap();
+    let id = gone.id().0;
+    gone.shutdown().await;
+    let net: Arc<dyn Net> = Arc::new(RealNet);
+    let mut filters = FiltersClient::new(channel_to(&net, nodes[0].address(), None).unwrap());
+    let (name, new_name) = ("other".to_owned(), "k".to_owned());
+    let renamed = filters.rename(v1::RenameRequest { name, new_name, replace: true }).await;
+    assert_eq!(renamed.unwrap().into_inner().unconfirmed_nodes, [id]);
+    drop(filters);
     shut_down(nodes).await;
 }

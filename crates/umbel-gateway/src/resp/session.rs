@@ -259,16 +259,16 @@ impl Session {
         is_replicated.unwrap_or(false)
     }
 
-    /// Waits until the other nodes' copies are as the catalogue requires, if the filter that was changed is replicated:
-    /// a node whose catalogue is behind answers as before the change. Nodes that do not confirm it soon cannot be named
-    /// in a reply.
+    /// Waits until the other nodes' copies are as the catalogue requires, if a filter that was changed has copies: a node
+    /// whose catalogue is behind answers as before the change. Nodes that do not confirm it soon cannot be named in a
+    /// reply.
     pub(super) async fn confirm(
         &self,
-        is_replicated: bool,
+        has_copies: bool,
         deadline: Instant,
     ) -> Result<(), CallFailure> {
         let copies = self.shared.coordinator.copies();
-        copies.unconfirmed_soon(is_replicated, deadline).await.map(drop)
+        copies.unconfirmed_soon(has_copies, deadline).await.map(drop)
     }
 
     /// `AUTH`, also as part of `HELLO`.

@@ -47,7 +47,7 @@ pub(super) async fn rename(
     print(json, &value, || facts(&summary_facts(&filter)))?;
     report_unconfirmed(
         &unconfirmed_nodes,
-        "each renames its copy as soon as it hears of it, and answers under the old name until then",
+        "each knows the new name as soon as it hears of it, and answers as before until then",
     );
     Ok(())
 }
