@@ -154,17 +154,40 @@ impl Coordinator {
     ) -> Result<(Bitmap, ReadLevel), CallFailure> {
         let live = self.live_filter(filter, deadline).await?;
         let level = read_level(&live.record, level)?;
+        Ok((self.contains_in(live, items, level, deadline).await?, level))
+    }
+
+    /// The same at the level that asks the fewest nodes: local for a replicated filter, any replica for another one.
+    pub async fn contains_nearby(
+        &self,
+        filter: &str,
+        items: &ItemBatch,
+        deadline: Instant,
+    ) -> Result<(Bitmap, ReadLevel), CallFailure> {
+        let live = self.live_filter(filter, deadline).await?;
+        let level = match live.record.is_replicated() {
+            true => ReadLevel::Local,
+            false => ReadLevel::AnyReplica,
+        };
+        Ok((self.contains_in(live, items, level, deadline).await?, level))
+    }
+
+    /// Looks up items in a filter that has this level.
+    async fn contains_in(
+        &self,
+        live: LiveFilter,
+        items: &ItemBatch,
+        level: ReadLevel,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
         if live.record.is_replicated() {
-            return Ok((self.copies().contains(live, items, level, deadline).await?, level));
+            return self.copies().contains(live, items, level, deadline).await;
         }
-        let present =
-            if level == ReadLevel::AnyReplica && is_final_anywhere(live.record.settings.kind) {
-                self.contains_anywhere(filter, &live, items, deadline).await?
-            } else {
-                let operation = Operation::Contains { confirmed: true };
-                self.each_part(live, items, operation, deadline).await?
-            };
-        Ok((present, level))
+        if level == ReadLevel::AnyReplica && is_final_anywhere(live.record.settings.kind) {
+            return self.contains_anywhere(live.record.name.as_str(), &live, items, deadline).await;
+        }
+        let operation = Operation::Contains { confirmed: true };
+        self.each_part(live, items, operation, deadline).await
     }
 
     /// Takes every "present" from this node's replicas, and asks the leaders about the other items.

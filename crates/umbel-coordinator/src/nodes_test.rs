@@ -22,6 +22,7 @@ mod imports_test;
 mod intersect_test;
 mod location_test;
 mod merge_test;
+mod nearby_test;
 pub(crate) mod node_test;
 mod overlap_test;
 mod recut_test;

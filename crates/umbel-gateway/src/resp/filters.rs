@@ -6,7 +6,7 @@ use std::ops::Range;
 use tokio::time::Instant;
 use umbel_coordinator::catalogue::{FilterInfo, FilterRequest, Hashing};
 use umbel_coordinator::sizes::FilterSize;
-use umbel_coordinator::{ClientRequest, ReadLevel, partly};
+use umbel_coordinator::{ClientRequest, partly};
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb, MetaError};
 use umbel_engine::shard::{Bitmap, SliceShape};
@@ -214,15 +214,10 @@ pub(super) async fn contains(session: &Session, key: &[u8], items: Packed) -> An
         Err(NoFilter::NoName) => return absent(),
         Err(why @ NoFilter::Denied) => return Answered::refused(why),
     };
-    let coordinator = &session.shared.coordinator;
     let mut bits = Vec::with_capacity(count);
     for batch in items.batches() {
-        let call = || {
-            let level = read_level(session, &name);
-            coordinator.contains(name.as_str(), &batch, level, deadline)
-        };
-        match unless_busy(deadline, call).await {
-            Ok((present, _)) => bits.extend(present.iter()),
+        match unless_busy(deadline, || look_up(session, &name, &batch, deadline)).await {
+            Ok(present) => bits.extend(present.iter()),
             Err(CallFailure::UnknownFilter { .. }) => return absent(),
             Err(failure) => return Answered { bits, refusal: Some(refusal(&failure)) },
         }
@@ -231,10 +226,19 @@ pub(super) async fn contains(session: &Session, key: &[u8], items: Packed) -> An
     Answered { bits, refusal: None }
 }
 
-/// The level of `READONLY`; None, the filter's default, for filters that do not support it.
-fn read_level(session: &Session, name: &FilterName) -> Option<ReadLevel> {
-    let is_it = session.reads_anywhere && !session.is_replicated(name);
-    is_it.then_some(ReadLevel::AnyReplica)
+/// Looks up items, after `READONLY` on the fewest nodes.
+async fn look_up(
+    session: &Session,
+    name: &FilterName,
+    batch: &ItemBatch,
+    deadline: Instant,
+) -> Result<Bitmap, CallFailure> {
+    let (coordinator, name) = (&session.shared.coordinator, name.as_str());
+    let (present, _) = match session.reads_anywhere {
+        true => coordinator.contains_nearby(name, batch, deadline).await?,
+        false => coordinator.contains(name, batch, None, deadline).await?,
+    };
+    Ok(present)
 }
 
 /// The filter that a plain command creates.

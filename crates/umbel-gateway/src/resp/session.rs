@@ -35,7 +35,7 @@ pub(super) struct Session {
     pub(super) caller: Caller,
     pub(super) protocol: Protocol,
     pub(super) database: u8,
-    /// Whether reads of partitioned filters use `ReadLevel::AnyReplica`.
+    /// Whether reads take what is final from any replica.
     pub(super) reads_anywhere: bool,
     /// Commands that wait for `EXEC`.
     pub(super) queue: Option<Queue>,
@@ -248,15 +248,6 @@ impl Session {
             0 => (database_of(filter) == 0).then_some(filter),
             number => filter.strip_prefix(&prefix(number)),
         }
-    }
-
-    /// Whether other nodes have copies of the filter of this name, by this node's catalogue.
-    pub(super) fn is_replicated(&self, name: &FilterName) -> bool {
-        let is_replicated = self.shared.coordinator.read_meta(|state| {
-            let found = state.filter_by_name(name.as_str());
-            found.is_some_and(|(_, record)| record.is_replicated())
-        });
-        is_replicated.unwrap_or(false)
     }
 
     /// Waits until the other nodes' copies are as the catalogue requires, if a filter that was changed has copies: a node
