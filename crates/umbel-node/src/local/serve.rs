@@ -257,6 +257,38 @@ mod tests {
         join_all(nodes.into_iter().map(Node::shutdown)).await;
     }
 
+    /// With the only voter gone, the new one would have to notice that before it stood for election.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_only_voter_that_is_to_leave_hands_over_to_the_one_that_comes() {
+        let (_folders, addresses, nodes) = start_with_a_shard::<2>(2).await;
+        let members: Vec<NodeId> = nodes.iter().map(|node| node.local().node()).collect();
+        let voters = members.into_iter().zip(addresses.into_iter().map(NodeAddress));
+        let voters: BTreeMap<_, _> = voters.collect();
+        let shard = loop {
+            let shard = led_shard(&nodes).await;
+            let own = shard.group().leader().unwrap_or_default();
+            let (only, other): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                voters.clone().into_iter().partition(|(node, _)| *node == own);
+            let change = async {
+                // The other replica is the learner that a new one is at first.
+                shard.group().change_members(only, other.clone()).await?;
+                shard.group().change_members(other, BTreeMap::new()).await
+            };
+            match change.await {
+                Err(why) if why == "this node leads the group no more" => break shard,
+                // The first members are being recorded, or the controller restores those of the shard map.
+                Err(_) => tokio::task::yield_now().await,
+                Ok(()) => panic!("the leader has removed itself"),
+            }
+        };
+        assert!(shard.group().view().voters.iter().eq(voters.keys()));
+        while shard.group().is_leader() {
+            tokio::task::yield_now().await;
+        }
+        drop((led_shard(&nodes).await, shard));
+        join_all(nodes.into_iter().map(Node::shutdown)).await;
+    }
+
     /// A shard of one replica, and a live node that gets nothing of it: no map tells it to run the group.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_live_node_that_lacks_entries_does_not_become_a_voter() {

@@ -78,9 +78,7 @@ impl Group {
                 self.check_not_behind(&new_voters, begun_at)?;
             }
             let wanted: BTreeSet<NodeId> = voters.keys().copied().collect();
-            if !wanted.contains(self.raft.node_id())
-                && self.hand_over_among(|voter| wanted.contains(&voter)).await
-            {
+            if !wanted.contains(self.raft.node_id()) && self.leave_to(&wanted).await? {
                 self.handed_over(self.beats.suspicion()).await;
                 return Err(MembersError::HandedOver);
             }
@@ -106,6 +104,19 @@ impl Group {
             },
             () = self.leadership_lost() => Err(LEADS_NO_MORE.to_owned()),
         }
+    }
+
+    /// Hands leadership to one of the voters to be, which removes this node then. If none of them is a voter yet, as where
+    /// the only replica moves, all of them become voters beside this node first. Returns false if none is alive.
+    async fn leave_to(&self, wanted: &BTreeSet<NodeId>) -> Result<bool, MembersError> {
+        let is_wanted = |voter: NodeId| wanted.contains(&voter);
+        let mut voters = self.view().voters.into_iter();
+        if !voters.any(is_wanted) && wanted.iter().any(|&node| self.beats.is_alive(node)) {
+            let mut both = wanted.clone();
+            both.insert(*self.raft.node_id());
+            self.raft.change_membership(both, true).await?;
+        }
+        Ok(self.hand_over_among(is_wanted).await)
     }
 
     fn last_index(&self) -> u64 {
