@@ -110,6 +110,12 @@ impl Kind {
         matches!(self, Self::Counting | Self::Cuckoo | Self::Quotient)
     }
 
+    /// Whether a filter tells how many copies of an item are in it.
+    #[must_use]
+    pub const fn tells_copies(self) -> bool {
+        matches!(self, Self::Cuckoo | Self::Quotient)
+    }
+
     /// Whether its positions are counters of four bits.
     #[must_use]
     pub const fn has_counters(self) -> bool {

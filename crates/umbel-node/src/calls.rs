@@ -81,8 +81,8 @@ pub enum ShardRequest {
     Scrub { filter: FilterId, generation: Generation },
     /// Returns the requested content of this replica, once it has applied the entry.
     Compare { question: ReplicaQuestion, applied_index: u64 },
-    /// Returns how often each item may be in a cuckoo filter. Only the leader may answer. Since version
-    /// 2 of the cluster.
+    /// Returns how often each item may be in a cuckoo or quotient filter. Only the leader may answer. Since
+    /// version 2 of the cluster.
     Copies { filter: FilterId, generation: Generation, hashes: HashList },
     /// Ends the shard, if its group is `of`, for `into` to absorb it; returns the index of the entry that
     /// ended it. Since version 3 of the cluster.

@@ -16,8 +16,8 @@ use umbel_node::leader_calls::unexpected;
 const SINCE: ClusterVersion = ClusterVersion(2);
 
 impl Coordinator {
-    /// How often an item, the only one of the batch, may be in a cuckoo filter. Linearizable: the answer
-    /// includes everything that was acknowledged before.
+    /// How often an item, the only one of the batch, may be in a filter of a kind that tells copies.
+    /// Linearizable: the answer includes everything that was acknowledged before.
     pub async fn copies_of_item(
         &self,
         name: &str,
@@ -28,7 +28,8 @@ impl Coordinator {
         loop {
             let filter = self.live_filter(name, deadline).await?;
             let (id, record) = (filter.id, &filter.record);
-            if record.settings.kind != Kind::Cuckoo.id() || record.is_replicated() {
+            let tells_copies = Kind::from_id(record.settings.kind).is_some_and(Kind::tells_copies);
+            if !tells_copies || record.is_replicated() {
                 let what = format!("{name:?} does not tell how often an item is in");
                 return Err(PartError::WrongKind { what }.into());
             }

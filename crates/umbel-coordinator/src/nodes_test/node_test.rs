@@ -137,12 +137,15 @@ async fn three_nodes_count_alike() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let nodes = start_cluster(&folders).await;
     let coordinators: Vec<_> = nodes.iter().map(Node::coordinator).collect();
-    create(&coordinators[0], "counted", Kind::Cuckoo).await;
-    for (inserting, expected) in coordinators.iter().zip(1..) {
-        inserting.insert("counted", &items(7..8), None, None, deadline()).await.unwrap();
-        for coordinator in &coordinators {
-            let copies = coordinator.copies_of_item("counted", &items(7..8), deadline()).await;
-            assert_eq!(copies, Ok(expected));
+    for kind in [Kind::Cuckoo, Kind::Quotient] {
+        let name = kind.name();
+        create(&coordinators[0], name, kind).await;
+        for (inserting, expected) in coordinators.iter().zip(1..) {
+            inserting.insert(name, &items(7..8), None, None, deadline()).await.unwrap();
+            for coordinator in &coordinators {
+                let copies = coordinator.copies_of_item(name, &items(7..8), deadline()).await;
+                assert_eq!(copies, Ok(expected), "{kind}");
+            }
         }
     }
     drop(coordinators);

@@ -73,7 +73,7 @@ fn copies_are_insertions_less_removals() {
     assert_eq!(state.copies(FILTER, FIRST, &list(&[])), Ok(Vec::new()));
 }
 
-/// Copies are reported only for cuckoo filters, at the current generation, and for items of the shard.
+/// Copies are reported only of kinds that tell them, at the current generation, and for items of the shard.
 #[test]
 fn copies_of_what_is_not_there_are_refused() {
     let mut state = state();

@@ -180,8 +180,9 @@ impl ShardState {
         Ok(Bitmap::from_bools(slice.contains(&hashes.to_vec())))
     }
 
-    /// How often each item may be in the slice of a cuckoo filter: its inserts minus its removals, at most
-    /// seven, plus items that share its fingerprint and buckets.
+    /// How often each item may be in the slice of a cuckoo or quotient filter: its inserts minus its removals,
+    /// and those of items that it is not told from; at most seven in a cuckoo filter, in a quotient filter as
+    /// many as its shape counts.
     ///
     /// # Errors
     /// If there is no such slice, it is at another generation or of another kind, or a hash belongs to

@@ -130,6 +130,28 @@ fn a_slice_asks_before_it_grows_and_grows_by_what_it_said() {
     }
 }
 
+/// Copies are counted up to four, from which on they stay, before the slice has grown and after it.
+#[test]
+fn copies_are_counted_up_to_four_and_kept_when_it_grows() {
+    let mut state = state();
+    let planned = bytes(&state, FILTER);
+    let copies =
+        |state: &ShardState| state.copies(FILTER, FIRST, &list(&[0, 1, 2, 3, 4, 5])).unwrap();
+    for times in 1..6_u64 {
+        insert(&mut state, FILTER, None, list(&(times..6).collect::<Vec<_>>())).unwrap();
+    }
+    assert_eq!(copies(&state), [0, 1, 2, 3, 4, 4]);
+    insert(&mut state, FILTER, None, numbers(1_000..2_000)).unwrap();
+    assert!(bytes(&state, FILTER) > planned);
+    assert_eq!(copies(&state), [0, 1, 2, 3, 4, 4]);
+    for left in [[0, 0, 1, 2, 4, 4], [0, 0, 0, 1, 4, 4]] {
+        remove(&mut state, FILTER, None, numbers(0..6)).unwrap();
+        assert_eq!(copies(&state), left);
+    }
+    let refused = state.copies(FILTER, Generation(9), &list(&[1])).unwrap_err();
+    assert!(matches!(refused, PartError::StaleGeneration { .. }), "{refused}");
+}
+
 /// Replicas of which one loads a snapshot in between are equal at every entry, and answer retried requests
 /// as before.
 #[test]

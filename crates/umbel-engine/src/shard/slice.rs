@@ -237,10 +237,13 @@ impl Slice {
         present
     }
 
-    /// How often each item may be present. Only for kinds that count.
+    /// How often each item may be present. Only for kinds that tell copies.
     pub(super) fn copies(&self, hashes: &HashList) -> Result<Vec<u64>, PartError> {
         match &*self.filter {
             AnyFilter::Cuckoo(filter) => {
+                Ok(hashes.iter().map(|hash| filter.copies(hash)).collect())
+            }
+            AnyFilter::Quotient(filter) => {
                 Ok(hashes.iter().map(|hash| filter.copies(hash)).collect())
             }
             _ => {
