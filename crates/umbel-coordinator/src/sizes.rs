@@ -14,6 +14,14 @@ use umbel_node::failure::CallFailure;
 pub enum FilterSize {
     /// As large as this false-positive rate requires.
     Rate(f64),
+    /// As large as the capacity requires in a filter that grows, and still has at most this false-positive rate
+    /// when it has grown to this many items.
+    Grown {
+        /// The rate.
+        rate: f64,
+        /// The number of items, if the capacity is not larger.
+        item_count: u64,
+    },
     /// This many bytes over all shards.
     Bytes(u64),
     /// As large as this false-positive rate requires, over all slices of time together.
@@ -145,6 +153,12 @@ fn planned_over(
             let shape = SliceShape::plan(kind, capacity, rate, cells);
             (shape.map_err(|error| not_planned_for((kind, capacity, rate), &error))?, rate)
         }
+        FilterSize::Grown { rate, item_count } => {
+            check_rate(rate)?;
+            let first_rate = rate_before_growth(rate, capacity, item_count);
+            let shape = SliceShape::plan(kind, capacity, first_rate, cells);
+            (shape.map_err(|error| not_planned_for((kind, capacity, first_rate), &error))?, rate)
+        }
         FilterSize::Window { rate, rules } => {
             check_rate(rate)?;
             let shape = SliceShape::plan_window(capacity, rate, cells, rules);
@@ -167,6 +181,13 @@ fn planned_over(
     };
     let memory_bytes = memory_bytes(&shape, capacity, cells)?;
     Ok((shape, false_positive_rate, memory_bytes))
+}
+
+/// The rate of a filter with `capacity` items that has `rate` with `item_count` items, if those are more: it has
+/// the same positions before and after it grows, and its rate is the share of them that are taken.
+#[expect(clippy::cast_precision_loss, reason = "a share of a rate")]
+fn rate_before_growth(rate: f64, capacity: u64, item_count: u64) -> f64 {
+    rate * (capacity as f64 / capacity.max(item_count) as f64)
 }
 
 fn check_rate(rate: f64) -> Result<(), CallFailure> {
@@ -387,6 +408,25 @@ mod tests {
         };
         assert!(said(Kind::Blocked).contains("or have more shards (umbel cluster split)"));
         assert!(said(Kind::RedisBloom).contains("which is whole in one shard"));
+    }
+
+    /// The rate is that of a filter that has grown; one that is planned for more items from the beginning is not
+    /// larger for it.
+    #[test]
+    fn a_filter_that_grows_is_planned_for_its_rate_with_more_items() {
+        let size = FilterSize::Grown { rate: 0.01, item_count: 1 << 20 };
+        let of = |capacity| plan(Kind::Quotient, capacity, size).unwrap();
+        for (capacity, excess_bytes_max) in [(4, 4_000), (1_000, 6_000), (100_000, 70_000)] {
+            let settings = of(capacity);
+            assert_eq!(settings.false_positive_rate, 0.01);
+            let at_rate = items_at_rate(&settings.shape, 0.01).unwrap();
+            assert!(at_rate >= f64::from(1 << 20), "{capacity}: {at_rate}");
+            let plain = plan(Kind::Quotient, capacity, FilterSize::Rate(0.01)).unwrap();
+            let excess_bytes = settings.memory_bytes - plain.memory_bytes;
+            assert!((1..=excess_bytes_max).contains(&excess_bytes), "{capacity}: {excess_bytes}");
+        }
+        let large = plan(Kind::Quotient, 5_000_000, FilterSize::Rate(0.01)).unwrap();
+        assert_eq!(of(5_000_000), large);
     }
 
     #[test]
