@@ -55,7 +55,7 @@ pub enum Command<'a> {
         /// The filter.
         key: &'a [u8],
     },
-    /// A command for cuckoo filters only.
+    /// A command for cuckoo and quotient filters only.
     Cuckoo(CuckooCommand<'a>),
     /// A command that exports or imports a filter in pieces.
     Dump(DumpCommand<'a>),

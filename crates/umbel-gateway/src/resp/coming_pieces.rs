@@ -22,7 +22,7 @@ pub(super) enum Coming {
         reader: PartReader,
         /// The number of the last piece that was taken.
         last: u64,
-        /// Whether the filter must be a cuckoo filter.
+        /// Whether the filter must be of a kind that tells copies, as those of `CF.*`.
         is_cuckoo: bool,
     },
     /// RedisBloom's.
@@ -61,7 +61,7 @@ impl Coming {
                 while let Some(part) = reader.next(name).map_err(|NoCopy| Refusal::BadData)? {
                     if let ImportPart::Head(head) = &part
                         && *is_cuckoo
-                        && head.kind() != Some(Kind::Cuckoo)
+                        && !head.kind().is_some_and(Kind::tells_copies)
                     {
                         return Err(Refusal::BadData);
                     }

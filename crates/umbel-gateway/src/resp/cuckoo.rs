@@ -1,4 +1,5 @@
-//! Commands about cuckoo filters, `CF.*`.
+//! Commands about filters that tell copies, `CF.*`: quotient filters, which grow as RedisBloom's chains of
+//! cuckoo filters do, and cuckoo filters, which have a fixed size.
 //!
 //! Each inserted item is a separate request to the cluster, so that an item without room is
 //! distinguished from its neighbours.
@@ -6,7 +7,7 @@
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use umbel_coordinator::catalogue::{FilterInfo, FilterRequest, Hashing};
+use umbel_coordinator::catalogue::{FilterRequest, Hashing};
 use umbel_coordinator::sizes::FilterSize;
 use umbel_coordinator::{beside_done, graver, partly};
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
@@ -22,8 +23,16 @@ use super::filters::{self, Answered, create, described, memory_bytes, unless_bus
 use super::packed::Packed;
 use super::session::{NoFilter, Session};
 
-/// The planned false positive rate. RedisBloom's, with 8 bits and buckets of 2, is 1.6 %.
+/// The planned false positive rate. RedisBloom's, with 8 bits and buckets of 2, is 1.6 % for each of a filter's
+/// parts.
 const ERROR_RATE: f64 = 0.01;
+
+/// Number of items up to which a filter that grows keeps this rate, if it is created for fewer: for 2^10 items this
+/// costs ten bits an item, for more items fewer bits.
+const ITEMS_AT_ERROR_RATE: u64 = 1 << 20;
+
+/// What a filter that grows multiplies its size by.
+const GROWTH_FACTOR: u32 = 2;
 
 /// Items of one command that are in flight at once.
 const ITEMS_AT_ONCE: usize = 64;
@@ -58,9 +67,9 @@ pub(super) async fn answer(
     command: CuckooCommand<'_>,
 ) -> Result<Reply, Refusal> {
     match command {
-        CuckooCommand::Reserve { key, capacity } => {
+        CuckooCommand::Reserve { key, capacity, grows } => {
             let name = session.filter(FilterVerb::Manage, key)?;
-            create(session, &name, plan(capacity)).await?;
+            create(session, &name, plan(capacity, grows)).await?;
             Ok(Reply::OK)
         }
         CuckooCommand::Insert(command) => insert(session, command).await,
@@ -73,14 +82,19 @@ pub(super) async fn answer(
     }
 }
 
-const fn plan(capacity: u64) -> FilterRequest {
+const fn plan(capacity: u64, grows: bool) -> FilterRequest {
     let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
-    let size = FilterSize::Rate(ERROR_RATE);
-    FilterRequest::Planned { kind: Kind::Cuckoo, distribution, capacity, size, hashing }
+    let (kind, size) = if grows {
+        let (rate, item_count) = (ERROR_RATE, ITEMS_AT_ERROR_RATE);
+        (Kind::Quotient, FilterSize::Grown { rate, item_count })
+    } else {
+        (Kind::Cuckoo, FilterSize::Rate(ERROR_RATE))
+    };
+    FilterRequest::Planned { kind, distribution, capacity, size, hashing }
 }
 
-/// Whether the filter is a cuckoo filter; None if no filter has this name.
-async fn is_cuckoo(
+/// Whether the filter tells copies; None if no filter has this name.
+async fn tells_copies(
     session: &Session,
     name: &FilterName,
     deadline: Instant,
@@ -89,7 +103,7 @@ async fn is_cuckoo(
     let look = || {
         coordinator.read_meta(|state| {
             let (_, record) = state.filter_by_name(name.as_str())?;
-            Some(record.settings.kind == Kind::Cuckoo.id())
+            Some(Kind::from_id(record.settings.kind).is_some_and(Kind::tells_copies))
         })
     };
     if let Ok(Some(found)) = look() {
@@ -114,12 +128,12 @@ async fn insert(session: &Session, command: CuckooInsert<'_>) -> Result<Reply, R
     let CuckooInsert { items, capacity, is_new_only } = command;
     let deadline = session.shared.deadlines.of_command();
     let name = session.filter(FilterVerb::Insert, items.key)?;
-    match is_cuckoo(session, &name, deadline).await? {
+    match tells_copies(session, &name, deadline).await? {
         Some(true) => {}
         Some(false) => return Err(Refusal::WrongType),
         None => {
             let capacity = capacity.ok_or(Refusal::NotFound)?;
-            match create(session, &name, plan(capacity)).await {
+            match create(session, &name, plan(capacity, true)).await {
                 // Another client created it at the same time.
                 Ok(()) | Err(Refusal::ItemExists) => {}
                 Err(refusal) => return Err(refusal),
@@ -209,7 +223,7 @@ async fn add(
 async fn contains(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
     let deadline = session.shared.deadlines.of_command();
     let is_there = match session.filter(FilterVerb::Read, items.key) {
-        Ok(name) => is_cuckoo(session, &name, deadline).await? == Some(true),
+        Ok(name) => tells_copies(session, &name, deadline).await? == Some(true),
         Err(NoFilter::NoName) => false,
         Err(why @ NoFilter::Denied) => return Err(why.into()),
     };
@@ -237,7 +251,7 @@ async fn count(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
         Err(NoFilter::NoName) => return Ok(Reply::Integer(0)),
         Err(why @ NoFilter::Denied) => return Err(why.into()),
     };
-    if is_cuckoo(session, &name, deadline).await? != Some(true) {
+    if tells_copies(session, &name, deadline).await? != Some(true) {
         return Ok(Reply::Integer(0));
     }
     let mut sum = 0;
@@ -259,7 +273,7 @@ async fn remove(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
         Err(NoFilter::NoName) => return Err(Refusal::NoCuckoo),
         Err(why @ NoFilter::Denied) => return Err(why.into()),
     };
-    if is_cuckoo(session, &name, deadline).await? != Some(true) {
+    if tells_copies(session, &name, deadline).await? != Some(true) {
         return Err(Refusal::NoCuckoo);
     }
     let mut is_removed = false;
@@ -282,48 +296,67 @@ async fn compact(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
         Err(NoFilter::NoName) => return Err(Refusal::NothingToCompact),
         Err(why @ NoFilter::Denied) => return Err(why.into()),
     };
-    match is_cuckoo(session, &name, deadline).await? {
+    match tells_copies(session, &name, deadline).await? {
         Some(true) => Ok(Reply::OK),
         _ => Err(Refusal::NothingToCompact),
     }
 }
 
-/// The figures of a filter, which must be a cuckoo filter.
-async fn cuckoo_info(session: &Session, key: &[u8]) -> Result<FilterInfo, Refusal> {
-    let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
-    match info.record.settings.kind == Kind::Cuckoo.id() {
-        true => Ok(info),
-        false => Err(Refusal::WrongType),
-    }
+/// What `CF.INFO` and `CF.DEBUG` show of a filter.
+struct CuckooNumbers {
+    bytes: u64,
+    bucket_slots: u32,
+    bucket_count: u64,
+    /// Of a cuckoo filter with all copies, of a quotient filter without: those have no slots of their own.
+    item_count: u64,
+    /// 0 if the filter does not grow.
+    expansion: u32,
+    /// Places that an insert looks at before the filter is full, or grows.
+    iterations_max: usize,
 }
 
-fn bucket_count(info: &FilterInfo) -> u64 {
-    info.sum(|slice| slice.position_count) / u64::from(WINDOW_BUCKET_SLOTS)
+/// The figures of a filter, which must tell copies.
+async fn cuckoo_numbers(session: &Session, key: &[u8]) -> Result<CuckooNumbers, Refusal> {
+    let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
+    let (bucket_slots, expansion, iterations_max) = match Kind::from_id(info.record.settings.kind) {
+        Some(Kind::Cuckoo) => (WINDOW_BUCKET_SLOTS, 0, CUCKOO_BUCKETS_LOOKED_AT),
+        // There are no buckets to choose from: an item has one place, and moves those behind it.
+        Some(Kind::Quotient) => (1, GROWTH_FACTOR, 1),
+        _ => return Err(Refusal::WrongType),
+    };
+    Ok(CuckooNumbers {
+        bytes: memory_bytes(&info),
+        bucket_slots,
+        bucket_count: info.sum(|slice| slice.position_count) / u64::from(bucket_slots),
+        item_count: info.sum(|slice| slice.one_count),
+        expansion,
+        iterations_max,
+    })
 }
 
 /// The figures of `CF.INFO` except the size, under RedisBloom's names for them here.
 async fn debug(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
-    let info = cuckoo_info(session, key).await?;
-    let (bucket_count, item_count) = (bucket_count(&info), info.sum(|slice| slice.one_count));
+    let CuckooNumbers { bucket_slots, bucket_count, item_count, expansion, iterations_max, .. } =
+        cuckoo_numbers(session, key).await?;
     Ok(Reply::bulk(format!(
-        "bktsize:{WINDOW_BUCKET_SLOTS} buckets:{bucket_count} items:{item_count} deletes:0 filters:1 \
-         max_iterations:{CUCKOO_BUCKETS_LOOKED_AT} expansion:0"
+        "bktsize:{bucket_slots} buckets:{bucket_count} items:{item_count} deletes:0 filters:1 \
+         max_iterations:{iterations_max} expansion:{expansion}"
     )))
 }
 
 async fn info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
-    let info = cuckoo_info(session, key).await?;
+    let numbers = cuckoo_numbers(session, key).await?;
     let rows = [
-        ("Size", Reply::number(memory_bytes(&info))),
-        ("Number of buckets", Reply::number(bucket_count(&info))),
+        ("Size", Reply::number(numbers.bytes)),
+        ("Number of buckets", Reply::number(numbers.bucket_count)),
+        // A filter that has grown is still one table.
         ("Number of filters", Reply::Integer(1)),
-        ("Number of items inserted", Reply::number(info.sum(|slice| slice.one_count))),
+        ("Number of items inserted", Reply::number(numbers.item_count)),
         // Removed items are not counted, except that the number of inserted items leaves them out.
         ("Number of items deleted", Reply::Integer(0)),
-        ("Bucket size", Reply::number(WINDOW_BUCKET_SLOTS)),
-        // The filter does not grow.
-        ("Expansion rate", Reply::Integer(0)),
-        ("Max iterations", Reply::number(CUCKOO_BUCKETS_LOOKED_AT)),
+        ("Bucket size", Reply::number(numbers.bucket_slots)),
+        ("Expansion rate", Reply::number(numbers.expansion)),
+        ("Max iterations", Reply::number(numbers.iterations_max)),
     ];
     let pair = |(name, value): (&'static str, Reply)| (Reply::Status(name.into()), value);
     Ok(Reply::Map(rows.into_iter().map(pair).collect()))

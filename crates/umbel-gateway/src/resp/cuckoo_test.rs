@@ -1,4 +1,4 @@
-//! Tests of cuckoo filters over the Redis protocol that transcripts cannot express.
+//! Tests of filters of `CF.*` over the Redis protocol that transcripts cannot express.
 
 use super::resp_test::{Client, node};
 
@@ -8,7 +8,7 @@ async fn a_full_filter_says_so_item_by_item() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
     // One page of 512 slots in each of two shards.
-    client.call("CF.RESERVE k 4", "+OK\r\n").await;
+    client.call("CF.RESERVE k 4 EXPANSION 0", "+OK\r\n").await;
     let (mut added, mut refused) = (Vec::new(), Vec::new());
     for chunk in 0..5 {
         let items: Vec<String> = (0..300).map(|number| format!("{chunk}-{number}")).collect();
@@ -32,6 +32,62 @@ async fn a_full_filter_says_so_item_by_item() {
         client.call(&format!("CF.DEL k {item}"), ":1\r\n").await;
     }
     client.call(&format!("CF.ADD k {full}"), ":1\r\n").await;
+    node.shutdown().await;
+}
+
+/// A filter takes many times the items that it was created for, and each of them can be removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_grows_and_gives_back_what_it_took() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    // One page in each of two shards, planned for 60 items.
+    client.call("CF.RESERVE k 4", "+OK\r\n").await;
+    client.call("MEMORY USAGE k", ":896\r\n").await;
+    let items: Vec<String> = (0..2_000).map(|item| item.to_string()).collect();
+    for some in items.chunks(500) {
+        let inserted = format!("*{}\r\n{}", some.len(), ":1\r\n".repeat(some.len()));
+        client.call(&format!("CF.INSERT k ITEMS {}", some.join(" ")), &inserted).await;
+    }
+    client.send(b"MEMORY USAGE k\r\n").await;
+    let bytes: u64 = client.line().await[1..].parse().unwrap();
+    assert!(bytes > 4 * 896, "{bytes}");
+    let all_are = |answer: &str| format!("*{}\r\n{}", items.len(), answer.repeat(items.len()));
+    let asked = format!("CF.MEXISTS k {}", items.join(" "));
+    client.call(&asked, &all_are(":1\r\n")).await;
+    let removals: String = items.iter().map(|item| format!("CF.DEL k {item}\r\n")).collect();
+    client.send(removals.as_bytes()).await;
+    client.expect(&":1\r\n".repeat(items.len()), "the removals").await;
+    client.call(&asked, &all_are(":0\r\n")).await;
+    // It keeps its size.
+    client.call("MEMORY USAGE k", &format!(":{bytes}\r\n")).await;
+    node.shutdown().await;
+}
+
+/// A filter whose remainders have no bit left to give cannot double, and then is full item by item, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_cannot_double_is_full() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    // Remainders of two bits: once doubled, each of two shards has 192 slots for 256 positions.
+    client.call("UMBEL.CREATE k KIND quotient CAPACITY 50 ERROR 0.3", "+OK\r\n").await;
+    let items: Vec<String> = (0..2_000).map(|item| item.to_string()).collect();
+    client.send(format!("CF.INSERT k ITEMS {}\r\n", items.join(" ")).as_bytes()).await;
+    assert_eq!(client.line().await, "*2000");
+    let (mut added, mut refused) = (Vec::new(), Vec::new());
+    for item in &items {
+        match &*client.line().await {
+            ":1" => added.push(item),
+            ":-1" => refused.push(item),
+            other => panic!("{item}: {other}"),
+        }
+    }
+    assert!(added.len() > 200, "{} were added", added.len());
+    let full = refused.first().expect("more positions came than there are slots");
+    client.call(&format!("CF.ADD k {full}"), "-Filter is full\r\n").await;
+    client.call(&format!("CF.EXISTS k {full}"), ":0\r\n").await;
+    for item in &added {
+        client.call(&format!("CF.EXISTS k {item}"), ":1\r\n").await;
+    }
     node.shutdown().await;
 }
 

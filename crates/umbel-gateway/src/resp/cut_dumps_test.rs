@@ -110,7 +110,7 @@ async fn a_bloom_filter_is_visible_with_its_last_byte() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cuckoo_filter_is_visible_with_its_last_byte() {
     let (_folder, node) = node().await;
-    let pieces = dump_of(&node, "CF", "CF.RESERVE k 4", 0..1).await;
+    let pieces = dump_of(&node, "CF", "CF.RESERVE k 4 EXPANSION 0", 0..1).await;
     assert_eq!(pieces.len(), 1);
     only_the_last_byte_shows(&node, "CF", &pieces, 0).await;
     node.shutdown().await;

@@ -159,7 +159,7 @@ async fn begin(
         .export(&name, ExportWish::default(), deadline)
         .await
         .map_err(|f| refusal(&f))?;
-    if is_cuckoo && parts.kind() != Some(Kind::Cuckoo) {
+    if is_cuckoo && !parts.kind().is_some_and(Kind::tells_copies) {
         return Err(Refusal::WrongType);
     }
     let (used, state) = (Mutex::new(Instant::now()), tokio::sync::Mutex::new(Pieces::new(parts)));
@@ -333,7 +333,9 @@ async fn begin_load(
         );
         if !is_passing || Instant::now() >= patience {
             return Err(match coming {
-                Coming::Parts { is_cuckoo: true, .. } if kind == Kind::Cuckoo.id() => {
+                Coming::Parts { is_cuckoo: true, .. }
+                    if Kind::from_id(kind).is_some_and(Kind::tells_copies) =>
+                {
                     Refusal::ItemExists
                 }
                 Coming::Parts { is_cuckoo: true, .. } => Refusal::WrongType,

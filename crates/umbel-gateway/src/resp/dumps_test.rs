@@ -116,7 +116,7 @@ async fn sees(client: &mut Client, key: &str, keys: &[&str]) {
 async fn a_filter_exists_once_its_last_piece_has_arrived() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.call("CF.RESERVE large 400000", "+OK\r\n").await;
+    client.call("CF.RESERVE large 400000 EXPANSION 0", "+OK\r\n").await;
     let pieces = dump(&mut client, "CF.SCANDUMP", "large").await;
     let (last, first) = pieces.split_last().unwrap();
     assert!(!first.is_empty());
@@ -136,16 +136,21 @@ async fn a_filter_exists_once_its_last_piece_has_arrived() {
 async fn a_filter_is_copied_in_pieces() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    // A filter that grows, and one with several pieces.
+    // Filters that have grown, and one with several pieces.
     client.call("BF.RESERVE grown 0.01 100", "+OK\r\n").await;
     add(&mut client, "grown", 0..1_000).await;
     client.call("UMBEL.CREATE counted KIND counting CAPACITY 2000 ERROR 0.01", "+OK\r\n").await;
     add(&mut client, "counted", 0..1_000).await;
-    client.call("CF.RESERVE large 400000", "+OK\r\n").await;
+    client.call("CF.RESERVE large 400000 EXPANSION 0", "+OK\r\n").await;
     add(&mut client, "large", 0..1_000).await;
-    for (family, key, several) in
-        [("BF", "grown", false), ("BF", "counted", false), ("CF", "large", true)]
-    {
+    client.call("CF.RESERVE doubled 100", "+OK\r\n").await;
+    add(&mut client, "doubled", 0..1_000).await;
+    for (family, key, several) in [
+        ("BF", "grown", false),
+        ("BF", "counted", false),
+        ("CF", "large", true),
+        ("CF", "doubled", false),
+    ] {
         let pieces = dump(&mut client, &format!("{family}.SCANDUMP"), key).await;
         assert_eq!(pieces.len() > 1, several, "{key}: {}", pieces.len());
         let (copy, command) = (format!("{key}2"), format!("{family}.LOADCHUNK"));
@@ -174,7 +179,7 @@ async fn a_filter_is_copied_in_pieces() {
 async fn cuckoo_filters_are_loaded_from_their_own_pieces_alone() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.call("CF.RESERVE large 400000", "+OK\r\n").await;
+    client.call("CF.RESERVE large 400000 EXPANSION 0", "+OK\r\n").await;
     client.call("BF.RESERVE plain 0.01 10", "+OK\r\n").await;
     client.call("UMBEL.CREATE chain KIND redisbloom CAPACITY 10 ERROR 0.01", "+OK\r\n").await;
     client.call("BF.ADD chain x", ":1\r\n").await;
@@ -215,7 +220,7 @@ async fn cuckoo_filters_are_loaded_from_their_own_pieces_alone() {
 async fn pieces_that_are_none_leave_nothing() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    client.call("CF.RESERVE large 400000", "+OK\r\n").await;
+    client.call("CF.RESERVE large 400000 EXPANSION 0", "+OK\r\n").await;
     client.call("BF.RESERVE plain 0.01 10", "+OK\r\n").await;
     let pieces = dump(&mut client, "BF.SCANDUMP", "large").await;
     let (one, two) = (pieces[0].clone(), pieces[1].clone());

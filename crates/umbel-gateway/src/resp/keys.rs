@@ -20,10 +20,10 @@ const STEPS_PER_TURN: usize = 1 << 17;
 /// Steps that a key counts beside those of its comparison.
 const STEPS_PER_KEY: usize = 1 << 10;
 
-/// What `TYPE` answers for filters of `BF.*`: RedisBloom's type, which clients know.
+/// What `TYPE` answers for filters that are not of `CF.*`: RedisBloom's type, which clients know.
 const TYPE: &str = "MBbloom--";
 
-/// What it answers for cuckoo filters.
+/// What it answers for filters of `CF.*`.
 const CUCKOO_TYPE: &str = "MBbloomCF";
 
 /// What `OBJECT ENCODING` answers for every value of a module.
@@ -31,7 +31,7 @@ const ENCODING: &str = "raw";
 
 /// RedisBloom's type for filters of this kind.
 fn type_of(kind: u8) -> &'static str {
-    if kind == Kind::Cuckoo.id() { CUCKOO_TYPE } else { TYPE }
+    if Kind::from_id(kind).is_some_and(Kind::tells_copies) { CUCKOO_TYPE } else { TYPE }
 }
 
 pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Result<Reply, Refusal> {

@@ -54,7 +54,7 @@ async fn a_full_filter_is_an_error() {
     let mut client = Client::new(&node).await;
     client.call("UMBEL.CREATE like KIND redisbloom CAPACITY 2 ERROR 0.01", "+OK\r\n").await;
     client.call("SADD like a b c", ":3\r\n").await;
-    client.call("CF.RESERVE k 4", "+OK\r\n").await;
+    client.call("CF.RESERVE k 4 EXPANSION 0", "+OK\r\n").await;
     let items: String = (0..2_000).map(|item| format!(" {item}")).collect();
     client.call(&format!("SADD k{items}"), "-ERR non scaling filter is full\r\n").await;
     node.shutdown().await;

@@ -1,4 +1,4 @@
-//! Commands on cuckoo filters, `CF.*`, with arguments parsed like RedisBloom.
+//! Commands on cuckoo filters, and on quotient filters, which grow: `CF.*`, with arguments parsed like RedisBloom.
 
 use super::{AnswerForm, Command, Items};
 use crate::arguments::{Arguments, is_word};
@@ -17,7 +17,7 @@ const BUCKET_SIZE_DEFAULT: i64 = 2;
 /// Index of the first option of `CF.RESERVE`.
 const RESERVE_OPTIONS_AT: usize = 3;
 
-/// A command on a cuckoo filter.
+/// A command on a filter that tells copies.
 #[derive(Clone, Copy, Debug)]
 pub enum CuckooCommand<'a> {
     /// `CF.RESERVE`: creates a filter, which must not exist.
@@ -26,6 +26,8 @@ pub enum CuckooCommand<'a> {
         key: &'a [u8],
         /// Planned number of items, from 2 to 2^30.
         capacity: u64,
+        /// Whether it makes room for more items: unless `EXPANSION` is 0.
+        grows: bool,
     },
     /// `CF.ADD`, `CF.ADDNX`, `CF.INSERT`, `CF.INSERTNX`: inserts items.
     Insert(CuckooInsert<'a>),
@@ -52,13 +54,13 @@ pub enum CuckooCommand<'a> {
     },
 }
 
-/// Items to insert into a cuckoo filter.
+/// Items to insert into a filter that tells copies.
 #[derive(Clone, Copy, Debug)]
 pub struct CuckooInsert<'a> {
     /// The items and their filter.
     pub items: Items<'a>,
-    /// The planned number of items with which the filter is created if it does not exist; None if it must
-    /// not be created.
+    /// The planned number of items with which a filter that grows is created if it does not exist; None if it
+    /// must not be created.
     pub capacity: Option<u64>,
     /// Whether items that are present are not inserted again.
     pub is_new_only: bool,
@@ -86,10 +88,10 @@ pub(crate) fn reserve(arguments: Arguments<'_>) -> Parsed<'_> {
     };
     option("MAXITERATIONS", 1, 65_535)?;
     let bucket_size = option("BUCKETSIZE", 1, 255)?.unwrap_or(BUCKET_SIZE_DEFAULT);
-    option("EXPANSION", 0, 32_768)?;
+    let grows = option("EXPANSION", 0, 32_768)? != Some(0);
     let capacity = capacity_in_range(capacity, bucket_size);
     let capacity = capacity.ok_or(Refusal::CuckooCapacity { least: "2 * BUCKETSIZE" })?;
-    Ok(Command::Cuckoo(CuckooCommand::Reserve { key: arguments.at(1), capacity }))
+    Ok(Command::Cuckoo(CuckooCommand::Reserve { key: arguments.at(1), capacity, grows }))
 }
 
 fn capacity_in_range(capacity: i64, bucket_size: i64) -> Option<u64> {
@@ -209,5 +211,20 @@ mod tests {
         assert_eq!(parsed("CF.ADDNX k x"), Ok((Some(1_024), true, 1)));
         assert_eq!(parsed("CF.INSERT k CAPACITY 7 ITEMS a b"), Ok((Some(7), false, 2)));
         assert_eq!(parsed("CF.INSERTNX k NOCREATE c 7 i items"), Ok((None, true, 1)));
+    }
+
+    #[test]
+    fn a_filter_is_fixed_only_without_expansion() {
+        let grows = |line: &str| {
+            let request: Request = line.split(' ').collect();
+            let arguments = Arguments::new(&request);
+            match table::find(arguments).unwrap().parse(arguments) {
+                Ok(Command::Cuckoo(CuckooCommand::Reserve { grows, .. })) => grows,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(grows("CF.RESERVE k 4") && grows("CF.RESERVE k 4 BUCKETSIZE 2"));
+        assert!(grows("CF.RESERVE k 4 EXPANSION 1") && grows("CF.RESERVE k 4 expansion 32768"));
+        assert!(!grows("CF.RESERVE k 4 EXPANSION 0") && !grows("cf.reserve k 4 Expansion 0"));
     }
 }

@@ -15,7 +15,7 @@ pub enum DumpCommand<'a> {
         key: &'a [u8],
         /// 0 at the beginning, then the iterator that was returned with the previous piece.
         iterator: i64,
-        /// Whether the filter must be a cuckoo filter.
+        /// Whether the command is one of `CF.*`.
         is_cuckoo: bool,
     },
     /// `BF.LOADCHUNK`, `CF.LOADCHUNK`: imports a piece.
@@ -26,7 +26,7 @@ pub enum DumpCommand<'a> {
         iterator: i64,
         /// The piece.
         data: &'a [u8],
-        /// Whether the filter must be a cuckoo filter.
+        /// Whether the command is one of `CF.*`.
         is_cuckoo: bool,
     },
 }
