@@ -45,7 +45,7 @@ mod version;
 mod weights;
 
 pub use access::PRINCIPAL_COUNT_MAX;
-pub use auto_split::{CORE_COUNT_MAX, next_split};
+pub use auto_split::{CORE_COUNT_MAX, next_split, pause_after_split};
 pub use balance::next_move;
 pub use command::MetaCommand;
 pub use controller::{

@@ -11,8 +11,8 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use umbel_engine::meta::{
-    FilterState, GroupView, MetaState, NodeRecord, SliceDone, SliceProgress, Task, forget_finished,
-    next_move, next_split, next_tasks,
+    FilterState, GroupView, MetaCommand, MetaState, NodeRecord, SliceDone, SliceProgress, Task,
+    forget_finished, next_move, next_split, next_tasks, pause_after_split,
 };
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::shard::ShardCommand;
@@ -87,6 +87,10 @@ struct Spread {
     applied: u64,
     /// The index, and the nodes that were alive, when nothing was to be moved or split.
     nothing_due: Option<(u64, BTreeSet<NodeId>)>,
+    /// Since when a split is in progress.
+    split_since: Option<Instant>,
+    /// The end of the pause after the last split.
+    pause_end: Option<Instant>,
 }
 
 impl Spread {
@@ -101,7 +105,25 @@ impl Spread {
         }
         let next = next_move(state, alive).or_else(|| next_split(state, alive));
         self.nothing_due = next.is_none().then(|| (self.applied, alive.clone()));
-        next.map(Task::Propose)
+        let is_split = matches!(next, Some(MetaCommand::SplitShard { .. }));
+        next.filter(|_| !is_split || !self.is_pausing()).map(Task::Propose)
+    }
+
+    /// Follows the splits that are in progress, those by hand included.
+    fn note_split(&mut self, state: &MetaState) {
+        match (state.shard_map().splitting(), self.split_since) {
+            (Some(_), None) => self.split_since = Some(Instant::now()),
+            (None, Some(since)) => {
+                self.split_since = None;
+                self.pause_end = Some(Instant::now() + pause_after_split(since.elapsed()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether it is too early for the next split.
+    fn is_pausing(&self) -> bool {
+        self.pause_end.is_some_and(|end| Instant::now() < end)
     }
 }
 
@@ -159,6 +181,7 @@ async fn look(
         let due = state.expired(local.believed_ms()).into_iter();
         let due = due.chain(state.stranded_jobs()).map(Task::Propose);
         let tasks = next_tasks(state, views, &local.meta().view(), &alive, progress);
+        spread.note_split(state);
         // A refused proposal, for example while a move begins, is made again in a later round.
         due.chain(tasks).chain(spread.next(state, &alive)).collect::<Vec<_>>()
     });
@@ -417,7 +440,7 @@ async fn ask_for_members(
 #[cfg(test)]
 mod tests {
     use umbel_engine::FilterId;
-    use umbel_engine::meta::{Distribution, FilterName, MetaCommand, MetaReply};
+    use umbel_engine::meta::{Distribution, FilterName, MetaReply};
 
     use super::*;
     use crate::testing::{SetClock, create_filter, deadline, start_alone_at};
@@ -468,7 +491,7 @@ mod tests {
             state.apply(2, &MetaCommand::ShardFormed { shard });
         }
         let (alone, both) = (BTreeSet::from([NodeId(1)]), BTreeSet::from([1, 2].map(NodeId)));
-        let mut spread = Spread { applied: 2, nothing_due: None };
+        let mut spread = Spread { applied: 2, ..Spread::default() };
         assert_eq!(spread.next(&state, &both), None);
         state.apply(3, &MetaCommand::AddNode { address: "b:1".to_owned(), nonce: 1 });
         assert_eq!(spread.next(&state, &both), None, "it has not been told of the entry");
@@ -477,6 +500,28 @@ mod tests {
         assert!(spread.next(&state, &both).is_some(), "the proposal may have been refused");
         assert_eq!(spread.next(&state, &alone), None);
         assert!(spread.next(&state, &both).is_some(), "the node is back");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn splits_pause_for_three_times_as_long_as_they_take() {
+        let mut state = MetaState::new();
+        let (node, nodes) = (NodeId(1), vec![(NodeId(1), "a:1".to_owned())]);
+        state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
+        state.apply(2, &MetaCommand::ShardFormed { shard: ShardId(0) });
+        state.apply(3, &MetaCommand::NoteCoreCount { node, core_count: 2 });
+        state.apply(4, &MetaCommand::SetAutoSplit { is_on: true });
+        let (alive, mut spread) = (BTreeSet::from([node]), Spread::default());
+        let Some(Task::Propose(split)) = spread.next(&state, &alive) else { panic!("none is due") };
+        state.apply(5, &split);
+        spread.note_split(&state);
+        tokio::time::advance(Duration::from_millis(100)).await;
+        state.apply(6, &MetaCommand::ShardFormed { shard: ShardId(1) });
+        spread.note_split(&state);
+        assert_eq!(spread.next(&state, &alive), None);
+        tokio::time::advance(Duration::from_millis(299)).await;
+        assert_eq!(spread.next(&state, &alive), None);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(spread.next(&state, &alive).is_some());
     }
 
     #[tokio::test(flavor = "multi_thread")]

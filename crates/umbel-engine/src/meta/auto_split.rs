@@ -14,6 +14,7 @@
 //! many would do, without regard to how many there are.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use umbel_filter::Kind;
 
@@ -36,6 +37,12 @@ const SHARD_BYTES_MAX: u64 = 512 << 20;
 /// Most bytes of one filter in a shard before it is split: half of the limit of a slice, so that a growing
 /// filter does not reach the limit while shards are being split.
 const SLICE_BYTES_WANTED: u64 = SLICE_BYTES_MAX / 2;
+
+/// The pause between two splits, in units of the time that the first one took.
+const PAUSES_PER_SPLIT: u32 = 3;
+
+/// Longest pause between two splits: one that takes longer than a few seconds waits for something else than its bytes.
+const SPLIT_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Most cores that a node may report, so that a wrong number does not split everything.
 pub const CORE_COUNT_MAX: u32 = 4096;
@@ -188,6 +195,21 @@ pub fn next_split(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaCom
         state.shard_map().shards.iter().all(|record| record.is_formed && record.target.is_none());
     let are_there = state.available_nodes().is_subset(alive);
     (is_still && are_there).then_some(MetaCommand::SplitShard { shard_count: count + 1 })
+}
+
+/// The pause after a split that took so long, before the next one begins. Callers of a shard wait while it is cut; with
+/// pauses of three times as long, most calls meet no split while many follow one another.
+///
+/// ```
+/// use std::time::Duration;
+/// use umbel_engine::meta::pause_after_split;
+///
+/// assert_eq!(pause_after_split(Duration::from_millis(300)), Duration::from_millis(900));
+/// assert_eq!(pause_after_split(Duration::from_secs(60)), Duration::from_secs(10));
+/// ```
+#[must_use]
+pub fn pause_after_split(took: Duration) -> Duration {
+    took.saturating_mul(PAUSES_PER_SPLIT).min(SPLIT_PAUSE_MAX)
 }
 
 #[cfg(test)]

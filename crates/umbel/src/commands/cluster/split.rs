@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use umbel_client::{Client, ClientError};
 use umbel_engine::limits::SHARD_COUNT_MAX;
+use umbel_engine::meta::pause_after_split;
 
 /// Arguments of `umbel cluster split`.
 #[derive(Args)]
@@ -18,6 +19,9 @@ pub(super) struct SplitArgs {
     /// Split until there are this many shards [default: one more]
     #[arg(long, value_name = "SHARDS")]
     to: Option<u32>,
+    /// Do not pause between splits: faster, but callers that wait for one meet the next
+    #[arg(long, conflicts_with = "auto")]
+    at_once: bool,
     /// Split shards automatically as cores and filters grow, or not
     #[arg(long, value_name = "on|off", conflicts_with = "to")]
     auto: Option<Auto>,
@@ -62,10 +66,14 @@ impl SplitArgs {
         let mut splits = Vec::new();
         while count < wanted {
             waiting.show(&format!("splits shards: {count} of {wanted}"));
+            let split_watch = Stopwatch::start();
             match client.split_shard(count + 1).await {
                 Ok(split) => {
                     splits.push((split.shard, split.into));
                     count += 1;
+                    if count < wanted && !self.at_once {
+                        tokio::time::sleep(pause_after_split(split_watch.elapsed())).await;
+                    }
                 }
                 // This split may be done already, or another may be in progress; the next call finds out.
                 Err(error) if is_passing(&error) && watch.elapsed().as_secs() < self.timeout => {
