@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use umbel_coordinator::Coordinator;
 use umbel_engine::meta::{
     ClusterVerb, FilterVerb, Grant, MetaCommand, MetaError, MetaState, Principal, PrincipalName,
@@ -18,7 +18,6 @@ use umbel_proto::v1::access_server::{self, AccessServer};
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::ACCESS_MESSAGE_BYTES_MAX;
-use super::measure::measured;
 use super::service_methods::service_methods;
 
 /// Serves the requests about principals.
@@ -207,102 +206,87 @@ impl AccessService {
     async fn put(
         &self,
         request: Request<v1::PutPrincipalRequest>,
-    ) -> Result<Response<v1::PutPrincipalResponse>, Status> {
+    ) -> Result<v1::PutPrincipalResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("put_principal", async {
-            let caller = Caller::of(&request)?;
-            let v1::PutPrincipalRequest { principal, replace, keep_proof } = request.into_inner();
-            let created_ms = self.coordinator.seed().wall_ms();
-            let (name, mut principal) = from_proto(principal, created_ms)?;
-            if keep_proof {
-                self.coordinator.meta_refresh(deadline).await?;
-                principal.proof = self.proof_of(&name)?;
-            }
-            check_provable(principal.proof, caller.connection())?;
-            let command = MetaCommand::PutPrincipal { name, principal, replace };
-            self.change(command, deadline).await?;
-            Ok(v1::PutPrincipalResponse {})
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let v1::PutPrincipalRequest { principal, replace, keep_proof } = request.into_inner();
+        let created_ms = self.coordinator.seed().wall_ms();
+        let (name, mut principal) = from_proto(principal, created_ms)?;
+        if keep_proof {
+            self.coordinator.meta_refresh(deadline).await?;
+            principal.proof = self.proof_of(&name)?;
+        }
+        check_provable(principal.proof, caller.connection())?;
+        let command = MetaCommand::PutPrincipal { name, principal, replace };
+        self.change(command, deadline).await?;
+        Ok(v1::PutPrincipalResponse {})
     }
 
     async fn revoke(
         &self,
         request: Request<v1::RevokePrincipalRequest>,
-    ) -> Result<Response<v1::RevokePrincipalResponse>, Status> {
+    ) -> Result<v1::RevokePrincipalResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("revoke_principal", async {
-            let name = name_of("name", request.into_inner().name)?;
-            let command = MetaCommand::DropPrincipal { name };
-            self.change(command, deadline).await?;
-            Ok(v1::RevokePrincipalResponse {})
-        })
-        .await
+        let name = name_of("name", request.into_inner().name)?;
+        let command = MetaCommand::DropPrincipal { name };
+        self.change(command, deadline).await?;
+        Ok(v1::RevokePrincipalResponse {})
     }
 
     async fn set_quota(
         &self,
         request: Request<v1::SetQuotaRequest>,
-    ) -> Result<Response<v1::SetQuotaResponse>, Status> {
+    ) -> Result<v1::SetQuotaResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("set_quota", async {
-            let v1::SetQuotaRequest { principal, change, from_none } = request.into_inner();
-            let of = match principal.is_empty() {
-                true => None,
-                false => Some(name_of("principal", principal)?),
-            };
-            let change = quota_from_proto(change);
-            let command = MetaCommand::SetQuota { of: of.clone(), change, from_none };
-            self.change(command, deadline).await?;
-            let name = of.as_ref().map(PrincipalName::as_str);
-            self.coordinator.read_meta(|state| {
-                let quota = name.map_or_else(|| state.cluster_quota(), |name| state.quota(name));
-                v1::SetQuotaResponse {
-                    quota: Some(quota_to_proto(quota)),
-                    usage: Some(usage_to_proto(state.usage(name))),
-                }
-            })
+        let v1::SetQuotaRequest { principal, change, from_none } = request.into_inner();
+        let of = match principal.is_empty() {
+            true => None,
+            false => Some(name_of("principal", principal)?),
+        };
+        let change = quota_from_proto(change);
+        let command = MetaCommand::SetQuota { of: of.clone(), change, from_none };
+        self.change(command, deadline).await?;
+        let name = of.as_ref().map(PrincipalName::as_str);
+        self.coordinator.read_meta(|state| {
+            let quota = name.map_or_else(|| state.cluster_quota(), |name| state.quota(name));
+            v1::SetQuotaResponse {
+                quota: Some(quota_to_proto(quota)),
+                usage: Some(usage_to_proto(state.usage(name))),
+            }
         })
-        .await
     }
 
     async fn list_principals(
         &self,
         request: Request<v1::ListPrincipalsRequest>,
-    ) -> Result<Response<v1::ListPrincipalsResponse>, Status> {
+    ) -> Result<v1::ListPrincipalsResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("list_principals", async {
-            self.coordinator.meta_refresh(deadline).await?;
-            let principals = self.coordinator.read_meta(|state| {
-                let principals = state.principals();
-                principals.map(|(name, principal)| described(state, name, principal)).collect()
-            })?;
-            Ok(v1::ListPrincipalsResponse { principals })
-        })
-        .await
+        self.coordinator.meta_refresh(deadline).await?;
+        let principals = self.coordinator.read_meta(|state| {
+            let principals = state.principals();
+            principals.map(|(name, principal)| described(state, name, principal)).collect()
+        })?;
+        Ok(v1::ListPrincipalsResponse { principals })
     }
 
     async fn who_am_i(
         &self,
         request: Request<v1::WhoAmIRequest>,
-    ) -> Result<Response<v1::WhoAmIResponse>, Status> {
-        measured("who_am_i", async {
-            let caller = Caller::of(&request)?;
-            let principal = caller.principal();
-            self.coordinator.read_meta(|state| v1::WhoAmIResponse {
-                connection: caller.connection().to_string(),
-                principal: principal.map(|(name, principal)| described(state, &name, &principal)),
-                is_guarded: state.is_guarded(),
-            })
+    ) -> Result<v1::WhoAmIResponse, CallFailure> {
+        let caller = Caller::of(&request)?;
+        let principal = caller.principal();
+        self.coordinator.read_meta(|state| v1::WhoAmIResponse {
+            connection: caller.connection().to_string(),
+            principal: principal.map(|(name, principal)| described(state, &name, &principal)),
+            is_guarded: state.is_guarded(),
         })
-        .await
     }
 }
 
 impl access_server::Access for AccessService {
     service_methods! { AccessService:
-        put(v1::PutPrincipalRequest) -> v1::PutPrincipalResponse;
-        revoke(v1::RevokePrincipalRequest) -> v1::RevokePrincipalResponse;
+        put(v1::PutPrincipalRequest) -> v1::PutPrincipalResponse as "put_principal";
+        revoke(v1::RevokePrincipalRequest) -> v1::RevokePrincipalResponse as "revoke_principal";
         set_quota(v1::SetQuotaRequest) -> v1::SetQuotaResponse;
         list_principals(v1::ListPrincipalsRequest) -> v1::ListPrincipalsResponse;
         who_am_i(v1::WhoAmIRequest) -> v1::WhoAmIResponse;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use tonic::codegen::BoxStream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Streaming};
 use umbel_coordinator::Coordinator;
 use umbel_coordinator::releases::{NodeRelease, newest_common};
 use umbel_coordinator::transfers::Restored;
@@ -23,7 +23,6 @@ use super::deadlines::Deadlines;
 use super::describe;
 use super::errors::status;
 use super::limits::JOIN_TOKEN_LIFETIME_MS_MAX;
-use super::measure::measured;
 use super::service_methods::service_methods;
 use super::status::status_now;
 
@@ -92,213 +91,177 @@ impl AdminService {
     async fn status(
         &self,
         request: Request<v1::StatusRequest>,
-    ) -> Result<Response<v1::StatusResponse>, Status> {
-        measured("status", status_now(&self.coordinator, request.get_ref())).await
+    ) -> Result<v1::StatusResponse, CallFailure> {
+        status_now(&self.coordinator, request.get_ref()).await
     }
 
     async fn shard_map(
         &self,
         _request: Request<v1::ShardMapRequest>,
-    ) -> Result<Response<v1::ShardMapResponse>, Status> {
-        measured("shard_map", async { describe::shard_map(&self.coordinator) }).await
+    ) -> Result<v1::ShardMapResponse, CallFailure> {
+        describe::shard_map(&self.coordinator)
     }
 
     async fn join(
         &self,
         request: Request<v1::JoinRequest>,
-    ) -> Result<Response<v1::JoinResponse>, Status> {
+    ) -> Result<v1::JoinResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("join", async {
-            let request = request.into_inner();
-            let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
-            let v1::JoinRequest { address, nonce, protocol, .. } = request;
-            if protocol != PEER_PROTOCOL {
-                let what = format!(
-                    "protocol is {protocol}, but this cluster speaks {PEER_PROTOCOL}: bring both \
-                     to one release"
-                );
-                return Err(CallFailure::Invalid { what });
+        let request = request.into_inner();
+        let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
+        let v1::JoinRequest { address, nonce, protocol, .. } = request;
+        if protocol != PEER_PROTOCOL {
+            let what = format!(
+                "protocol is {protocol}, but this cluster speaks {PEER_PROTOCOL}: bring both \
+                 to one release"
+            );
+            return Err(CallFailure::Invalid { what });
+        }
+        self.coordinator.releases().check_release(versions, deadline).await?;
+        let command = MetaCommand::AddNode { address, nonce };
+        match self.coordinator.meta_propose(command, deadline).await? {
+            MetaReply::Node(node) => {
+                let cluster_id = cluster_bytes(self.coordinator.cluster_id());
+                Ok(v1::JoinResponse { node: node.0, cluster_id })
             }
-            self.coordinator.releases().check_release(versions, deadline).await?;
-            let command = MetaCommand::AddNode { address, nonce };
-            match self.coordinator.meta_propose(command, deadline).await? {
-                MetaReply::Node(node) => {
-                    let cluster_id = cluster_bytes(self.coordinator.cluster_id());
-                    Ok(v1::JoinResponse { node: node.0, cluster_id })
-                }
-                other => Err(CallFailure::Storage { what: format!("a join gave {other:?}") }),
-            }
-        })
-        .await
+            other => Err(CallFailure::Storage { what: format!("a join gave {other:?}") }),
+        }
     }
 
     async fn put_join_token(
         &self,
         request: Request<v1::PutJoinTokenRequest>,
-    ) -> Result<Response<v1::PutJoinTokenResponse>, Status> {
+    ) -> Result<v1::PutJoinTokenResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("put_join_token", async {
-            let is_open = *Caller::of(&request)?.connection() == PeerIdentity::Unchecked;
-            let now_ms = self.coordinator.seed().wall_ms();
-            let command = token_command(&request.into_inner(), is_open, now_ms)?;
-            self.coordinator.meta_propose(command, deadline).await?;
-            Ok(v1::PutJoinTokenResponse {})
-        })
-        .await
+        let is_open = *Caller::of(&request)?.connection() == PeerIdentity::Unchecked;
+        let now_ms = self.coordinator.seed().wall_ms();
+        let command = token_command(&request.into_inner(), is_open, now_ms)?;
+        self.coordinator.meta_propose(command, deadline).await?;
+        Ok(v1::PutJoinTokenResponse {})
     }
 
     async fn drain(
         &self,
         request: Request<v1::DrainRequest>,
-    ) -> Result<Response<v1::DrainResponse>, Status> {
+    ) -> Result<v1::DrainResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("drain", async {
-            let v1::DrainRequest { node, undo } = request.into_inner();
-            let node = NodeId(node);
-            let command = MetaCommand::Drain { node, drain: !undo };
-            self.coordinator.meta_propose(command, deadline).await?;
-            let replica_count = self.coordinator.read_meta(|state| {
-                state.shards().filter(|(_, record)| record.replicas.contains(&node)).count()
-            })?;
-            // At most 1,024 shards.
-            let replica_count = u32::try_from(replica_count).unwrap_or(u32::MAX);
-            Ok(v1::DrainResponse { replica_count })
-        })
-        .await
+        let v1::DrainRequest { node, undo } = request.into_inner();
+        let node = NodeId(node);
+        let command = MetaCommand::Drain { node, drain: !undo };
+        self.coordinator.meta_propose(command, deadline).await?;
+        let replica_count = self.coordinator.read_meta(|state| {
+            state.shards().filter(|(_, record)| record.replicas.contains(&node)).count()
+        })?;
+        // At most 1,024 shards.
+        let replica_count = u32::try_from(replica_count).unwrap_or(u32::MAX);
+        Ok(v1::DrainResponse { replica_count })
     }
 
     async fn remove(
         &self,
         request: Request<v1::RemoveNodeRequest>,
-    ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
+    ) -> Result<v1::RemoveNodeResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("remove_node", async {
-            let command = MetaCommand::RemoveNode { node: NodeId(request.into_inner().node) };
-            self.coordinator.meta_propose(command, deadline).await?;
-            Ok(v1::RemoveNodeResponse {})
-        })
-        .await
+        let command = MetaCommand::RemoveNode { node: NodeId(request.into_inner().node) };
+        self.coordinator.meta_propose(command, deadline).await?;
+        Ok(v1::RemoveNodeResponse {})
     }
 
     async fn move_shard(
         &self,
         request: Request<v1::MoveShardRequest>,
-    ) -> Result<Response<v1::MoveShardResponse>, Status> {
+    ) -> Result<v1::MoveShardResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("move_shard", async {
-            let v1::MoveShardRequest { shard, from, to } = request.into_inner();
-            let (shard, from, to) = (ShardId(shard), NodeId(from), NodeId(to));
-            if self.coordinator.read_meta(|state| state.zones().get(to).is_some())? {
-                // This node may not know yet where the replicas are now.
-                self.coordinator.meta_refresh(deadline).await?;
-                self.coordinator.read_meta(|state| state.check_zone_of_move(shard, from, to))??;
-            }
-            let command = MetaCommand::MoveReplica { shard, from, to };
-            self.coordinator.meta_propose(command, deadline).await?;
-            Ok(v1::MoveShardResponse {})
-        })
-        .await
+        let v1::MoveShardRequest { shard, from, to } = request.into_inner();
+        let (shard, from, to) = (ShardId(shard), NodeId(from), NodeId(to));
+        if self.coordinator.read_meta(|state| state.zones().get(to).is_some())? {
+            // This node may not know yet where the replicas are now.
+            self.coordinator.meta_refresh(deadline).await?;
+            self.coordinator.read_meta(|state| state.check_zone_of_move(shard, from, to))??;
+        }
+        let command = MetaCommand::MoveReplica { shard, from, to };
+        self.coordinator.meta_propose(command, deadline).await?;
+        Ok(v1::MoveShardResponse {})
     }
 
     async fn upgrade(
         &self,
         request: Request<v1::UpgradeRequest>,
-    ) -> Result<Response<v1::UpgradeResponse>, Status> {
+    ) -> Result<v1::UpgradeResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("upgrade", async {
-            let releases = match request.into_inner().check {
-                true => self.coordinator.releases().list(deadline).await?,
-                false => self.coordinator.releases().upgrade(deadline).await?,
-            };
-            let version = self.coordinator.read_meta(MetaState::version)?;
-            Ok(v1::UpgradeResponse {
-                cluster_version: version.0,
-                newest_common: newest_common(&releases).map_or(0, |newest| newest.0),
-                nodes: releases.into_iter().map(node_release).collect(),
-            })
+        let releases = match request.into_inner().check {
+            true => self.coordinator.releases().list(deadline).await?,
+            false => self.coordinator.releases().upgrade(deadline).await?,
+        };
+        let version = self.coordinator.read_meta(MetaState::version)?;
+        Ok(v1::UpgradeResponse {
+            cluster_version: version.0,
+            newest_common: newest_common(&releases).map_or(0, |newest| newest.0),
+            nodes: releases.into_iter().map(node_release).collect(),
         })
-        .await
     }
 
     async fn set_auto_split(
         &self,
         request: Request<v1::SetAutoSplitRequest>,
-    ) -> Result<Response<v1::SetAutoSplitResponse>, Status> {
+    ) -> Result<v1::SetAutoSplitResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("set_auto_split", async {
-            let command = MetaCommand::SetAutoSplit { is_on: request.into_inner().is_on };
-            self.coordinator.meta_propose(command, deadline).await?;
-            Ok(v1::SetAutoSplitResponse {})
-        })
-        .await
+        let command = MetaCommand::SetAutoSplit { is_on: request.into_inner().is_on };
+        self.coordinator.meta_propose(command, deadline).await?;
+        Ok(v1::SetAutoSplitResponse {})
     }
 
     async fn split_shard(
         &self,
         request: Request<v1::SplitShardRequest>,
-    ) -> Result<Response<v1::SplitShardResponse>, Status> {
+    ) -> Result<v1::SplitShardResponse, CallFailure> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("split_shard", async {
-            let shard_count = request.into_inner().shard_count;
-            let (shard, into) = self.coordinator.shards().split(shard_count, deadline).await?;
-            Ok(v1::SplitShardResponse { shard: shard.0, into: into.0 })
-        })
-        .await
+        let shard_count = request.into_inner().shard_count;
+        let (shard, into) = self.coordinator.shards().split(shard_count, deadline).await?;
+        Ok(v1::SplitShardResponse { shard: shard.0, into: into.0 })
     }
 
     async fn merge_shard(
         &self,
         request: Request<v1::MergeShardRequest>,
-    ) -> Result<Response<v1::MergeShardResponse>, Status> {
+    ) -> Result<v1::MergeShardResponse, CallFailure> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("merge_shard", async {
-            let shard_count = request.into_inner().shard_count;
-            let (shard, gone) = self.coordinator.shards().merge(shard_count, deadline).await?;
-            Ok(v1::MergeShardResponse { shard: shard.0, gone: gone.0 })
-        })
-        .await
+        let shard_count = request.into_inner().shard_count;
+        let (shard, gone) = self.coordinator.shards().merge(shard_count, deadline).await?;
+        Ok(v1::MergeShardResponse { shard: shard.0, gone: gone.0 })
     }
 
     async fn backup(
         &self,
         request: Request<v1::BackupRequest>,
-    ) -> Result<Response<BoxStream<v1::BackupChunk>>, Status> {
+    ) -> Result<BoxStream<v1::BackupChunk>, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let is_snapshot = request.get_ref().snapshot;
-        measured("backup", async {
-            let parts = self.coordinator.backup(is_snapshot, deadline).await?.into_stream();
-            let chunks = parts
-                .map(|part| part.map(convert::backup_chunk).map_err(|failure| status(&failure)));
-            Ok(Box::pin(chunks) as BoxStream<v1::BackupChunk>)
-        })
-        .await
+        let parts = self.coordinator.backup(is_snapshot, deadline).await?.into_stream();
+        let chunks =
+            parts.map(|part| part.map(convert::backup_chunk).map_err(|failure| status(&failure)));
+        Ok(Box::pin(chunks) as BoxStream<v1::BackupChunk>)
     }
 
     async fn restore(
         &self,
         request: Request<Streaming<v1::BackupChunk>>,
-    ) -> Result<Response<v1::RestoreResponse>, Status> {
-        measured("restore", async {
-            let owner = Caller::of(&request)?.principal_name();
-            let parts = request.into_inner().map(convert::backup_part);
-            let Restored { restored, skipped } = self.coordinator.restore(parts, owner).await?;
-            Ok(v1::RestoreResponse { restored, skipped })
-        })
-        .await
+    ) -> Result<v1::RestoreResponse, CallFailure> {
+        let owner = Caller::of(&request)?.principal_name();
+        let parts = request.into_inner().map(convert::backup_part);
+        let Restored { restored, skipped } = self.coordinator.restore(parts, owner).await?;
+        Ok(v1::RestoreResponse { restored, skipped })
     }
 
     async fn scrub(
         &self,
         request: Request<v1::ScrubRequest>,
-    ) -> Result<Response<BoxStream<v1::ScrubReport>>, Status> {
+    ) -> Result<BoxStream<v1::ScrubReport>, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("scrub", async {
-            let v1::ScrubRequest { filter } = request.into_inner();
-            let named = (!filter.is_empty()).then_some(&*filter);
-            let pairs = self.coordinator.scrub(named, deadline).await?;
-            Ok(Box::pin(describe::scrub(pairs).map(Ok)) as BoxStream<v1::ScrubReport>)
-        })
-        .await
+        let v1::ScrubRequest { filter } = request.into_inner();
+        let named = (!filter.is_empty()).then_some(&*filter);
+        let pairs = self.coordinator.scrub(named, deadline).await?;
+        Ok(Box::pin(describe::scrub(pairs).map(Ok)) as BoxStream<v1::ScrubReport>)
     }
 }
 
@@ -312,7 +275,7 @@ impl admin_server::Admin for AdminService {
         join(v1::JoinRequest) -> v1::JoinResponse;
         put_join_token(v1::PutJoinTokenRequest) -> v1::PutJoinTokenResponse;
         drain(v1::DrainRequest) -> v1::DrainResponse;
-        remove(v1::RemoveNodeRequest) -> v1::RemoveNodeResponse;
+        remove(v1::RemoveNodeRequest) -> v1::RemoveNodeResponse as "remove_node";
         move_shard(v1::MoveShardRequest) -> v1::MoveShardResponse;
         upgrade(v1::UpgradeRequest) -> v1::UpgradeResponse;
         set_auto_split(v1::SetAutoSplitRequest) -> v1::SetAutoSplitResponse;

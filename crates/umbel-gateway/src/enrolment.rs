@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Status};
 use umbel_coordinator::{CaughtUp, Coordinator};
 use umbel_engine::NodeId;
 use umbel_engine::meta::{
@@ -25,7 +25,6 @@ use umbel_proto::v1::enrolment_server::{self, EnrolmentServer};
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::{ENROLMENT_MESSAGE_BYTES_MAX, ENROLMENTS_MAX, ISSUED_DAYS, PASSED_ON_TIMEOUT};
-use super::measure::measured;
 use super::service_methods::service_methods;
 
 /// Serves nodes that have no certificate yet, or one that is to be renewed.
@@ -259,35 +258,29 @@ impl EnrolmentService {
     async fn enrol(
         &self,
         request: Request<v1::EnrolRequest>,
-    ) -> Result<Response<v1::EnrolResponse>, Status> {
+    ) -> Result<v1::EnrolResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("enrol", async {
-            let caller = Caller::of(&request)?;
-            if *caller.connection() == PeerIdentity::Unchecked {
-                let what = "without TLS nobody enrols: join without a token";
-                return Err(invalid(&what));
-            }
-            let _place = self.places.try_acquire().map_err(|_| CallFailure::Overloaded {
-                what: format!("{ENROLMENTS_MAX} nodes are being enrolled here already"),
-            })?;
-            self.enrol_now(&caller, request.into_inner(), deadline).await
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        if *caller.connection() == PeerIdentity::Unchecked {
+            let what = "without TLS nobody enrols: join without a token";
+            return Err(invalid(&what));
+        }
+        let _place = self.places.try_acquire().map_err(|_| CallFailure::Overloaded {
+            what: format!("{ENROLMENTS_MAX} nodes are being enrolled here already"),
+        })?;
+        self.enrol_now(&caller, request.into_inner(), deadline).await
     }
 
     async fn renew(
         &self,
         request: Request<v1::RenewRequest>,
-    ) -> Result<Response<v1::EnrolResponse>, Status> {
-        measured("renew", async {
-            let PeerIdentity::Member(identity) = *Caller::of(&request)?.connection() else {
-                let what = "a certificate is renewed for the node that shows it, and this one does not say \
-                            which node it is";
-                return Err(CallFailure::Denied { what: what.to_owned() });
-            };
-            self.renew_now(identity, &request.into_inner().request).await
-        })
-        .await
+    ) -> Result<v1::EnrolResponse, CallFailure> {
+        let PeerIdentity::Member(identity) = *Caller::of(&request)?.connection() else {
+            let what = "a certificate is renewed for the node that shows it, and this one does not say \
+                        which node it is";
+            return Err(CallFailure::Denied { what: what.to_owned() });
+        };
+        self.renew_now(identity, &request.into_inner().request).await
     }
 }
 

@@ -25,7 +25,6 @@ use super::errors::{opens_no_streams, status};
 use super::item_calls;
 use super::item_streams::{self, ItemRequest, ItemStreams};
 use super::limits::LIST_FILTERS_MAX;
-use super::measure::measured;
 
 mod methods;
 mod seen;
@@ -125,304 +124,243 @@ fn has_replicated(page: &FilterPage) -> bool {
     page.filters.iter().any(|(_, record)| record.is_replicated())
 }
 
-/// The methods of the service, which `methods` boxes.
+/// The methods of the service, which `methods` measures and boxes.
 impl FiltersService {
     async fn create(
         &self,
         request: Request<v1::CreateRequest>,
-    ) -> Result<Response<v1::CreateResponse>, Status> {
+    ) -> Result<v1::CreateResponse, CallFailure> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("create", async {
-            let caller = Caller::of(&request)?;
-            let (name, new) = convert::new_filter(&caller, request.into_inner())?;
-            let (id, record) =
-                self.coordinator.create(&name, &new, caller.principal_name(), deadline).await?;
-            let unconfirmed = self.unconfirmed(record.is_replicated(), deadline).await?;
-            let filter = Some(convert::summary(id, &record));
-            Ok(v1::CreateResponse { filter, unconfirmed_nodes: unconfirmed })
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let (name, new) = convert::new_filter(&caller, request.into_inner())?;
+        let (id, record) =
+            self.coordinator.create(&name, &new, caller.principal_name(), deadline).await?;
+        let unconfirmed = self.unconfirmed(record.is_replicated(), deadline).await?;
+        let filter = Some(convert::summary(id, &record));
+        Ok(v1::CreateResponse { filter, unconfirmed_nodes: unconfirmed })
     }
 
     async fn drop(
         &self,
         request: Request<v1::DropRequest>,
-    ) -> Result<Response<v1::DropResponse>, Status> {
+    ) -> Result<v1::DropResponse, CallFailure> {
         self.drop_seen(request, None).await
     }
 
     async fn list(
         &self,
         request: Request<v1::ListRequest>,
-    ) -> Result<Response<v1::ListResponse>, Status> {
+    ) -> Result<v1::ListResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("list", async {
-            let visible = Caller::of(&request)?.visible();
-            let v1::ListRequest { prefix, limit, after, as_heard, with_shard_map } =
-                request.into_inner();
-            let limit = match usize::try_from(limit) {
-                Ok(limit @ 1..LIST_FILTERS_MAX) => limit,
-                _ => LIST_FILTERS_MAX,
-            };
-            if !as_heard {
-                self.coordinator.meta_refresh(deadline).await?;
-            }
-            let page = self.coordinator.list(&prefix, &after, limit, visible)?;
-            self.listed(&page, with_shard_map)
-        })
-        .await
+        let visible = Caller::of(&request)?.visible();
+        let v1::ListRequest { prefix, limit, after, as_heard, with_shard_map } =
+            request.into_inner();
+        let limit = match usize::try_from(limit) {
+            Ok(limit @ 1..LIST_FILTERS_MAX) => limit,
+            _ => LIST_FILTERS_MAX,
+        };
+        if !as_heard {
+            self.coordinator.meta_refresh(deadline).await?;
+        }
+        let page = self.coordinator.list(&prefix, &after, limit, visible)?;
+        self.listed(&page, with_shard_map)
     }
 
     async fn info(
         &self,
         request: Request<v1::InfoRequest>,
-    ) -> Result<Response<v1::InfoResponse>, Status> {
+    ) -> Result<v1::InfoResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("info", async {
-            let caller = Caller::of(&request)?;
-            let name = caller.filter(FilterVerb::Read, "name", request.into_inner().name)?;
-            Ok(describe::info(&self.coordinator.info(&name, deadline).await?))
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let name = caller.filter(FilterVerb::Read, "name", request.into_inner().name)?;
+        Ok(describe::info(&self.coordinator.info(&name, deadline).await?))
     }
 
     async fn insert(
         &self,
         request: Request<v1::InsertRequest>,
-    ) -> Result<Response<v1::InsertResponse>, Status> {
+    ) -> Result<v1::InsertResponse, CallFailure> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
-        measured("insert", async {
-            let caller = Caller::of(&request)?;
-            item_calls::insert(&self.coordinator, &caller, request.into_inner(), deadline).await
-        })
-        .await
-    }
-
-    async fn insert_stream(
-        &self,
-        request: Request<Streaming<v1::InsertRequest>>,
-    ) -> Result<Response<BoxStream<v1::InsertAnswer>>, Status> {
-        self.open_stream(request)
+        let caller = Caller::of(&request)?;
+        item_calls::insert(&self.coordinator, &caller, request.into_inner(), deadline).await
     }
 
     async fn contains(
         &self,
         request: Request<v1::ContainsRequest>,
-    ) -> Result<Response<v1::ContainsResponse>, Status> {
+    ) -> Result<v1::ContainsResponse, CallFailure> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
-        measured("contains", async {
-            let caller = Caller::of(&request)?;
-            item_calls::contains(&self.coordinator, &caller, request.into_inner(), deadline).await
-        })
-        .await
-    }
-
-    async fn contains_stream(
-        &self,
-        request: Request<Streaming<v1::ContainsRequest>>,
-    ) -> Result<Response<BoxStream<v1::ContainsAnswer>>, Status> {
-        self.open_stream(request)
+        let caller = Caller::of(&request)?;
+        item_calls::contains(&self.coordinator, &caller, request.into_inner(), deadline).await
     }
 
     async fn contains_any(
         &self,
         request: Request<v1::ContainsAnyRequest>,
-    ) -> Result<Response<v1::ContainsAnyResponse>, Status> {
+    ) -> Result<v1::ContainsAnyResponse, CallFailure> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
-        measured("contains_any", async {
-            let caller = Caller::of(&request)?;
-            let v1::ContainsAnyRequest { filters, items, level, timeout_ms: _ } =
-                request.into_inner();
-            check_filter_count(filters.len())?;
-            let items = caller.questions(items, filters.len())?;
-            let filters = caller.filters(FilterVerb::Read, "filters", filters)?;
-            let level = convert::read_level(level)?;
-            let asking = self.coordinator.contains_any(&filters, &items, level, deadline);
-            let (firsts, level) = Box::pin(asking).await?;
-            Ok(describe::first_filters(&firsts, level))
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let v1::ContainsAnyRequest { filters, items, level, timeout_ms: _ } = request.into_inner();
+        check_filter_count(filters.len())?;
+        let items = caller.questions(items, filters.len())?;
+        let filters = caller.filters(FilterVerb::Read, "filters", filters)?;
+        let level = convert::read_level(level)?;
+        let asking = self.coordinator.contains_any(&filters, &items, level, deadline);
+        let (firsts, level) = Box::pin(asking).await?;
+        Ok(describe::first_filters(&firsts, level))
     }
 
     async fn remove(
         &self,
         request: Request<v1::RemoveRequest>,
-    ) -> Result<Response<v1::RemoveResponse>, Status> {
+    ) -> Result<v1::RemoveResponse, CallFailure> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
-        measured("remove", async {
-            let caller = Caller::of(&request)?;
-            let v1::RemoveRequest { filter, items, request, timeout_ms: _ } = request.into_inner();
-            let filter = caller.filter(FilterVerb::Remove, "filter", filter)?;
-            let items = caller.items(items)?;
-            let request = convert::client_request(request)?;
-            let request =
-                self.coordinator.sessions().check(request, &caller.owner(), deadline).await?;
-            let removing = self.coordinator.remove(filter.as_str(), &items, request, deadline);
-            let removed = Box::pin(removing).await?;
-            let (removed_count, absent_count, removed_bits) = convert::bits(&removed);
-            Ok(v1::RemoveResponse { removed_count, absent_count, removed_bits })
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let v1::RemoveRequest { filter, items, request, timeout_ms: _ } = request.into_inner();
+        let filter = caller.filter(FilterVerb::Remove, "filter", filter)?;
+        let items = caller.items(items)?;
+        let request = convert::client_request(request)?;
+        let request = self.coordinator.sessions().check(request, &caller.owner(), deadline).await?;
+        let removing = self.coordinator.remove(filter.as_str(), &items, request, deadline);
+        let removed = Box::pin(removing).await?;
+        let (removed_count, absent_count, removed_bits) = convert::bits(&removed);
+        Ok(v1::RemoveResponse { removed_count, absent_count, removed_bits })
     }
 
     async fn clear(
         &self,
         request: Request<v1::ClearRequest>,
-    ) -> Result<Response<v1::ClearResponse>, Status> {
+    ) -> Result<v1::ClearResponse, CallFailure> {
         self.clear_seen(request, None).await
     }
 
     async fn rotate(
         &self,
         request: Request<v1::RotateRequest>,
-    ) -> Result<Response<v1::RotateResponse>, Status> {
+    ) -> Result<v1::RotateResponse, CallFailure> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("rotate", async {
-            let caller = Caller::of(&request)?;
-            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
-            let generation = self.coordinator.rotate(&name, deadline).await?;
-            Ok(v1::RotateResponse { generation: generation.0 })
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
+        let generation = self.coordinator.rotate(&name, deadline).await?;
+        Ok(v1::RotateResponse { generation: generation.0 })
     }
 
     async fn rename(
         &self,
         request: Request<v1::RenameRequest>,
-    ) -> Result<Response<v1::RenameResponse>, Status> {
+    ) -> Result<v1::RenameResponse, CallFailure> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("rename", async {
-            let caller = Caller::of(&request)?;
-            let v1::RenameRequest { name, new_name, replace } = request.into_inner();
-            let name = caller.filter(FilterVerb::Manage, "name", name)?;
-            let new_name = caller.filter(FilterVerb::Manage, "new_name", new_name)?;
-            caller.check_rename(&name, &new_name)?;
-            let renamed = self.coordinator.rename(&name, &new_name, replace, deadline).await?;
-            let (id, record, has_copies) = renamed;
-            let unconfirmed = self.unconfirmed(has_copies, deadline).await?;
-            let filter = Some(convert::summary(id, &record));
-            Ok(v1::RenameResponse { filter, unconfirmed_nodes: unconfirmed })
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let v1::RenameRequest { name, new_name, replace } = request.into_inner();
+        let name = caller.filter(FilterVerb::Manage, "name", name)?;
+        let new_name = caller.filter(FilterVerb::Manage, "new_name", new_name)?;
+        caller.check_rename(&name, &new_name)?;
+        let renamed = self.coordinator.rename(&name, &new_name, replace, deadline).await?;
+        let (id, record, has_copies) = renamed;
+        let unconfirmed = self.unconfirmed(has_copies, deadline).await?;
+        let filter = Some(convert::summary(id, &record));
+        Ok(v1::RenameResponse { filter, unconfirmed_nodes: unconfirmed })
     }
 
     async fn merge(
         &self,
         request: Request<v1::MergeRequest>,
-    ) -> Result<Response<v1::MergeResponse>, Status> {
-        measured("merge", self.put_together(request, SetOperation::Union)).await
+    ) -> Result<v1::MergeResponse, CallFailure> {
+        self.put_together(request, SetOperation::Union).await
     }
 
     async fn intersect(
         &self,
         request: Request<v1::MergeRequest>,
-    ) -> Result<Response<v1::MergeResponse>, Status> {
-        measured("intersect", self.put_together(request, SetOperation::Intersection)).await
+    ) -> Result<v1::MergeResponse, CallFailure> {
+        self.put_together(request, SetOperation::Intersection).await
     }
 
     async fn expire(
         &self,
         request: Request<v1::ExpireRequest>,
-    ) -> Result<Response<v1::ExpireResponse>, Status> {
+    ) -> Result<v1::ExpireResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("expire", async {
-            let caller = Caller::of(&request)?;
-            let v1::ExpireRequest { name, after_ms } = request.into_inner();
-            let name = caller.filter(FilterVerb::Manage, "name", name)?;
-            if after_ms == Some(0) {
-                let what = "after_ms is 0, expected at least 1: drop the filter at once".to_owned();
-                return Err(CallFailure::Invalid { what });
-            }
-            let now_ms = self.coordinator.term_start_ms();
-            let expires_ms = after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
-            self.coordinator.expire(&name, None, expires_ms, deadline).await?;
-            Ok(v1::ExpireResponse { expires_ms })
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let v1::ExpireRequest { name, after_ms } = request.into_inner();
+        let name = caller.filter(FilterVerb::Manage, "name", name)?;
+        if after_ms == Some(0) {
+            let what = "after_ms is 0, expected at least 1: drop the filter at once".to_owned();
+            return Err(CallFailure::Invalid { what });
+        }
+        let now_ms = self.coordinator.term_start_ms();
+        let expires_ms = after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
+        self.coordinator.expire(&name, None, expires_ms, deadline).await?;
+        Ok(v1::ExpireResponse { expires_ms })
     }
 
     async fn overlap(
         &self,
         request: Request<v1::OverlapRequest>,
-    ) -> Result<Response<v1::OverlapResponse>, Status> {
+    ) -> Result<v1::OverlapResponse, CallFailure> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("overlap", async {
-            let caller = Caller::of(&request)?;
-            let v1::OverlapRequest { ours, theirs } = request.into_inner();
-            let ours = caller.filter(FilterVerb::Read, "ours", ours)?;
-            let theirs = caller.filter(FilterVerb::Read, "theirs", theirs)?;
-            let overlap = self.coordinator.overlap(&ours, &theirs, deadline).await?;
-            Ok(describe::overlap(&overlap))
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let v1::OverlapRequest { ours, theirs } = request.into_inner();
+        let ours = caller.filter(FilterVerb::Read, "ours", ours)?;
+        let theirs = caller.filter(FilterVerb::Read, "theirs", theirs)?;
+        let overlap = self.coordinator.overlap(&ours, &theirs, deadline).await?;
+        Ok(describe::overlap(&overlap))
     }
 
     async fn flush(
         &self,
         request: Request<v1::FlushRequest>,
-    ) -> Result<Response<v1::FlushResponse>, Status> {
+    ) -> Result<v1::FlushResponse, CallFailure> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("flush", async {
-            let caller = Caller::of(&request)?;
-            let name = caller.filter(FilterVerb::Insert, "name", request.into_inner().name)?;
-            Ok(describe::flushed(&self.coordinator.copies().flush(&name, deadline).await?))
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let name = caller.filter(FilterVerb::Insert, "name", request.into_inner().name)?;
+        Ok(describe::flushed(&self.coordinator.copies().flush(&name, deadline).await?))
     }
 
     async fn export(
         &self,
         request: Request<v1::ExportRequest>,
-    ) -> Result<Response<BoxStream<v1::ExportChunk>>, Status> {
+    ) -> Result<BoxStream<v1::ExportChunk>, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("export", async {
-            let caller = Caller::of(&request)?;
-            let v1::ExportRequest { name, since, snapshot: is_snapshot } = request.into_inner();
-            let name = caller.filter(FilterVerb::Export, "name", name)?;
-            let known = since.map(convert::known_frames).transpose()?;
-            let wish = ExportWish { known, is_snapshot };
-            let parts = self.coordinator.export(&name, wish, deadline).await?.into_stream();
-            let chunks = parts
-                .map(|part| part.map(convert::export_chunk).map_err(|failure| status(&failure)));
-            Ok(Box::pin(chunks) as BoxStream<v1::ExportChunk>)
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let v1::ExportRequest { name, since, snapshot: is_snapshot } = request.into_inner();
+        let name = caller.filter(FilterVerb::Export, "name", name)?;
+        let known = since.map(convert::known_frames).transpose()?;
+        let wish = ExportWish { known, is_snapshot };
+        let parts = self.coordinator.export(&name, wish, deadline).await?.into_stream();
+        let chunks =
+            parts.map(|part| part.map(convert::export_chunk).map_err(|failure| status(&failure)));
+        Ok(Box::pin(chunks) as BoxStream<v1::ExportChunk>)
     }
 
     async fn import(
         &self,
         request: Request<Streaming<v1::ImportChunk>>,
-    ) -> Result<Response<v1::ImportResponse>, Status> {
-        measured("import", async {
-            let caller = Caller::of(&request)?;
-            let owner = caller.principal_name();
-            let parts = request.into_inner().map(|chunk| convert::import_part(&caller, chunk));
-            let (id, record) = self.coordinator.import(parts, owner).await?;
-            Ok(v1::ImportResponse { filter: Some(convert::summary(id, &record)) })
-        })
-        .await
+    ) -> Result<v1::ImportResponse, CallFailure> {
+        let caller = Caller::of(&request)?;
+        let owner = caller.principal_name();
+        let parts = request.into_inner().map(|chunk| convert::import_part(&caller, chunk));
+        let (id, record) = self.coordinator.import(parts, owner).await?;
+        Ok(v1::ImportResponse { filter: Some(convert::summary(id, &record)) })
     }
 
     async fn open_session(
         &self,
         request: Request<v1::OpenSessionRequest>,
-    ) -> Result<Response<v1::OpenSessionResponse>, Status> {
+    ) -> Result<v1::OpenSessionResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("open_session", async {
-            let caller = Caller::of(&request)?;
-            let v1::OpenSessionRequest { filter, with_shard_map } = request.into_inner();
-            let page = match filter.is_empty() {
-                true => None,
-                false => Some(self.find(&caller, &filter, deadline).await?),
-            };
-            // A session needs a majority, without which replicated filters are served, too.
-            let session = match page.as_ref().is_some_and(has_replicated) {
-                true => 0,
-                false => self.coordinator.sessions().open(caller.owner(), deadline).await?.0,
-            };
-            let listed = page.map(|page| self.listed(&page, with_shard_map)).transpose()?;
-            Ok(v1::OpenSessionResponse { session, listed })
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let v1::OpenSessionRequest { filter, with_shard_map } = request.into_inner();
+        let page = match filter.is_empty() {
+            true => None,
+            false => Some(self.find(&caller, &filter, deadline).await?),
+        };
+        // A session needs a majority, without which replicated filters are served, too.
+        let session = match page.as_ref().is_some_and(has_replicated) {
+            true => 0,
+            false => self.coordinator.sessions().open(caller.owner(), deadline).await?.0,
+        };
+        let listed = page.map(|page| self.listed(&page, with_shard_map)).transpose()?;
+        Ok(v1::OpenSessionResponse { session, listed })
     }
 }

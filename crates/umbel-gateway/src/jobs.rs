@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use umbel_coordinator::{Coordinator, NewJob};
 use umbel_engine::meta::{JobRecord, JobState};
 use umbel_engine::{JobId, NodeId};
 use umbel_node::calls::JobStanding;
+use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_proto::v1;
 use umbel_proto::v1::jobs_server::{self, JobsServer};
 
 use super::deadlines::Deadlines;
-use super::measure::measured;
 use super::service_methods::service_methods;
 
 /// Serves the requests about jobs.
@@ -60,76 +60,61 @@ impl JobsService {
     async fn submit_job(
         &self,
         request: Request<v1::SubmitJobRequest>,
-    ) -> Result<Response<v1::SubmitJobResponse>, Status> {
+    ) -> Result<v1::SubmitJobResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("submit_job", async {
-            let v1::SubmitJobRequest { nonce, spec, workers, seed } = request.into_inner();
-            let workers = workers.into_iter().map(NodeId).collect();
-            let new = NewJob { nonce, spec: spec.into(), workers, seed };
-            let job = self.coordinator.jobs().submit(new, deadline).await?;
-            Ok(v1::SubmitJobResponse { job: job.0 })
-        })
-        .await
+        let v1::SubmitJobRequest { nonce, spec, workers, seed } = request.into_inner();
+        let workers = workers.into_iter().map(NodeId).collect();
+        let new = NewJob { nonce, spec: spec.into(), workers, seed };
+        let job = self.coordinator.jobs().submit(new, deadline).await?;
+        Ok(v1::SubmitJobResponse { job: job.0 })
     }
 
     async fn list_jobs(
         &self,
         request: Request<v1::ListJobsRequest>,
-    ) -> Result<Response<v1::ListJobsResponse>, Status> {
+    ) -> Result<v1::ListJobsResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("list_jobs", async {
-            let jobs = self.coordinator.jobs().list(deadline).await?;
-            let jobs = jobs.iter().map(|(job, record)| job_row(*job, record)).collect();
-            Ok(v1::ListJobsResponse { jobs })
-        })
-        .await
+        let jobs = self.coordinator.jobs().list(deadline).await?;
+        let jobs = jobs.iter().map(|(job, record)| job_row(*job, record)).collect();
+        Ok(v1::ListJobsResponse { jobs })
     }
 
     async fn describe_job(
         &self,
         request: Request<v1::DescribeJobRequest>,
-    ) -> Result<Response<v1::DescribeJobResponse>, Status> {
+    ) -> Result<v1::DescribeJobResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("describe_job", async {
-            let job = JobId(request.into_inner().job);
-            let (record, progress) = self.coordinator.jobs().describe(job, deadline).await?;
-            let row = job_row(job, &record);
-            let summary = match record.state {
-                JobState::Done { summary } => summary,
-                _ => Vec::new(),
-            };
-            Ok(v1::DescribeJobResponse {
-                job: Some(row),
-                spec: record.order.spec.into(),
-                summary: summary.into(),
-                progress: progress.map(progress_row),
-            })
+        let job = JobId(request.into_inner().job);
+        let (record, progress) = self.coordinator.jobs().describe(job, deadline).await?;
+        let row = job_row(job, &record);
+        let summary = match record.state {
+            JobState::Done { summary } => summary,
+            _ => Vec::new(),
+        };
+        Ok(v1::DescribeJobResponse {
+            job: Some(row),
+            spec: record.order.spec.into(),
+            summary: summary.into(),
+            progress: progress.map(progress_row),
         })
-        .await
     }
 
     async fn cancel_job(
         &self,
         request: Request<v1::CancelJobRequest>,
-    ) -> Result<Response<v1::CancelJobResponse>, Status> {
+    ) -> Result<v1::CancelJobResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("cancel_job", async {
-            self.coordinator.jobs().cancel(JobId(request.into_inner().job), deadline).await?;
-            Ok(v1::CancelJobResponse {})
-        })
-        .await
+        self.coordinator.jobs().cancel(JobId(request.into_inner().job), deadline).await?;
+        Ok(v1::CancelJobResponse {})
     }
 
     async fn resume_job(
         &self,
         request: Request<v1::ResumeJobRequest>,
-    ) -> Result<Response<v1::ResumeJobResponse>, Status> {
+    ) -> Result<v1::ResumeJobResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        measured("resume_job", async {
-            self.coordinator.jobs().resume(JobId(request.into_inner().job), deadline).await?;
-            Ok(v1::ResumeJobResponse {})
-        })
-        .await
+        self.coordinator.jobs().resume(JobId(request.into_inner().job), deadline).await?;
+        Ok(v1::ResumeJobResponse {})
     }
 }
 

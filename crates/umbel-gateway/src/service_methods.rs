@@ -13,11 +13,25 @@ use tonic::{Response, Status};
 pub(crate) type Answering<'a, T> =
     Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send + 'a>>;
 
-/// Writes the methods of a service's trait, each of which calls the service's own `async` method of the same name.
+/// Writes the methods of a service's trait, each of which calls the service's own `async` method of the same name, and
+/// measures the call: under that name, or another one that is given.
 ///
 /// The trait must not be in scope: one without its own method would call itself.
 macro_rules! service_methods {
-    ($service:ty: $($method:ident($request:ty) -> $answer:ty;)+) => {$(
+    ($service:ty: $($method:ident($request:ty) -> $answer:ty $(as $label:literal)?;)+) => {$(
+        crate::service_methods::service_method! { $service: $method($request) -> $answer,
+            |service, request| crate::measure::measured(
+                // The first is the name.
+                [$($label,)? stringify!($method)][0],
+                <$service>::$method(service, request),
+            )
+        }
+    )+};
+}
+
+/// Writes one method of a service's trait, whose answer is that of this future.
+macro_rules! service_method {
+    ($service:ty: $method:ident($request:ty) -> $answer:ty, |$called:ident, $asked:ident| $answering:expr) => {
         fn $method<'life0, 'async_trait>(
             &'life0 self,
             request: tonic::Request<$request>,
@@ -28,14 +42,14 @@ macro_rules! service_methods {
         {
             // A function of its own does not have the bounds.
             fn answering(
-                service: &$service,
-                request: tonic::Request<$request>,
+                $called: &$service,
+                $asked: tonic::Request<$request>,
             ) -> crate::service_methods::Answering<'_, $answer> {
-                Box::pin(<$service>::$method(service, request))
+                Box::pin($answering)
             }
             answering(self, request)
         }
-    )+};
+    };
 }
 
-pub(crate) use service_methods;
+pub(crate) use {service_method, service_methods};

@@ -1,12 +1,12 @@
 //! Changes of a filter that the caller may have seen: they concern no other filter that has its name by now.
 
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use umbel_coordinator::catalogue::Seen;
 use umbel_engine::meta::FilterVerb;
+use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
 use super::super::caller::Caller;
-use super::super::measure::measured;
 use super::FiltersService;
 
 impl FiltersService {
@@ -15,16 +15,13 @@ impl FiltersService {
         &self,
         request: Request<v1::DropRequest>,
         seen: Option<Seen>,
-    ) -> Result<Response<v1::DropResponse>, Status> {
+    ) -> Result<v1::DropResponse, CallFailure> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("drop", async {
-            let caller = Caller::of(&request)?;
-            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
-            let is_replicated = self.coordinator.drop_filter(&name, seen, deadline).await?;
-            let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
-            Ok(v1::DropResponse { unconfirmed_nodes: unconfirmed })
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
+        let is_replicated = self.coordinator.drop_filter(&name, seen, deadline).await?;
+        let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
+        Ok(v1::DropResponse { unconfirmed_nodes: unconfirmed })
     }
 
     /// Clears a filter; with `seen`, only if it is still as it was seen.
@@ -32,15 +29,12 @@ impl FiltersService {
         &self,
         request: Request<v1::ClearRequest>,
         seen: Option<Seen>,
-    ) -> Result<Response<v1::ClearResponse>, Status> {
+    ) -> Result<v1::ClearResponse, CallFailure> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
-        measured("clear", async {
-            let caller = Caller::of(&request)?;
-            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
-            let (generation, is_replicated) = self.coordinator.clear(&name, seen, deadline).await?;
-            let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
-            Ok(v1::ClearResponse { generation: generation.0, unconfirmed_nodes: unconfirmed })
-        })
-        .await
+        let caller = Caller::of(&request)?;
+        let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
+        let (generation, is_replicated) = self.coordinator.clear(&name, seen, deadline).await?;
+        let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
+        Ok(v1::ClearResponse { generation: generation.0, unconfirmed_nodes: unconfirmed })
     }
 }

@@ -14,6 +14,7 @@ use super::order::{self, check_typed, read};
 use super::{Action, Actions};
 use crate::caller::Caller;
 use crate::convert::kind_to_proto;
+use crate::measure::measured;
 
 /// A request as the gate lets it pass: with its caller.
 fn asked<T>(caller: &Caller, message: T) -> Request<T> {
@@ -70,7 +71,8 @@ impl Actions {
         let generation = Some(Generation(generation));
         let seen = Seen { filter: FilterId(filter), generation };
         let request = asked(caller, v1::ClearRequest { name: name.clone() });
-        let cleared = self.filters.clear_seen(request, Some(seen)).await?.into_inner();
+        let cleared =
+            measured("clear", self.filters.clear_seen(request, Some(seen))).await?.into_inner();
         Ok(format!("Filter {name} is empty.{}", unconfirmed(&cleared.unconfirmed_nodes)))
     }
 
@@ -79,7 +81,8 @@ impl Actions {
         check_typed(&typed, &name)?;
         let seen = Seen { filter: FilterId(filter), generation: None };
         let request = asked(caller, v1::DropRequest { name: name.clone() });
-        let dropped = self.filters.drop_seen(request, Some(seen)).await?.into_inner();
+        let dropped =
+            measured("drop", self.filters.drop_seen(request, Some(seen))).await?.into_inner();
         Ok(format!("Filter {name} is gone.{}", unconfirmed(&dropped.unconfirmed_nodes)))
     }
 
