@@ -135,7 +135,6 @@ impl WorldShape {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
 const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -159,7 +158,6 @@ pub(crate) struct FilterPlan {
     pub(crate) replicated: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
 const fn is_false(value: &bool) -> bool {
     !*value
 }

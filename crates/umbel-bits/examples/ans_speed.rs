@@ -117,7 +117,7 @@ fn gaps(mean: f64) -> Vec<u64> {
         word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((word ^ (word >> 31)) as f64 + 0.5) / 2f64.powi(64)
     };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "far below 2^64")]
+    #[expect(clippy::cast_possible_truncation, reason = "far below 2^64")]
     (1..=GAP_COUNT).map(|index| (uniform(index).ln() / ln_q).floor() as u64).collect()
 }
 

@@ -112,7 +112,7 @@ impl AnsGapCode {
             low_bits += 1;
         }
         let ratio = ((-exponent).exp() * 256.0).round();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+        #[expect(clippy::cast_possible_truncation, reason = "clamped")]
         let ratio = ratio.clamp(ANS_RATIO_MIN.into(), ANS_RATIO_MAX.into()) as u8;
         Self { low_bits, ratio }
     }

@@ -76,7 +76,6 @@ impl GolombCode {
         let modulus = -(1.0 - probability).ln_1p() / (-probability).ln_1p();
         #[expect(
             clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
             reason = "not negative, and a cast from float saturates: no u64 has a larger modulus"
         )]
         let modulus = modulus.ceil() as u64;

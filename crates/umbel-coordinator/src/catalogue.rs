@@ -129,7 +129,6 @@ impl FilterInfo {
     /// Probability that an absent item is called present. An item is looked up in one shard, with a
     /// probability proportional to the width of the shard's range, so this is the mean of the shards,
     /// weighted by width.
-    #[expect(clippy::cast_precision_loss, reason = "widths are multiples of 2^40")]
     pub fn false_positive_rate(&self) -> f64 {
         let width = |shard| self.ranges.range(shard).map_or(0.0, |range| range.width() as f64);
         let of = |(rate, widths): (f64, f64), &(shard, ref slice): &(ShardId, SliceLoad)| {

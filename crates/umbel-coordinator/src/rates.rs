@@ -49,7 +49,6 @@ impl Limiter {
     }
 
     fn charge(&mut self, now: Instant, amount: u64, per_second: f64) {
-        #[expect(clippy::cast_precision_loss, reason = "amounts of one request are small")]
         let cost = (amount as f64 / per_second).min(COST_MAX.as_secs_f64());
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let from = self.owed_until.map_or(earliest, |until| until.max(earliest));
@@ -103,11 +102,9 @@ impl TakenByPrincipals {
                 return Err(CallFailure::RateExceeded { principal, limit, what, retry_after });
             }
         }
-        #[expect(clippy::cast_precision_loss, reason = "at most 256 nodes")]
         let share = 1.0 / node_count.max(1) as f64;
         for (at, ((limit, amount), _)) in needed() {
             if let (Some(limit), Some(limiter)) = (limit, limiters.get_mut(at)) {
-                #[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
                 limiter.charge(now, amount, limit as f64 * share);
             }
         }

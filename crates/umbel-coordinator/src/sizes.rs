@@ -245,7 +245,6 @@ fn rate_of(shape: &SliceShape, capacity: u64) -> Result<f64, CallFailure> {
 }
 
 /// The number of items at which a filter of this shape has this rate; None for kinds that grow or forget.
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
 pub(crate) fn items_at_rate(shape: &SliceShape, rate: f64) -> Option<f64> {
     let rate_at = |item_count| match *shape {
         SliceShape::SingleShot { position_count } => {

@@ -116,7 +116,7 @@ impl CostQuestion {
         let worth = (0..=LOW_BITS_MAX).map(per_entry).filter(|f| POSITIONS_PER_ENTRY.contains(f));
         let positions = worth.map(|per_entry| (per_entry * self.entries).ceil());
         let possible = positions.filter(|positions| (1.0..=2f64.powi(60)).contains(positions));
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in 1..=2^60")]
+        #[expect(clippy::cast_possible_truncation, reason = "in 1..=2^60")]
         possible.map(|positions| positions as u64)
     }
 

@@ -203,7 +203,7 @@ impl Truncation {
         let positions = items.saturating_mul(6).clamp(2, 1 << 60);
         let position_bits = (positions - 1).ilog2() + 1;
         let bits = (1.0 / (12.0 * false_positive_rate)).log2().ceil();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+        #[expect(clippy::cast_possible_truncation, reason = "clamped")]
         let refine_bits = bits.clamp(1.0, 24.0) as u32;
         Self { position_bits: position_bits.max(TRUNCATION_POSITION_BITS_MIN), refine_bits }
     }

@@ -67,7 +67,7 @@ impl ExchangeReport {
 
     /// Adds to the entropy of a kind.
     pub(super) fn add_entropy(&mut self, kind: FrameKind, bits: f64) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturating")]
+        #[expect(clippy::cast_possible_truncation, reason = "saturating")]
         let units = (bits * ENTROPY_UNITS_PER_BIT).round() as u64;
         self.entropy_units[kind.row()] += units;
     }

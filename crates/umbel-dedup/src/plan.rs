@@ -79,7 +79,6 @@ impl Probe {
             let pieces = if has_parts { pieces_a_row(row_groups, source)? } else { 1.0 };
             #[expect(
                 clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
                 reason = "an estimate of a count, from 1 on"
             )]
             let records = (rows as f64 * pieces) as u64;

@@ -157,7 +157,6 @@ impl BlockShape {
         let item_count = sizing::item_count_estimate(position_count, probe_count, one_count).ok();
         #[expect(
             clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
             reason = "not negative, and a cast from float saturates"
         )]
         let rate = |items: f64| self.false_positive_rate(items.round() as u64);

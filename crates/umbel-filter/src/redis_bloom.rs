@@ -303,13 +303,11 @@ impl RedisBloom {
             let bit_count = link.shape.bit_count();
             sum.position_count += bit_count;
             sum.one_count += one_count;
-            #[expect(clippy::cast_precision_loss, reason = "a share")]
             let share = one_count as f64 / bit_count as f64;
             let rate = share.powf(link.shape.probe_count().into());
             // 1 − (1 − p)(1 − q), written so that small rates keep their digits.
             sum.false_positive_rate += rate * (1.0 - sum.false_positive_rate);
         }
-        #[expect(clippy::cast_precision_loss, reason = "a number for people")]
         let item_count = self.item_count() as f64;
         sum.item_count = Some(Estimate { item_count, standard_error: 0.0 });
         sum

@@ -240,7 +240,7 @@ mod tests {
     }
 
     /// A whole number from a float that is none by its type only.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small, positive")]
+    #[expect(clippy::cast_possible_truncation, reason = "small, positive")]
     pub(super) fn whole(value: f64) -> u64 {
         value as u64
     }

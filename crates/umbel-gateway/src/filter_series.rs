@@ -105,7 +105,6 @@ const SERIES: [Series; 13] = [
     },
 ];
 
-#[expect(clippy::cast_precision_loss, reason = "a measurement")]
 const fn float(count: u64) -> f64 {
     count as f64
 }

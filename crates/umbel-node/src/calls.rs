@@ -234,7 +234,6 @@ pub struct RateProbes {
 
 impl RateProbes {
     /// The share that was reported as present; None if nothing was looked up.
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     pub fn rate(self) -> Option<f64> {
         (self.probe_count > 0).then(|| self.hit_count as f64 / self.probe_count as f64)
     }

@@ -75,7 +75,6 @@ pub fn resp_connections(count: usize) {
 }
 
 /// How many bytes the requests of clients in progress may hold.
-#[expect(clippy::cast_precision_loss, reason = "a measurement")]
 pub fn request_bytes_max(byte_count: u64) {
     gauge!(REQUEST_BYTES).set(byte_count as f64);
 }
@@ -106,12 +105,10 @@ pub fn call_answered(method: &'static str, status: &'static str, seconds: f64) {
     histogram!(CALL_SECONDS, "method" => method).record(seconds);
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a measurement")]
 pub(crate) fn wal_size(byte_count: u64) {
     gauge!(WAL_BYTES).set(byte_count as f64);
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a measurement")]
 pub(crate) fn disk_free(free_bytes: u64, is_short: bool) {
     gauge!(DISK_FREE).set(free_bytes as f64);
     gauge!(DISK_SHORT).set(f64::from(u8::from(is_short)));
@@ -127,7 +124,6 @@ pub(crate) struct Shards {
     pub(crate) filter_bytes: u64,
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a measurement")]
 pub(crate) fn shards(shards: &Shards) {
     gauge!(SHARDS_LED).set(shards.led as f64);
     gauge!(SHARDS_HELD).set(shards.held as f64);
@@ -168,7 +164,6 @@ impl JobCounts {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a measurement")]
 pub(crate) fn catalogue(known: &Catalogue) {
     gauge!(FILTERS).set(known.filter_count as f64);
     gauge!(SHARDS).set(known.shard_count as f64);
@@ -192,7 +187,6 @@ pub(crate) fn meta_is_led(is_led: bool) {
 }
 
 /// The machine's wall clock, in milliseconds since 1970.
-#[expect(clippy::cast_precision_loss, reason = "a measurement")]
 pub(crate) fn wall_clock(wall_ms: u64) {
     gauge!(WALL_CLOCK).set(wall_ms as f64 / 1000.0);
 }
@@ -207,7 +201,6 @@ pub(crate) fn leaders_changed(count: u64) {
     counter!(LEADER_CHANGES).increment(count);
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a measurement")]
 pub(crate) fn copies(count: usize, byte_count: u64, lag_max: u64) {
     gauge!(COPIES).set(count as f64);
     gauge!(COPY_LAG).set(lag_max as f64);

@@ -292,7 +292,7 @@ impl Core {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+#[expect(clippy::cast_possible_truncation, reason = "a cast saturates")]
 fn to_count(value: f64) -> u64 {
     value.round() as u64
 }

@@ -88,11 +88,7 @@ impl FilterJob {
     pub(crate) fn new(table: &Table, stage: FilterStage, quarters: u8) -> Self {
         let rate = (-f64::from(quarters) / 4.0).exp2();
         let item_count = table.entries().len().max(1) as f64;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "n·2^24 at most"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "n·2^24 at most")]
         let position_count = (item_count / -(-rate).ln_1p()).ceil() as u64;
         let mut taken: Vec<u64> = positions(table, stage, position_count)
             .into_iter()

@@ -199,7 +199,7 @@ pub(crate) fn rate_of(quarters: u8) -> f64 {
     if quarters == 0 { 1.0 } else { (-f64::from(quarters) / 4.0).exp2() }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]
+#[expect(clippy::cast_possible_truncation, reason = "clamped before")]
 fn to_u8(value: f64, min: u8, max: u8) -> u8 {
     value.clamp(min.into(), max.into()) as u8
 }
@@ -300,7 +300,7 @@ impl Situation {
         }
         let mut plan = self.plan(Stage::Riblt, symbol_bits);
         let first = (1.5 * difference).max(32.0);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "d <= 2^41")]
+        #[expect(clippy::cast_possible_truncation, reason = "d <= 2^41")]
         let credit = first as u64;
         plan.credit = credit;
         let symbol_bytes = f64::from(symbol_bits.div_ceil(8));

@@ -148,11 +148,7 @@ impl Score {
 
 fn code_of_integer(magnitude: u128) -> u64 {
     match u64::try_from(magnitude) {
-        Ok(small) if small < INTEGERS_FROM =>
-        {
-            #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-            code_of_float(small as f64)
-        }
+        Ok(small) if small < INTEGERS_FROM => code_of_float(small as f64),
         Ok(middle) if middle < INTEGERS_END => INTEGERS_CODE + (middle - INTEGERS_FROM),
         _ => {
             // The bits of the next f64 towards zero.
@@ -172,7 +168,7 @@ fn code_of_float(magnitude: f64) -> u64 {
     } else if bits < bits_of_power(53) {
         FINE_CODE + (bits - FINE_FROM)
     } else if bits < bits_of_power(62) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^62")]
+        #[expect(clippy::cast_possible_truncation, reason = "below 2^62")]
         let integer = magnitude as u64;
         INTEGERS_CODE + (integer - INTEGERS_FROM)
     } else {

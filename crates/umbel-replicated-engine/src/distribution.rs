@@ -401,7 +401,6 @@ fn sweep_messages(cube: Cube, sweep_item_count: u64) -> impl Iterator<Item = (u3
 fn delta_bytes(shape: BlockShape, change_count: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         reason = "not negative, and a cast from float saturates"
     )]
     let whole_changes = (change_count.round() as u64).max(1);

@@ -133,7 +133,6 @@ impl Estimator {
     #[must_use]
     pub fn estimate(&self, other: &Self) -> f64 {
         let pairs = self.counters().into_iter().zip(other.counters());
-        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let sum: f64 = pairs.map(|(a, b)| (a as f64 - b as f64).powi(2)).sum();
         sum / COUNTER_COUNT as f64
     }
@@ -142,7 +141,6 @@ impl Estimator {
     /// at most their sum.
     #[must_use]
     pub fn clamped_estimate(&self, other: &Self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let (ours, theirs) = (self.item_count as f64, other.item_count as f64);
         self.estimate(other).max((ours - theirs).abs()).max(CLAMPED_MIN).min(ours + theirs)
     }

@@ -77,7 +77,7 @@ pub fn syndrome_count(mean: f64, thresholds: &[usize]) -> f64 {
 fn tails(mean: f64) -> Vec<f64> {
     // With a larger mean, no bucket would decode anyway.
     let mean = mean.max(0.0).min(4.0 * THRESHOLD_MAX as f64);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 512")]
+    #[expect(clippy::cast_possible_truncation, reason = "0 to 512")]
     let mode = mean as usize;
     // Beyond four times the mean, and then some, weights are below the last digit.
     let end = 4 * mode + THRESHOLD_MAX + 1;

@@ -41,7 +41,6 @@ pub(crate) struct JobPlan {
     pub(crate) cancel_at_ms: Option<u64>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
 const fn is_false(value: &bool) -> bool {
     !*value
 }
@@ -72,7 +71,6 @@ pub(crate) enum JobKeep {
 }
 
 impl JobKeep {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
     const fn is_first(&self) -> bool {
         matches!(self, Self::First)
     }

@@ -359,11 +359,7 @@ fn lists_are_as_long_as_the_formula_says() {
                 let uniform = ((word >> 11) as f64 + 0.5) / 2f64.powi(53);
                 let gap = (uniform.ln() / ln_q).floor();
                 ideal_bits += (mean + 1.0).log2() - gap * ln_q / std::f64::consts::LN_2;
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "small"
-                )]
+                #[expect(clippy::cast_possible_truncation, reason = "small")]
                 let gap = gap as u64;
                 position += gap;
                 position

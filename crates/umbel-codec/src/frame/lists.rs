@@ -133,7 +133,6 @@ fn first_guess(len: u64, expected_bits: f64, bits_max: u64) -> usize {
     let share = bits_max as f64 / expected_bits.max(1.0) * (63.0 / 64.0);
     #[expect(
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         reason = "not negative, and a cast from float saturates"
     )]
     let count = (len as f64 * share) as u64;

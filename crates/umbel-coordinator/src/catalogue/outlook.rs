@@ -35,7 +35,6 @@ pub(crate) struct Room {
 
 impl Room {
     /// The room of a whole filter.
-    #[expect(clippy::cast_precision_loss, reason = "a forecast")]
     pub(crate) fn of(shape: &SliceShape, capacity: u64, rate: f64) -> Self {
         Self { capacity: capacity as f64, at_rate: items_at_rate(shape, rate) }
     }
@@ -78,7 +77,6 @@ pub(crate) fn new_per_second<'a>(slices: impl Iterator<Item = &'a SliceLoad>) ->
 /// Seconds until the first of these slices gets the last item for which it has room before it grows; None
 /// for kinds that do not grow, or if that is not in sight. `new_per_second` is the rate of all slices,
 /// which get equal parts.
-#[expect(clippy::cast_precision_loss, reason = "a forecast")]
 pub(crate) fn seconds_to_growth<'a>(
     slices: impl ExactSizeIterator<Item = &'a SliceLoad>,
     new_per_second: Option<f64>,

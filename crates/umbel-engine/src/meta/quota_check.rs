@@ -62,7 +62,6 @@ impl Holders {
 }
 
 /// The used share of a limit. 0 without a limit; for a limit of 0, it is 0 if nothing is used, else 1.
-#[expect(clippy::cast_precision_loss, reason = "a share is for people")]
 fn share(used: u64, most: Option<u64>) -> f64 {
     match most {
         None => 0.0,

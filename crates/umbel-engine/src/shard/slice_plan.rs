@@ -421,7 +421,6 @@ fn items_of_a_shard(capacity: u64, shard_count: CellCount) -> u64 {
     let mean = capacity as f64 / f64::from(shard_count.get());
     #[expect(
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         reason = "not negative, and a cast from float saturates"
     )]
     let planned = (mean + SPREAD * mean.sqrt()).ceil() as u64;

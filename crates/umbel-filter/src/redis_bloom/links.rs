@@ -148,9 +148,7 @@ impl RedisBloomLinkShape {
         }
         let bits_per_item = (rate.ln() / LN_2_SQUARED).abs();
         #[expect(
-            clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
             reason = "as RedisBloom computes it; not negative, and a cast from float saturates"
         )]
         let (bits, probe_count) =

@@ -71,7 +71,6 @@ pub fn classic_optimal_hash_count(bit_count: u64, item_count: u64) -> Result<u32
     let ideal = bit_count as f64 / item_count as f64 * LN_2;
     #[expect(
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         reason = "positive, and a cast from float saturates: more than 2^32 probes help nobody"
     )]
     let below = (ideal.floor() as u32).max(1);
@@ -99,7 +98,6 @@ pub fn classic_bit_count(item_count: u64, false_positive_rate: f64) -> Result<u6
     let bits = -(item_count as f64) * false_positive_rate.ln() / (LN_2 * LN_2);
     #[expect(
         clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
         reason = "positive, and a cast from float saturates at the documented bound"
     )]
     let bit_count = bits.ceil() as u64;

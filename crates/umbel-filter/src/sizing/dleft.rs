@@ -70,7 +70,7 @@ pub fn dleft_size(item_count: u64, false_positive_rate: f64) -> Result<DLeftSize
         .map(|bits| DLEFT_PAGE_CELLS_MIN << bits)
         .find(|page_cells| cells <= f64::from(*page_cells));
     let page_cells = one_page.unwrap_or(DLEFT_PAGE_CELLS_MAX);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^49")]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 2^49")]
     let page_count = (cells / f64::from(page_cells)).ceil() as u64;
     Ok(DLeftSize { page_count, page_cells, remainder_bits })
 }

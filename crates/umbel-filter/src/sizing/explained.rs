@@ -72,7 +72,7 @@ pub fn explained_one_count(
     let (zeros, load) = (1.0 - fill, -(-fill).ln_1p());
     let variance = m * (zeros - (1.0 + load) * zeros * zeros).max(0.0);
     let explained = m * fill * (1.0 + TOLERANCE) + DEVIATIONS * variance.sqrt();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within 0 and m")]
+    #[expect(clippy::cast_possible_truncation, reason = "within 0 and m")]
     Ok((explained as u64).min(bit_count))
 }
 

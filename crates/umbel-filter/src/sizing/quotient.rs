@@ -113,7 +113,6 @@ fn page_count_of(page_slots: u32, item_count: u64) -> u64 {
 /// ```
 #[expect(
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "not negative, and a cast from float saturates"
 )]
 #[must_use]

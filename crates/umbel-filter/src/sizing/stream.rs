@@ -190,7 +190,7 @@ fn size_at(
     if !(1.0..=f64::from(STABLE_LOWERED_MAX)).contains(&lowered) {
         return None;
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+    #[expect(clippy::cast_possible_truncation, reason = "checked")]
     let lowered_cells = lowered as u32;
     let missed_cell = -((-rate).ln_1p() / f64::from(probe_count)).exp_m1();
     let tail = missed_cell / stable_zeros(probe_count, lowered_cells, cell_max);
@@ -210,7 +210,7 @@ fn size_at(
     let cells = item_count as f64 * (lowered + f64::from(probe_count)) / low;
     let blocks = (cells / f64::from(LINE_BITS)).ceil().max(1.0);
     // Too many are refused as a shape.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    #[expect(clippy::cast_possible_truncation, reason = "saturates")]
     let block_count = blocks as u64;
     Some((cells, StableSize { block_count, probe_count, lowered_cells, cell_max }))
 }

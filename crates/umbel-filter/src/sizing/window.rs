@@ -77,10 +77,10 @@ pub fn window_size(
     let fits = |block_count| slots_of(item_count, block_count) <= f64::from(most);
     // A few more blocks than the slots alone would fill, for the spread.
     let at_least = (item_count as f64 / LOAD_MAX / f64::from(most)).floor().max(1.0);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, whole")]
+    #[expect(clippy::cast_possible_truncation, reason = "positive, whole")]
     let at_least = at_least as u64;
     let block_count = least(at_least, at_least.saturating_mul(4), fits);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^17")]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 2^17")]
     let slots = slots_of(item_count, block_count).ceil() as u32;
     let block_slots = slots.next_multiple_of(LINE_BITS).min(most);
     Ok(WindowSize { block_count, block_slots, fingerprint_bits })

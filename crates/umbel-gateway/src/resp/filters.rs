@@ -354,7 +354,6 @@ fn item_count(info: &FilterInfo) -> u64 {
     match new_count(info) {
         #[expect(
             clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
             reason = "not negative, and a cast from float saturates"
         )]
         0 => estimate().unwrap_or(0.0).round() as u64,

@@ -168,7 +168,6 @@ fn bytes_for_people(bytes: u64) -> String {
     let power = bytes.max(1).ilog2() / 10;
     match BYTE_UNITS.get(power as usize) {
         Some(unit) if power > 0 => {
-            #[expect(clippy::cast_precision_loss, reason = "a number for people")]
             let amount = bytes as f64 / (1_u64 << (10 * power)) as f64;
             format!("{amount:.2}{unit}")
         }

@@ -67,7 +67,7 @@ fn check_hash(key: SessionKey) -> CheckHash {
 
 fn insufficient(have: usize, ours: &Estimator, theirs: &Estimator) -> SketchError {
     let estimated = ours.clamped_estimate(theirs).ceil();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^41")]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 2^41")]
     let (estimated, by_estimate) = (estimated as u64, (1.5 * estimated).ceil() as u64);
     let have = have as u64;
     let need_at_least = by_estimate.max(have + have.div_ceil(8));

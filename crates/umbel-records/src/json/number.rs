@@ -97,7 +97,6 @@ mod tests {
 
         #[test]
         fn small_integers_look_like_integers(value in -(1i64 << 53)..1 << 53) {
-            #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
             let float = value as f64;
             prop_assert_eq!(printed(float), value.to_string());
         }

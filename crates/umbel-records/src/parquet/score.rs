@@ -51,9 +51,7 @@ fn score_decimal(value: i64, scale: i32) -> Option<Score> {
     let power = usize::try_from(scale).ok().and_then(|scale| POWERS_OF_TEN.get(scale));
     match power {
         // Both operands are exact, so their quotient is the nearest float.
-        Some(power) if value.unsigned_abs() < FLOAT_INTEGERS_END =>
-        {
-            #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+        Some(power) if value.unsigned_abs() < FLOAT_INTEGERS_END => {
             Score::of_float(value as f64 / power)
         }
         _ => score_of_text(&value, Form::Decimal { scale }),

@@ -50,7 +50,6 @@ impl<'a> Thrift<'a> {
 
     /// The next field of a struct, its number and type; inner `None` at the end of the struct.
     /// `last` is the number of the field before it, 0 at first.
-    #[expect(clippy::option_option, reason = "no message, and no more fields")]
     pub(super) fn field(&mut self, last: &mut i64) -> Option<Option<(i64, u8)>> {
         let head = self.byte()?;
         if head == 0 {

@@ -47,7 +47,7 @@ pub(crate) struct Finder {
 
 impl Finder {
     pub(crate) fn initiator(options: &RepairOptions, blocks: u32, estimated: f64) -> Self {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "few blocks")]
+        #[expect(clippy::cast_possible_truncation, reason = "few blocks")]
         let expected = (2.0 * estimated).round() as u64;
         let aim = Aim { expected_difference: Some(expected), ..Aim::new(Direction::Compare) };
         Self::new(SessionRole::Initiator(aim), options, blocks)

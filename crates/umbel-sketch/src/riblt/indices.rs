@@ -50,14 +50,12 @@ impl Indices {
     #[inline(always)]
     pub(super) fn advance(&mut self) {
         self.state = self.state.wrapping_mul(MULTIPLIER);
-        #[expect(clippy::cast_precision_loss, reason = "as defined, rounded to the nearest")]
         let (state, index) = (self.state as f64, self.next.cast_signed() as f64);
         let gap = (index + 1.5) * (ROOT / (state + 1.0).sqrt() - 1.0);
         // Round up without `ceil`, which is a function call on older processors. Signed conversions
         // are one instruction each; they saturate, which ends the walk.
         #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
         let whole = gap as i64;
-        #[expect(clippy::cast_precision_loss, reason = "a float's whole part is a float")]
         let is_cut = (whole as f64) < gap;
         self.next += whole.cast_unsigned() + u64::from(is_cut);
     }

@@ -61,7 +61,6 @@ impl RunBuilder {
         let group_count = bucket_count.div_ceil(GROUP_BUCKETS as u64);
         #[expect(
             clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
             reason = "not negative, and a cast from float saturates"
         )]
         let bytes = (code.expected_bits(mean_gap) * RESERVE * len_hint as f64 / 8.0) as usize;

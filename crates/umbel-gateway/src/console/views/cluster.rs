@@ -97,7 +97,6 @@ fn shard(shard: &v1::ShardStatus) -> Value {
     ])
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a picture has some thousand points")]
 fn share(hash: u128) -> f64 {
     hash as f64 / (1_u128 << 64) as f64
 }

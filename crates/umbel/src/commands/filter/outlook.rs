@@ -34,7 +34,6 @@ fn measured_text(measured: &MeasuredRate) -> String {
     format!("{}, {low} to {high}, of {probe_count}", rate_text(share(present_count, probe_count)))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
