@@ -31,10 +31,7 @@
 //! replicas that insert the same items in the same order are equal.
 
 use crate::bits::{BitArray, Line, scalar, wide};
-use crate::capability::{
-    Contains, Describe, Description, Insert, InsertError, Insertion, check_in_range, contains_each,
-    insert_each,
-};
+use crate::capability::{Describe, Description, InsertError, Insertion, ItemByItem};
 use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::lanes::LaneSets;
@@ -179,36 +176,9 @@ impl Aging {
 
     /// Whether an item of the range is in the newer and in the older generation.
     #[inline]
-    fn has(&self, hash: ItemHash) -> [bool; 2] {
+    fn generations_with(&self, hash: ItemHash) -> [bool; 2] {
         let seed = scalar::probe_seed(hash);
         self.block(hash).map(|line| wide::contains(line, &self.sets, seed))
-    }
-
-    fn put(&mut self, hash: ItemHash) -> Insertion {
-        let [is_newer, is_older] = self.has(hash);
-        if is_newer {
-            return Insertion::Present;
-        }
-        if self.counts[0] >= self.shape.range().share_of(self.shape.pace()) {
-            self.turn();
-        }
-        let at = scalar::line_of(self.shape.map(), hash) * BLOCK_LINES;
-        let newer = &mut self.bits.lines_mut()[at];
-        wide::insert(newer, &self.sets, scalar::probe_seed(hash));
-        self.counts[0] += 1;
-        if is_older { Insertion::Present } else { Insertion::New }
-    }
-
-    /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`.
-    #[inline]
-    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize) {
-        if wide::is_far(self.bits.lines())
-            && let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE)
-        {
-            let line = scalar::line_of(self.shape.map(), ahead) * BLOCK_LINES;
-            wide::prefetch_far(self.bits.lines(), line);
-            wide::prefetch_far(self.bits.lines(), line + 1);
-        }
     }
 }
 
@@ -225,37 +195,43 @@ pub(crate) fn occupied_count(words: &[u64]) -> u64 {
     words.chunks_exact(BLOCK_WORDS).map(either).sum()
 }
 
-impl Contains for Aging {
-    #[inline]
-    fn contains(&self, hash: ItemHash) -> bool {
-        self.shape.range().contains(hash.hi()) && self.has(hash).contains(&true)
-    }
-
-    fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        contains_each(hashes, present, |at, hash| {
-            self.prefetch_ahead(hashes, at);
-            self.contains(hash)
-        });
-    }
-}
-
 /// An insert of a present item adds it to the newer generation, where it begins to age again.
-impl Insert for Aging {
+impl ItemByItem for Aging {
     #[inline]
-    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
-        check_in_range(self.shape.range(), hash)?;
-        Ok(self.put(hash))
+    fn range(&self) -> HashRange {
+        self.shape.range()
     }
 
-    fn insert_batch(
-        &mut self,
-        hashes: &[ItemHash],
-        outcomes: &mut Vec<Insertion>,
-    ) -> Result<(), InsertError> {
-        insert_each(self.shape.range(), hashes, outcomes, |at, hash| {
-            self.prefetch_ahead(hashes, at);
-            self.put(hash)
-        })
+    #[inline]
+    fn has(&self, hash: ItemHash) -> bool {
+        self.generations_with(hash).contains(&true)
+    }
+
+    fn put(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+        let [is_newer, is_older] = self.generations_with(hash);
+        if is_newer {
+            return Ok(Insertion::Present);
+        }
+        if self.counts[0] >= self.shape.range().share_of(self.shape.pace()) {
+            self.turn();
+        }
+        let at = scalar::line_of(self.shape.map(), hash) * BLOCK_LINES;
+        let newer = &mut self.bits.lines_mut()[at];
+        wide::insert(newer, &self.sets, scalar::probe_seed(hash));
+        self.counts[0] += 1;
+        Ok(if is_older { Insertion::Present } else { Insertion::New })
+    }
+
+    /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`.
+    #[inline]
+    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, _is_inserted: bool) {
+        if wide::is_far(self.bits.lines())
+            && let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE)
+        {
+            let line = scalar::line_of(self.shape.map(), ahead) * BLOCK_LINES;
+            wide::prefetch_far(self.bits.lines(), line);
+            wide::prefetch_far(self.bits.lines(), line + 1);
+        }
     }
 }
 

@@ -184,29 +184,58 @@ pub(crate) fn check_in_range(range: HashRange, hash: ItemHash) -> Result<(), Out
     if range.contains(hash.hi()) { Ok(()) } else { Err(OutOfRange { hi: hash.hi(), range }) }
 }
 
-/// Asks for items one by one, each with its place in the batch: for kinds that prefetch between them.
-#[inline]
-pub(crate) fn contains_each(
-    hashes: &[ItemHash],
-    present: &mut Vec<bool>,
-    mut contains: impl FnMut(usize, ItemHash) -> bool,
-) {
-    present.clear();
-    present.extend(hashes.iter().enumerate().map(|(at, &hash)| contains(at, hash)));
+/// What a kind does with single items of its hash range, of which its [`Contains`] and [`Insert`] follow if its batches
+/// go item by item.
+pub(crate) trait ItemByItem {
+    /// The filter's hash range.
+    fn range(&self) -> HashRange;
+
+    /// Whether an item of the range may have been inserted.
+    fn has(&self, hash: ItemHash) -> bool;
+
+    /// Inserts an item of the range.
+    fn put(&mut self, hash: ItemHash) -> Result<Insertion, InsertError>;
+
+    /// Prefetches what an item behind the one at `at` will read, or change if it `is_inserted`.
+    fn prefetch_ahead(&self, _hashes: &[ItemHash], _at: usize, _is_inserted: bool) {}
 }
 
-/// Inserts items of a range one by one, each with its place in the batch; none if one lies outside.
-#[inline]
-pub(crate) fn insert_each(
-    range: HashRange,
-    hashes: &[ItemHash],
-    outcomes: &mut Vec<Insertion>,
-    mut insert: impl FnMut(usize, ItemHash) -> Insertion,
-) -> Result<(), InsertError> {
-    outcomes.clear();
-    check_all_in_range(range, hashes)?;
-    outcomes.extend(hashes.iter().enumerate().map(|(at, &hash)| insert(at, hash)));
-    Ok(())
+impl<F: ItemByItem> Contains for F {
+    #[inline]
+    fn contains(&self, hash: ItemHash) -> bool {
+        self.range().contains(hash.hi()) && self.has(hash)
+    }
+
+    fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
+        present.clear();
+        present.extend(hashes.iter().enumerate().map(|(at, &hash)| {
+            self.prefetch_ahead(hashes, at, false);
+            self.contains(hash)
+        }));
+    }
+}
+
+impl<F: ItemByItem> Insert for F {
+    #[inline]
+    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+        check_in_range(self.range(), hash)?;
+        self.put(hash)
+    }
+
+    fn insert_batch(
+        &mut self,
+        hashes: &[ItemHash],
+        outcomes: &mut Vec<Insertion>,
+    ) -> Result<(), InsertError> {
+        outcomes.clear();
+        check_all_in_range(self.range(), hashes)?;
+        outcomes.reserve(hashes.len());
+        for (at, &hash) in hashes.iter().enumerate() {
+            self.prefetch_ahead(hashes, at, true);
+            outcomes.push(self.put(hash)?);
+        }
+        Ok(())
+    }
 }
 
 /// Checks that all hashes belong to a range.

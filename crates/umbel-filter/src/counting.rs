@@ -29,8 +29,8 @@ use crate::bits::{BitArray, LINE_WORDS, index, scalar, wide};
 use crate::block_array;
 use crate::blocked::Blocked;
 use crate::capability::{
-    Contains, Describe, Description, Insert, InsertError, Insertion, Merge, OutOfRange, Removal,
-    Remove, check_in_range, contains_each, insert_each,
+    Describe, Description, InsertError, Insertion, ItemByItem, Merge, OutOfRange, Removal, Remove,
+    check_in_range,
 };
 use crate::hash::ItemHash;
 use crate::kind::Kind;
@@ -222,43 +222,6 @@ impl Counting {
         let line = scalar::line_of(self.shape.map(), hash) * BLOCK_LINES;
         wide::words_mut(&mut self.counters.lines_mut()[line..][..BLOCK_LINES])
     }
-
-    /// Whether no counter of an item of the range is 0.
-    #[inline]
-    fn has(&self, hash: ItemHash) -> bool {
-        let block = self.block(hash);
-        lanes::positions(&self.sets, scalar::probe_seed(hash)).all(|p| counter(block, p) > 0)
-    }
-
-    /// Raises the counters of an item of the range.
-    #[inline]
-    fn raise(&mut self, hash: ItemHash) -> Insertion {
-        let positions = lanes::positions(&self.sets, scalar::probe_seed(hash));
-        let block = self.block_mut(hash);
-        let mut outcome = Insertion::Present;
-        for position in positions {
-            let counter = counter(block, position);
-            if counter == 0 {
-                outcome = Insertion::New;
-            }
-            let (word, shift) = place(position);
-            block[word] += u64::from(counter < COUNTER_MAX) << shift;
-        }
-        outcome
-    }
-
-    /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`.
-    #[inline]
-    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize) {
-        if wide::is_far(self.counters.lines())
-            && let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE)
-        {
-            let line = scalar::line_of(self.shape.map(), ahead) * BLOCK_LINES;
-            for line in line..line + BLOCK_LINES {
-                wide::prefetch_far(self.counters.lines(), line);
-            }
-        }
-    }
 }
 
 /// Word of a position in its block, and the counter's lowest bit in it.
@@ -327,38 +290,49 @@ fn add(ours: &mut [u64], theirs: &[u64]) -> u64 {
     new_count
 }
 
-impl Contains for Counting {
-    #[inline]
-    fn contains(&self, hash: ItemHash) -> bool {
-        self.shape.range().contains(hash.hi()) && self.has(hash)
-    }
-
-    fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        contains_each(hashes, present, |at, hash| {
-            self.prefetch_ahead(hashes, at);
-            self.contains(hash)
-        });
-    }
-}
-
 /// An insert raises the counters of a present item too: else the first removal would take the only
 /// copy away. An item that was inserted twice must be removed twice.
-impl Insert for Counting {
+impl ItemByItem for Counting {
     #[inline]
-    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
-        check_in_range(self.shape.range(), hash)?;
-        Ok(self.raise(hash))
+    fn range(&self) -> HashRange {
+        self.shape.range()
     }
 
-    fn insert_batch(
-        &mut self,
-        hashes: &[ItemHash],
-        outcomes: &mut Vec<Insertion>,
-    ) -> Result<(), InsertError> {
-        insert_each(self.shape.range(), hashes, outcomes, |at, hash| {
-            self.prefetch_ahead(hashes, at);
-            self.raise(hash)
-        })
+    /// Whether no counter of an item of the range is 0.
+    #[inline]
+    fn has(&self, hash: ItemHash) -> bool {
+        let block = self.block(hash);
+        lanes::positions(&self.sets, scalar::probe_seed(hash)).all(|p| counter(block, p) > 0)
+    }
+
+    /// Raises the counters of an item of the range.
+    #[inline]
+    fn put(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+        let positions = lanes::positions(&self.sets, scalar::probe_seed(hash));
+        let block = self.block_mut(hash);
+        let mut outcome = Insertion::Present;
+        for position in positions {
+            let counter = counter(block, position);
+            if counter == 0 {
+                outcome = Insertion::New;
+            }
+            let (word, shift) = place(position);
+            block[word] += u64::from(counter < COUNTER_MAX) << shift;
+        }
+        Ok(outcome)
+    }
+
+    /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`.
+    #[inline]
+    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, _is_inserted: bool) {
+        if wide::is_far(self.counters.lines())
+            && let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE)
+        {
+            let line = scalar::line_of(self.shape.map(), ahead) * BLOCK_LINES;
+            for line in line..line + BLOCK_LINES {
+                wide::prefetch_far(self.counters.lines(), line);
+            }
+        }
     }
 }
 

@@ -22,8 +22,7 @@
 use crate::bits::{BitArray, index};
 use crate::block_map::BlockMap;
 use crate::capability::{
-    Contains, Insert, InsertError, Insertion, OutOfRange, Removal, Remove, check_all_in_range,
-    check_in_range,
+    InsertError, Insertion, ItemByItem, OutOfRange, Removal, Remove, check_in_range,
 };
 use crate::hash::ItemHash;
 use crate::range::HashRange;
@@ -195,8 +194,21 @@ impl DLeft {
     fn set(&mut self, at: usize, cell: Slot) {
         self.slots.set(self.cells.words_mut(), at, cell);
     }
+}
 
-    fn insert_in_range(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+/// An insert of a present item raises its count: it must be removed as often, up to three times; then it stays.
+impl ItemByItem for DLeft {
+    #[inline]
+    fn range(&self) -> HashRange {
+        self.map.range()
+    }
+
+    #[inline]
+    fn has(&self, hash: ItemHash) -> bool {
+        self.find(&self.places(hash)).is_some()
+    }
+
+    fn put(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
         let places = self.places(hash);
         if let Some((at, cell)) = self.find(&places) {
             self.set(at, Slot { tag: (cell.tag + 1).min(COUNT_MAX), ..cell });
@@ -213,34 +225,6 @@ impl DLeft {
         self.set(at, Slot { fingerprint: *remainder, tag: 1 });
         self.item_count += 1;
         Ok(Insertion::New)
-    }
-}
-
-impl Contains for DLeft {
-    #[inline]
-    fn contains(&self, hash: ItemHash) -> bool {
-        self.map.range().contains(hash.hi()) && self.find(&self.places(hash)).is_some()
-    }
-}
-
-/// An insert of a present item raises its count: it must be removed as often, up to three times; then it stays.
-impl Insert for DLeft {
-    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
-        check_in_range(self.map.range(), hash)?;
-        self.insert_in_range(hash)
-    }
-
-    fn insert_batch(
-        &mut self,
-        hashes: &[ItemHash],
-        outcomes: &mut Vec<Insertion>,
-    ) -> Result<(), InsertError> {
-        outcomes.clear();
-        check_all_in_range(self.map.range(), hashes)?;
-        for hash in hashes {
-            outcomes.push(self.insert_in_range(*hash)?);
-        }
-        Ok(())
     }
 }
 

@@ -11,9 +11,7 @@
 
 use thiserror::Error;
 
-use crate::capability::{
-    Contains, Insert, InsertError, Insertion, Merge, OutOfRange, check_all_in_range, check_in_range,
-};
+use crate::capability::{InsertError, Insertion, ItemByItem, Merge, OutOfRange, check_in_range};
 use crate::hash::ItemHash;
 use crate::shape::{ShapeMismatch, check_equal};
 use crate::single_shot_shape::SingleShotShape;
@@ -167,18 +165,19 @@ impl SingleShot {
     }
 }
 
-impl Contains for SingleShot {
-    fn contains(&self, hash: ItemHash) -> bool {
-        self.shape.range().contains(hash.hi())
-            && self.positions.binary_search(&self.shape.position(hash.hi())).is_ok()
-    }
-}
-
 /// An insert moves the positions above it, so a filter of many items is built faster by
 /// [`SingleShot::from_sorted_hashes`], or by parts and [`merge`](Merge::merge).
-impl Insert for SingleShot {
-    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
-        check_in_range(self.shape.range(), hash)?;
+impl ItemByItem for SingleShot {
+    #[inline]
+    fn range(&self) -> HashRange {
+        self.shape.range()
+    }
+
+    fn has(&self, hash: ItemHash) -> bool {
+        self.positions.binary_search(&self.shape.position(hash.hi())).is_ok()
+    }
+
+    fn put(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
         let position = self.shape.position(hash.hi());
         Ok(match self.positions.binary_search(&position) {
             Ok(_) => Insertion::Present,
@@ -187,19 +186,6 @@ impl Insert for SingleShot {
                 Insertion::New
             }
         })
-    }
-
-    fn insert_batch(
-        &mut self,
-        hashes: &[ItemHash],
-        outcomes: &mut Vec<Insertion>,
-    ) -> Result<(), InsertError> {
-        outcomes.clear();
-        check_all_in_range(self.shape.range(), hashes)?;
-        for &hash in hashes {
-            outcomes.push(self.insert(hash)?);
-        }
-        Ok(())
     }
 }
 

@@ -25,10 +25,7 @@
 use crate::bits::{self, BitArray, wide};
 use crate::block_array::{self, probe_width};
 use crate::blocked::FoldError;
-use crate::capability::{
-    Contains, Describe, Description, Insert, InsertError, Insertion, Merge, check_in_range,
-    contains_each, insert_each,
-};
+use crate::capability::{Describe, Description, InsertError, Insertion, ItemByItem, Merge};
 use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::range::HashRange;
@@ -158,61 +155,39 @@ impl<const HAS_PARTS: bool> SpreadFilter<HAS_PARTS> {
         let (shape, bits) = block_array::fold(self.shape, &self.bits)?;
         Ok(Self { shape, bits })
     }
+}
+
+impl<const HAS_PARTS: bool> ItemByItem for SpreadFilter<HAS_PARTS> {
+    #[inline]
+    fn range(&self) -> HashRange {
+        self.shape.range()
+    }
 
     #[inline]
-    fn put(&mut self, hash: ItemHash) -> Insertion {
+    fn has(&self, hash: ItemHash) -> bool {
+        positions(self.shape, hash).all(|position| self.bits.bit(position))
+    }
+
+    #[inline]
+    fn put(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
         let mut outcome = Insertion::Present;
         for position in positions(self.shape, hash) {
             if self.bits.set(position) {
                 outcome = Insertion::New;
             }
         }
-        outcome
+        Ok(outcome)
     }
 
     /// Asks for the lines of the item some places behind this one.
     #[inline]
-    fn prefetch_ahead(&self, hashes: &[ItemHash], index: usize) {
-        let Some(&hash) = hashes.get(index + PREFETCH_DISTANCE) else { return };
+    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, _is_inserted: bool) {
+        let Some(&hash) = hashes.get(at + PREFETCH_DISTANCE) else { return };
         if wide::is_far(self.bits.lines()) && self.shape.range().contains(hash.hi()) {
             for position in positions(self.shape, hash) {
                 wide::prefetch_far(self.bits.lines(), bits::index(position / u64::from(LINE_BITS)));
             }
         }
-    }
-}
-
-impl<const HAS_PARTS: bool> Contains for SpreadFilter<HAS_PARTS> {
-    #[inline]
-    fn contains(&self, hash: ItemHash) -> bool {
-        self.shape.range().contains(hash.hi())
-            && positions(self.shape, hash).all(|position| self.bits.bit(position))
-    }
-
-    fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        contains_each(hashes, present, |at, hash| {
-            self.prefetch_ahead(hashes, at);
-            self.contains(hash)
-        });
-    }
-}
-
-impl<const HAS_PARTS: bool> Insert for SpreadFilter<HAS_PARTS> {
-    #[inline]
-    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
-        check_in_range(self.shape.range(), hash)?;
-        Ok(self.put(hash))
-    }
-
-    fn insert_batch(
-        &mut self,
-        hashes: &[ItemHash],
-        outcomes: &mut Vec<Insertion>,
-    ) -> Result<(), InsertError> {
-        insert_each(self.shape.range(), hashes, outcomes, |at, hash| {
-            self.prefetch_ahead(hashes, at);
-            self.put(hash)
-        })
     }
 }
 

@@ -22,10 +22,7 @@
 //! equal. Items have no influence on it, so whoever chooses items cannot aim at cells.
 
 use crate::bits::{BitArray, LINE_WORDS, index, scalar, wide};
-use crate::capability::{
-    Contains, Describe, Description, Insert, InsertError, Insertion, check_in_range, contains_each,
-    insert_each,
-};
+use crate::capability::{Describe, Description, InsertError, Insertion, ItemByItem};
 use crate::counting::{self, BLOCK_LINES, COUNTER_BITS, COUNTER_MAX, WORD_COUNTERS};
 use crate::hash::ItemHash;
 use crate::kind::Kind;
@@ -122,14 +119,6 @@ impl Stable {
         self.counts = [0; 2];
     }
 
-    #[inline]
-    fn has(&self, hash: ItemHash) -> bool {
-        let line = scalar::line_of(self.shape.map(), hash) * BLOCK_LINES;
-        let block = wide::words(&self.cells.lines()[line..line + BLOCK_LINES]);
-        let mut positions = lanes::positions(&self.sets, scalar::probe_seed(hash));
-        positions.all(|position| counting::counter(block, position) > 0)
-    }
-
     /// The first cell that the next insert lowers.
     #[inline]
     fn first_lowered(&self, ahead: u64) -> u64 {
@@ -137,21 +126,6 @@ impl Stable {
         let number = self.counts[0].wrapping_add(ahead);
         let place = (u128::from(split_mix(number)) * cells) >> 64;
         u64::try_from(place).unwrap_or_default()
-    }
-
-    fn put(&mut self, hash: ItemHash) -> Insertion {
-        let outcome = if self.has(hash) { Insertion::Present } else { Insertion::New };
-        self.lower();
-        let line = scalar::line_of(self.shape.map(), hash) * BLOCK_LINES;
-        let positions = lanes::positions(&self.sets, scalar::probe_seed(hash));
-        let max = u64::from(self.pace.cell_max);
-        let block = wide::words_mut(&mut self.cells.lines_mut()[line..line + BLOCK_LINES]);
-        for position in positions {
-            let (word, shift) = counting::place(position);
-            block[word] = block[word] & !(COUNTER_MAX << shift) | max << shift;
-        }
-        self.counts[0] = self.counts[0].wrapping_add(1);
-        outcome
     }
 
     /// Lowers the cells that this insert lowers, each once; after the last cell the first one
@@ -163,28 +137,6 @@ impl Stable {
         let words = self.cells.words_mut();
         lower_run(words, first, end.min(cells));
         lower_run(words, 0, end.saturating_sub(cells));
-    }
-
-    /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`, and the cells that it
-    /// lowers if it is inserted.
-    #[inline]
-    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, is_inserted: bool) {
-        if wide::is_far(self.cells.lines())
-            && let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE)
-        {
-            let line = scalar::line_of(self.shape.map(), ahead) * BLOCK_LINES;
-            for line in line..line + BLOCK_LINES {
-                wide::prefetch_far(self.cells.lines(), line);
-            }
-            if is_inserted {
-                let first = self.first_lowered(PREFETCH_DISTANCE as u64);
-                let end = first + u64::from(self.pace.lowered_cells);
-                let line_of = |cell: u64| index(cell) / (WORD_COUNTERS as usize * LINE_WORDS);
-                for line in line_of(first)..=line_of(end) {
-                    wide::prefetch_far(self.cells.lines(), line);
-                }
-            }
-        }
     }
 }
 
@@ -212,38 +164,57 @@ const fn split_mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// An item may be missing that was inserted: see [`Stable`] for how often.
-impl Contains for Stable {
+/// An item may be missing that was inserted: see [`Stable`] for how often. Every insert lowers cells, also of what is
+/// present.
+impl ItemByItem for Stable {
     #[inline]
-    fn contains(&self, hash: ItemHash) -> bool {
-        self.shape.range().contains(hash.hi()) && self.has(hash)
+    fn range(&self) -> HashRange {
+        self.shape.range()
     }
 
-    fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        contains_each(hashes, present, |at, hash| {
-            self.prefetch_ahead(hashes, at, false);
-            self.contains(hash)
-        });
-    }
-}
-
-/// Every insert lowers cells, also of what is present.
-impl Insert for Stable {
     #[inline]
-    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
-        check_in_range(self.shape.range(), hash)?;
-        Ok(self.put(hash))
+    fn has(&self, hash: ItemHash) -> bool {
+        let line = scalar::line_of(self.shape.map(), hash) * BLOCK_LINES;
+        let block = wide::words(&self.cells.lines()[line..line + BLOCK_LINES]);
+        let mut positions = lanes::positions(&self.sets, scalar::probe_seed(hash));
+        positions.all(|position| counting::counter(block, position) > 0)
     }
 
-    fn insert_batch(
-        &mut self,
-        hashes: &[ItemHash],
-        outcomes: &mut Vec<Insertion>,
-    ) -> Result<(), InsertError> {
-        insert_each(self.shape.range(), hashes, outcomes, |at, hash| {
-            self.prefetch_ahead(hashes, at, true);
-            self.put(hash)
-        })
+    fn put(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+        let outcome = if self.has(hash) { Insertion::Present } else { Insertion::New };
+        self.lower();
+        let line = scalar::line_of(self.shape.map(), hash) * BLOCK_LINES;
+        let positions = lanes::positions(&self.sets, scalar::probe_seed(hash));
+        let max = u64::from(self.pace.cell_max);
+        let block = wide::words_mut(&mut self.cells.lines_mut()[line..line + BLOCK_LINES]);
+        for position in positions {
+            let (word, shift) = counting::place(position);
+            block[word] = block[word] & !(COUNTER_MAX << shift) | max << shift;
+        }
+        self.counts[0] = self.counts[0].wrapping_add(1);
+        Ok(outcome)
+    }
+
+    /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`, and the cells that it
+    /// lowers if it is inserted.
+    #[inline]
+    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, is_inserted: bool) {
+        if wide::is_far(self.cells.lines())
+            && let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE)
+        {
+            let line = scalar::line_of(self.shape.map(), ahead) * BLOCK_LINES;
+            for line in line..line + BLOCK_LINES {
+                wide::prefetch_far(self.cells.lines(), line);
+            }
+            if is_inserted {
+                let first = self.first_lowered(PREFETCH_DISTANCE as u64);
+                let end = first + u64::from(self.pace.lowered_cells);
+                let line_of = |cell: u64| index(cell) / (WORD_COUNTERS as usize * LINE_WORDS);
+                for line in line_of(first)..=line_of(end) {
+                    wide::prefetch_far(self.cells.lines(), line);
+                }
+            }
+        }
     }
 }
 

@@ -19,8 +19,7 @@
 
 use crate::bits::{BitArray, scalar, wide};
 use crate::capability::{
-    Contains, Insert, InsertError, Insertion, OutOfRange, Removal, Remove, check_in_range,
-    insert_each,
+    InsertError, Insertion, ItemByItem, OutOfRange, Removal, Remove, check_in_range,
 };
 use crate::hash::ItemHash;
 use crate::kind::Kind;
@@ -137,15 +136,6 @@ impl VariableCounting {
         Ok(())
     }
 
-    #[inline]
-    fn has(&self, hash: ItemHash) -> bool {
-        let line = scalar::line_of(self.shape.map(), hash) * BLOCK_LINES;
-        let block = wide::words(&self.cells.lines()[line..line + BLOCK_LINES]);
-        let mut positions = lanes::positions(&self.sets, scalar::probe_seed(hash));
-        let base = self.base.into();
-        positions.all(|at| admits(cell(block, at), increment(hash, at, base), base))
-    }
-
     /// Changes the cells of an item of the range, each by its increment.
     #[inline]
     fn change(&mut self, hash: ItemHash, new: impl Fn(u64, u64) -> u64) {
@@ -179,30 +169,26 @@ fn cell(block: &[u64], position: u32) -> u64 {
     block[position as usize / 8] >> (8 * (position % 8)) & CELL_MAX
 }
 
-impl Contains for VariableCounting {
-    #[inline]
-    fn contains(&self, hash: ItemHash) -> bool {
-        self.shape.range().contains(hash.hi()) && self.has(hash)
-    }
-}
-
 /// An item that was inserted twice must be removed twice.
-impl Insert for VariableCounting {
-    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
-        check_in_range(self.shape.range(), hash)?;
+impl ItemByItem for VariableCounting {
+    #[inline]
+    fn range(&self) -> HashRange {
+        self.shape.range()
+    }
+
+    #[inline]
+    fn has(&self, hash: ItemHash) -> bool {
+        let line = scalar::line_of(self.shape.map(), hash) * BLOCK_LINES;
+        let block = wide::words(&self.cells.lines()[line..line + BLOCK_LINES]);
+        let mut positions = lanes::positions(&self.sets, scalar::probe_seed(hash));
+        let base = self.base.into();
+        positions.all(|at| admits(cell(block, at), increment(hash, at, base), base))
+    }
+
+    fn put(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
         let outcome = if self.has(hash) { Insertion::Present } else { Insertion::New };
         self.change(hash, |cell, increment| (cell + increment).min(CELL_MAX));
         Ok(outcome)
-    }
-
-    fn insert_batch(
-        &mut self,
-        hashes: &[ItemHash],
-        outcomes: &mut Vec<Insertion>,
-    ) -> Result<(), InsertError> {
-        insert_each(self.shape.range(), hashes, outcomes, |_, hash| {
-            self.insert(hash).expect("all lie in the range, and no insert is refused")
-        })
     }
 }
 
