@@ -257,10 +257,7 @@ pub(crate) fn items_at_rate(shape: &SliceShape, rate: f64) -> Option<f64> {
     let (mut low, mut high) = (0, u64::MAX);
     while low < high {
         let middle = low + (high - low) / 2;
-        match rate_at(middle)? < rate {
-            true => low = middle + 1,
-            false => high = middle,
-        }
+        if rate_at(middle)? < rate { low = middle + 1 } else { high = middle }
     }
     Some(low as f64)
 }

@@ -113,10 +113,7 @@ impl FileCounter {
     /// Counts an item of a file that repeats another one, of the same file or of another.
     pub(crate) fn add_repeat(&mut self, file: usize, is_within: bool) {
         let counts = &mut self.counts[file];
-        match is_within {
-            true => counts.repeats_within += 1,
-            false => counts.repeats_of_others += 1,
-        }
+        if is_within { counts.repeats_within += 1 } else { counts.repeats_of_others += 1 }
     }
 
     /// The number of repeats of each file.

@@ -239,10 +239,7 @@ impl AccessService {
     ) -> Result<v1::SetQuotaResponse, CallFailure> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::SetQuotaRequest { principal, change, from_none } = request.into_inner();
-        let of = match principal.is_empty() {
-            true => None,
-            false => Some(name_of("principal", principal)?),
-        };
+        let of = if principal.is_empty() { None } else { Some(name_of("principal", principal)?) };
         let change = quota_from_proto(change);
         let command = MetaCommand::SetQuota { of: of.clone(), change, from_none };
         self.change(command, deadline).await?;

@@ -105,10 +105,7 @@ impl Entrance {
         let text = failure.to_string();
         let status = errors::status(&failure);
         let is_stranger = !caller.is_unknown() && !caller.is_somebody() && self.need != Need::Node;
-        let status = match is_stranger {
-            true => errors::unauthenticated(&status),
-            false => status,
-        };
+        let status = if is_stranger { errors::unauthenticated(&status) } else { status };
         let page = match (caller.is_unknown(), caller.is_somebody()) {
             (true, _) => StatusCode::SERVICE_UNAVAILABLE,
             (false, true) => StatusCode::FORBIDDEN,

@@ -138,10 +138,7 @@ async fn own_address(config: &Config) -> Result<String, EnrolError> {
     let listener = RealNet.listen(&config.listen).await.map_err(listen)?;
     let address = listener.local_address();
     let is_chosen = !config.listen.ends_with(&address[address.rfind(':').unwrap_or_default()..]);
-    match is_chosen {
-        true => Err(EnrolError::Address),
-        false => Ok(address),
-    }
+    if is_chosen { Err(EnrolError::Address) } else { Ok(address) }
 }
 
 /// Gets a certificate for a node that has none, with the token from the settings; waits until the node

@@ -278,10 +278,7 @@ impl Table {
 
     /// Removes a closed connection, whether or not it had to make room.
     fn leave(&mut self, number: u64) {
-        match self.taken.contains_key(&number) {
-            true => self.free(number),
-            false => self.ending_count -= 1,
-        }
+        if self.taken.contains_key(&number) { self.free(number) } else { self.ending_count -= 1 }
     }
 
     fn free(&mut self, number: u64) {

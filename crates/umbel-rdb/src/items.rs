@@ -37,10 +37,7 @@ impl<'v, E: From<RdbError>> Items<'v, E> {
 
     /// Takes a number as a value; as an item it becomes its decimal digits.
     pub(crate) fn number(&mut self, number: i64) -> Result<(), E> {
-        match self.is_item() {
-            true => (self.visit)(number.to_string().as_bytes()),
-            false => Ok(()),
-        }
+        if self.is_item() { (self.visit)(number.to_string().as_bytes()) } else { Ok(()) }
     }
 
     /// Whether the last item is complete with its other values.

@@ -79,8 +79,5 @@ pub fn general(value: f64) -> String {
 
 /// Removes trailing zeros after a decimal point, and the point if no digit is left after it.
 fn without_zeros(digits: &str) -> &str {
-    match digits.contains('.') {
-        true => digits.trim_end_matches('0').trim_end_matches('.'),
-        false => digits,
-    }
+    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }

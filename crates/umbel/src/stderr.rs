@@ -24,10 +24,7 @@ fn escaped(text: &str) -> Cow<'_, str> {
     }
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        match is_shown(c) {
-            true => shown.push(c),
-            false => shown.extend(c.escape_default()),
-        }
+        if is_shown(c) { shown.push(c) } else { shown.extend(c.escape_default()) }
     }
     Cow::Owned(shown)
 }

@@ -381,10 +381,7 @@ impl SnapshotLoader {
 /// Whether a frame is the last one of a slice over `range`.
 pub(super) fn ends_slice(view: &FrameView<'_>, range: HashRange) -> bool {
     let is_last_level = view.level().is_none_or(|level| level.level + 1 == level.level_count);
-    let end = match view.kind().is_whole() {
-        true => HashRange::WHOLE.end(),
-        false => range.end(),
-    };
+    let end = if view.kind().is_whole() { HashRange::WHOLE.end() } else { range.end() };
     view.range().end() >= end && is_last_level
 }
 

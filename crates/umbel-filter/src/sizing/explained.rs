@@ -59,10 +59,7 @@ pub fn explained_one_count(
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..BISECTIONS {
         let middle = f64::midpoint(low, high);
-        match series(probe_count, middle) < wanted {
-            true => low = middle,
-            false => high = middle,
-        }
+        if series(probe_count, middle) < wanted { low = middle } else { high = middle }
     }
     let fill = high;
     if fill >= 1.0 {

@@ -79,10 +79,7 @@ impl View {
     /// The pause after a sample, longer if the sample is counted: large filters are counted bit by bit,
     /// and watching them must cost their nodes little.
     pub(super) fn pause_after(self, took: Duration) -> Duration {
-        match self.counts() {
-            false => STATUS_INTERVAL,
-            true => COUNT_INTERVAL.max(took * PAUSE_PER_COUNT),
-        }
+        if self.counts() { COUNT_INTERVAL.max(took * PAUSE_PER_COUNT) } else { STATUS_INTERVAL }
     }
 
     /// Whether a sample is counted, which costs more than a status request.

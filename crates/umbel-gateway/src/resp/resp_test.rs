@@ -56,10 +56,7 @@ impl Client {
         let mut at = 0;
         while at < got.len() {
             let mismatch = !expected.as_bytes().starts_with(&got[..at]);
-            let count = match mismatch {
-                true => 0,
-                false => self.stream.read(&mut got[at..]).await.unwrap(),
-            };
+            let count = if mismatch { 0 } else { self.stream.read(&mut got[at..]).await.unwrap() };
             if count == 0 {
                 let got = String::from_utf8_lossy(&got[..at]).into_owned();
                 panic!("{what}: got {got:?}, expected {expected:?}");

@@ -94,10 +94,7 @@ fn users(session: &Session) -> Result<Reply, Refusal> {
         state.principals().map(|(name, _)| Reply::bulk(name.as_str())).collect::<Vec<_>>()
     });
     let names = names.map_err(|failure| refusal(&failure))?;
-    Ok(Reply::Array(match names.is_empty() {
-        true => vec![Reply::bulk(DEFAULT_USER)],
-        false => names,
-    }))
+    Ok(Reply::Array(if names.is_empty() { vec![Reply::bulk(DEFAULT_USER)] } else { names }))
 }
 
 /// What `CLIENT` shows of connections, and sets for this one.

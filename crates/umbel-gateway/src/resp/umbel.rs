@@ -55,10 +55,7 @@ pub(super) async fn answer(session: &Session, command: UmbelCommand<'_>) -> Resu
 }
 
 const fn distribution_of(is_replicated: bool) -> Distribution {
-    match is_replicated {
-        true => Distribution::Replicated,
-        false => Distribution::Partitioned,
-    }
+    if is_replicated { Distribution::Replicated } else { Distribution::Partitioned }
 }
 
 fn rules_of(window: NewWindow) -> Result<WindowRules, Refusal> {
@@ -147,10 +144,7 @@ async fn put_together(
     for source in sources.iter() {
         names.push(session.filter(FilterVerb::Export, source)?);
     }
-    let operation = match is_intersection {
-        true => SetOperation::Intersection,
-        false => SetOperation::Union,
-    };
+    let operation = if is_intersection { SetOperation::Intersection } else { SetOperation::Union };
     let deadline = session.shared.deadlines.of_long_command();
     let request = client_request(session, request, deadline).await?;
     let merged =
@@ -183,10 +177,7 @@ async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
     let settings = &info.record.settings;
     let kind = Kind::from_id(settings.kind).map_or_else(|| "unknown".to_owned(), |k| k.to_string());
-    let distribution = match info.record.is_replicated() {
-        true => "replicated",
-        false => "partitioned",
-    };
+    let distribution = if info.record.is_replicated() { "replicated" } else { "partitioned" };
     let (positions, ones, estimate, rate) = match &info.copies {
         Some(copies) => {
             let own = &copies.own;

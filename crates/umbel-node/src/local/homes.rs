@@ -24,10 +24,7 @@ struct Known {
 impl Homes {
     /// The home of each shard's group; none if the cluster's version is too low.
     pub(super) fn of(&self, state: &MetaState) -> Arc<BTreeMap<GroupId, NodeId>> {
-        match state.version() >= SINCE {
-            true => self.by_map(state),
-            false => Arc::default(),
-        }
+        if state.version() >= SINCE { self.by_map(state) } else { Arc::default() }
     }
 
     /// Whether a node is the one that forms the group of a new shard: its home, so that leaders need not move

@@ -199,10 +199,7 @@ impl AddArgs {
     }
 
     async fn run(&self, client: &Client, json: bool) -> Result<()> {
-        let secret = match self.certificate || self.keep_token {
-            true => None,
-            false => Some(draw_secret()?),
-        };
+        let secret = if self.certificate || self.keep_token { None } else { Some(draw_secret()?) };
         let digest = |secret: &String| blake3::hash(secret.as_bytes()).as_bytes().to_vec();
         let principal = self.principal(secret.as_ref().map(digest).unwrap_or_default())?;
         let is_first = !client.who_am_i().await?.is_guarded;

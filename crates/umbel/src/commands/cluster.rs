@@ -238,10 +238,7 @@ impl AdminArgs {
 }
 
 async fn show_status(client: &Client, color: ColorChoice, plan: bool, json: bool) -> Result<()> {
-    let status = match plan {
-        true => client.status_with_plan(None).await?,
-        false => client.status().await?,
-    };
+    let status = if plan { client.status_with_plan(None).await? } else { client.status().await? };
     let look = look::Look::of(color);
     print(json, &status::json(&status), || status::text(&status, look))
 }

@@ -62,10 +62,7 @@ fn counted(job: JobId, record: &JobRecord) -> Value {
 
 /// Requests the progress of a running job from its workers.
 async fn standings(coordinator: &Coordinator, job: JobId, record: &JobRecord) -> Standings {
-    let workers = match record.state.is_active() {
-        true => record.order.workers.clone(),
-        false => Vec::new(),
-    };
+    let workers = if record.state.is_active() { record.order.workers.clone() } else { Vec::new() };
     let asked = stream::iter(workers).map(async |node| {
         let deadline = Instant::now() + PROGRESS_TIMEOUT;
         (node, coordinator.jobs().progress(job, node, deadline).await)

@@ -49,10 +49,7 @@ fn parse_on(text: &str) -> Result<(u64, String), String> {
 /// The cluster version whose nodes can read a description. Once a field or value of the message comes with a later
 /// version, this returns the highest version that one which is set needs.
 pub(crate) fn described_since(description: &[u8]) -> ClusterVersion {
-    match job_words::are_words(description) {
-        true => ClusterVersion::FIRST,
-        false => JOB_MESSAGES_SINCE,
-    }
+    if job_words::are_words(description) { ClusterVersion::FIRST } else { JOB_MESSAGES_SINCE }
 }
 
 /// A node's specification of a job in the ledger, and whether the user has given the seed.

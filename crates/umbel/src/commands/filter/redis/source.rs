@@ -152,18 +152,12 @@ impl Packer {
     }
 
     async fn push(&mut self, item: &[u8]) -> Result<Result<(), Unwanted>> {
-        Ok(match self.put(item)? {
-            true => self.flush().await,
-            false => Ok(()),
-        })
+        Ok(if self.put(item)? { self.flush().await } else { Ok(()) })
     }
 
     /// As [`push`](Self::push), from a thread that may block.
     pub(super) fn blocking_push(&mut self, item: &[u8]) -> Result<Result<(), Unwanted>> {
-        Ok(match self.put(item)? {
-            true => self.blocking_flush(),
-            false => Ok(()),
-        })
+        Ok(if self.put(item)? { self.blocking_flush() } else { Ok(()) })
     }
 
     /// Adds an item; returns whether the batch is full.
