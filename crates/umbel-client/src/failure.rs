@@ -194,31 +194,24 @@ fn unsaid(code: Code) -> Applied {
     }
 }
 
+/// An error and its causes.
+fn chain<'e>(
+    error: &'e (dyn std::error::Error + 'static),
+) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
+    std::iter::successors(Some(error), |error| error.source())
+}
+
 fn is_connect_error(source: &(dyn std::error::Error + 'static)) -> bool {
-    let mut at = Some(source);
-    while let Some(error) = at {
-        if error.is::<tonic::ConnectError>() {
-            return true;
-        }
-        at = error.source();
-    }
-    false
+    chain(source).any(<dyn std::error::Error>::is::<tonic::ConnectError>)
 }
 
 /// Whether the connection failed because one end could not authenticate in the TLS handshake.
 #[cfg(feature = "tls")]
 fn is_proof_missing(source: &(dyn std::error::Error + 'static)) -> bool {
-    let mut at = Some(source);
-    while let Some(error) = at {
-        // An error that an `io::Error` wraps is not among the sources of that.
-        let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let proof = wrapped.and_then(|wrapped| wrapped.downcast_ref::<umbel_tls::HandshakeError>());
-        if proof.is_some() {
-            return true;
-        }
-        at = error.source();
-    }
-    false
+    // An error that an `io::Error` wraps is not among the sources of that.
+    let mut wrapped =
+        chain(source).filter_map(|error| error.downcast_ref::<std::io::Error>()?.get_ref());
+    wrapped.any(|wrapped| wrapped.is::<umbel_tls::HandshakeError>())
 }
 
 #[cfg(not(feature = "tls"))]
@@ -240,11 +233,7 @@ fn is_own_refused(_: &(dyn std::error::Error + 'static)) -> bool {
 
 /// The message at the end of the chain, which names the cause.
 fn innermost(source: &(dyn std::error::Error + 'static)) -> String {
-    let mut at = source;
-    while let Some(next) = at.source() {
-        at = next;
-    }
-    at.to_string()
+    chain(source).last().unwrap_or(source).to_string()
 }
 
 #[cfg(test)]

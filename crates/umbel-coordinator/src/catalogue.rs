@@ -257,12 +257,7 @@ impl Coordinator {
             Some(record) if record.state != FilterState::Dropping => None,
             _ => Some(Err(MetaError::UnknownFilter { filter: id }.into())),
         };
-        match self.wait_meta(Self::patience_until(deadline), look).await {
-            Err(CallFailure::NoQuorum { within, .. }) => {
-                Err(self.unfinished(id, within, deadline).await)
-            }
-            outcome => outcome?,
-        }
+        self.wait_change(id, look, deadline).await?
     }
 
     /// Draws a key for a filter; filters of RedisBloom's kind have none, whatever `hashing` is.
@@ -309,12 +304,8 @@ impl Coordinator {
             self.shards().wait_unsplit(deadline).await?;
         }
         let is_gone = |state: &MetaState| state.filter(id).is_none().then_some(());
-        match self.wait_meta(Self::patience_until(deadline), is_gone).await {
-            Err(CallFailure::NoQuorum { within, .. }) => {
-                Err(self.unfinished(id, within, deadline).await)
-            }
-            outcome => outcome.map(|()| record.is_replicated()),
-        }
+        self.wait_change(id, is_gone, deadline).await?;
+        Ok(record.is_replicated())
     }
 
     /// Clears a filter; returns its new generation once every shard has begun it, and whether the filter
@@ -352,6 +343,21 @@ impl Coordinator {
             .map(|(generation, _)| generation)
     }
 
+    /// Waits until a change of a filter shows; without a majority the failure says how far the change is.
+    pub(super) async fn wait_change<T>(
+        &self,
+        id: FilterId,
+        look: impl FnMut(&MetaState) -> Option<T>,
+        deadline: Instant,
+    ) -> Result<T, CallFailure> {
+        match self.wait_meta(Self::patience_until(deadline), look).await {
+            Err(CallFailure::NoQuorum { within, .. }) => {
+                Err(self.unfinished(id, within, deadline).await)
+            }
+            outcome => outcome,
+        }
+    }
+
     /// Proposes a filter's next generation, and waits until every shard has begun it.
     async fn begin_generation(
         &self,
@@ -371,12 +377,7 @@ impl Coordinator {
             Some(record) => (record.generation >= wanted)
                 .then_some(Ok((record.generation, record.is_replicated()))),
         };
-        match self.wait_meta(Self::patience_until(deadline), look).await {
-            Err(CallFailure::NoQuorum { within, .. }) => {
-                Err(self.unfinished(id, within, deadline).await)
-            }
-            outcome => outcome?,
-        }
+        self.wait_change(id, look, deadline).await?
     }
 
     /// A filter by its name, from a copy of the catalogue that is refreshed for the call.

@@ -9,6 +9,7 @@ use umbel_files::UsageError;
 use umbel_files::{NotBelow, OpenBelowError};
 use umbel_filter::CellCountOutOfRange;
 use umbel_objects::{ObjectError, StoreError};
+pub use umbel_ports::chain_text;
 use umbel_records::{ExtractorError, ParquetError, ReadError, ScoreError};
 
 /// The result of most functions of this crate.
@@ -107,16 +108,6 @@ impl DedupError {
     pub fn is_usage(&self) -> bool {
         matches!(self.innermost(), Self::Usage(_))
     }
-}
-
-/// The texts of an error and its causes, from the outermost one, separated by colons.
-pub fn chain_text(error: &(dyn Error + 'static)) -> String {
-    let (mut text, mut cause) = (error.to_string(), error.source());
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// Converts the errors of other crates.

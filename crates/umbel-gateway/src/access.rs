@@ -77,28 +77,15 @@ fn check_provable(proof: Proof, connection: &PeerIdentity) -> Result<(), CallFai
 }
 
 fn filter_verb(number: i32) -> Result<FilterVerb, CallFailure> {
-    match v1::FilterVerb::try_from(number) {
-        Ok(v1::FilterVerb::Read) => Ok(FilterVerb::Read),
-        Ok(v1::FilterVerb::Insert) => Ok(FilterVerb::Insert),
-        Ok(v1::FilterVerb::Remove) => Ok(FilterVerb::Remove),
-        Ok(v1::FilterVerb::Manage) => Ok(FilterVerb::Manage),
-        Ok(v1::FilterVerb::Export) => Ok(FilterVerb::Export),
-        Ok(v1::FilterVerb::Unspecified) | Err(_) => {
-            Err(invalid(format!("principal.grants.verbs has {number}, which is no verb")))
-        }
-    }
+    let is_it = |verb: &FilterVerb| filter_verb_to_proto(*verb) as i32 == number;
+    let what = || format!("principal.grants.verbs has {number}, which is no verb");
+    FilterVerb::ALL.into_iter().find(is_it).ok_or_else(|| invalid(what()))
 }
 
 fn cluster_verb(number: i32) -> Result<ClusterVerb, CallFailure> {
-    match v1::ClusterVerb::try_from(number) {
-        Ok(v1::ClusterVerb::Admin) => Ok(ClusterVerb::Admin),
-        Ok(v1::ClusterVerb::Backup) => Ok(ClusterVerb::Backup),
-        Ok(v1::ClusterVerb::Jobs) => Ok(ClusterVerb::Jobs),
-        Ok(v1::ClusterVerb::Metrics) => Ok(ClusterVerb::Metrics),
-        Ok(v1::ClusterVerb::Unspecified) | Err(_) => {
-            Err(invalid(format!("principal.cluster_verbs has {number}, which is no verb")))
-        }
-    }
+    let is_it = |verb: &ClusterVerb| cluster_verb_to_proto(*verb) as i32 == number;
+    let what = || format!("principal.cluster_verbs has {number}, which is no verb");
+    ClusterVerb::ALL.into_iter().find(is_it).ok_or_else(|| invalid(what()))
 }
 
 const fn filter_verb_to_proto(verb: FilterVerb) -> v1::FilterVerb {

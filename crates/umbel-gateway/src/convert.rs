@@ -31,23 +31,13 @@ use window::{window_to_proto, with_window};
 
 /// The kind with this number on the wire; None if it is unspecified.
 fn kind_of(number: i32) -> Result<Option<Kind>, CallFailure> {
-    let kind = v1::Kind::try_from(number)
-        .map_err(|_| invalid(format!("kind is {number}, which this release does not know")))?;
-    Ok(match kind {
-        v1::Kind::Unspecified => None,
-        v1::Kind::Blocked => Some(Kind::Blocked),
-        v1::Kind::Classic => Some(Kind::Classic),
-        v1::Kind::SingleShot => Some(Kind::SingleShot),
-        v1::Kind::Counting => Some(Kind::Counting),
-        v1::Kind::Scalable => Some(Kind::Scalable),
-        v1::Kind::Partitioned => Some(Kind::Partitioned),
-        v1::Kind::Window => Some(Kind::Window),
-        v1::Kind::Aging => Some(Kind::Aging),
-        v1::Kind::Stable => Some(Kind::Stable),
-        v1::Kind::Cuckoo => Some(Kind::Cuckoo),
-        v1::Kind::Quotient => Some(Kind::Quotient),
-        v1::Kind::Redisbloom => Some(Kind::RedisBloom),
-    })
+    let is_it = |kind: &Kind| kind_to_proto(kind.id()) as i32 == number;
+    match Kind::ALL.into_iter().find(is_it) {
+        None if number != v1::Kind::Unspecified as i32 => {
+            Err(invalid(format!("kind is {number}, which this release does not know")))
+        }
+        known => Ok(known),
+    }
 }
 
 pub(super) fn kind_to_proto(id: u8) -> v1::Kind {

@@ -165,16 +165,26 @@ async fn take_old_number(
 ) -> Result<LocalIdentity, String> {
     let cluster = cluster_of_bytes(cluster_id).unwrap_or_default();
     let place = founders.iter().position(|founder| founder == address).unwrap_or_default();
-    let node = NodeId(place as u64 + 1);
+    let local = LocalIdentity { cluster, node: NodeId(place as u64 + 1) };
+    become_member(admission, admission.identity_now().await, local, address).await
+}
+
+/// Makes this node, which was `before`, a member under this number.
+async fn become_member(
+    admission: &PeerAdmission,
+    before: Identity,
+    local: LocalIdentity,
+    address: &str,
+) -> Result<LocalIdentity, String> {
     let identity = Identity {
-        cluster: Some(cluster),
-        node: Some(node),
+        cluster: Some(local.cluster),
+        node: Some(local.node),
         address: address.to_owned(),
         state: MemberState::Member,
-        ..admission.identity_now().await
+        ..before
     };
     admission.become_member(identity).await?;
-    Ok(LocalIdentity { cluster, node })
+    Ok(local)
 }
 
 fn lost_disk(other: &str, cluster_id: &[u8]) -> String {
@@ -232,16 +242,8 @@ async fn join(
                 let response = response.into_inner();
                 let cluster = cluster_of_bytes(&response.cluster_id)
                     .ok_or_else(|| format!("{member} named no cluster"))?;
-                let node = NodeId(response.node);
-                let identity = Identity {
-                    cluster: Some(cluster),
-                    node: Some(node),
-                    address: address.to_owned(),
-                    state: MemberState::Member,
-                    ..identity
-                };
-                admission.become_member(identity).await?;
-                return Ok(LocalIdentity { cluster, node });
+                let local = LocalIdentity { cluster, node: NodeId(response.node) };
+                return become_member(admission, identity, local, address).await;
             }
             Ok(Err(status)) => status,
             Err(_) => tonic::Status::deadline_exceeded("no answer"),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tonic::{Code, ConnectError, Status};
+use umbel_ports::causes;
 
 /// Time after which a reason is logged again: whoever looks sees it soon, and hours of waiting fill no log.
 const SAME_AGAIN: Duration = Duration::from_secs(10);
@@ -45,15 +46,13 @@ pub(crate) fn passes(status: &Status) -> bool {
 /// TLS: a server that does hangs up on one that does not.
 pub(crate) fn reason_of(status: &Status, has_tls: bool) -> String {
     let mut reason = status.message().to_owned();
-    let mut source = status.source();
-    let mut is_broken = source.is_some();
-    while let Some(cause) = source {
+    let mut is_broken = status.source().is_some();
+    for cause in causes(status) {
         let text = cause.to_string();
         if !reason.contains(&text) {
             reason = format!("{reason}: {text}");
         }
         is_broken &= !cause.is::<ConnectError>();
-        source = cause.source();
     }
     if is_broken && !has_tls {
         reason += "; if the cluster speaks TLS, this node needs tls_cert, tls_key and tls_ca, or join_token_file";

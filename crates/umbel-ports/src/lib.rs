@@ -13,6 +13,7 @@
 //! | `seed`, `memory` | entropy and wall-clock time; how much memory the process may use |
 //! | `long_work` | how a task computes for long without keeping others waiting |
 //! | `pacer` | a limit on the byte rate at which a process sends |
+//! | `causes` | what caused an error, as text |
 //! | [`channel`] | gRPC over [`Net`]; `frame_watch` and `frame_allowance` bound what a connection may send |
 //! | [`encoding`] | bytes of what only nodes and workers read |
 //! | [`metrics`] | measurements of connections |
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+mod causes;
 pub mod channel;
 mod connections;
 mod disk;
@@ -49,6 +51,7 @@ mod seed;
 mod tls;
 mod wrapping;
 
+pub use causes::{causes, chain_text};
 pub use connections::{ConnectionHandle, ConnectionSlot, raise_descriptor_limit};
 pub use disk::RealDisk;
 #[cfg(any(test, feature = "testing"))]

@@ -74,12 +74,7 @@ impl Coordinator {
                 Err(failure) => Some(Err(failure)),
             },
         };
-        match self.wait_meta(Self::patience_until(deadline), look).await {
-            Err(CallFailure::NoQuorum { within, .. }) => {
-                Err(self.unfinished(id, within, deadline).await)
-            }
-            outcome => outcome?,
-        }
+        self.wait_change(id, look, deadline).await?
     }
 }
 

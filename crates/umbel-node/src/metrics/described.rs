@@ -34,10 +34,9 @@ const fn counter(name: &'static str, unit: Unit, help: &'static str) -> Measurem
 
 const fn by(
     (name, help): (&'static str, &'static str),
-    unit: Unit,
     (label, values): (&'static str, &'static [&'static str]),
 ) -> Measurement {
-    Measurement { name, unit, help, kind: Kind::CounterBy(label, values) }
+    Measurement { name, unit: Unit::Count, help, kind: Kind::CounterBy(label, values) }
 }
 
 const fn gauge(name: &'static str, unit: Unit, help: &'static str) -> Measurement {
@@ -130,7 +129,6 @@ const ALL: [Measurement; 58] = [
     ),
     by(
         (SWEEPS, "Sweeps over the cube, by whether all answered."),
-        Unit::Count,
         ("is_whole", &["true", "false"]),
     ),
     duration(SWEEP_SECONDS, "Time of a sweep over the cube."),
@@ -169,7 +167,6 @@ const ALL: [Measurement; 58] = [
             CONNECTIONS_REFUSED,
             "Connections that were closed, by cause: no_room, gave_way to another one, late with what it began to send, unread answers.",
         ),
-        Unit::Count,
         ("cause", &["no_room", "gave_way", "late", "unread", "frames"]),
     ),
     by(
@@ -177,12 +174,10 @@ const ALL: [Measurement; 58] = [
             REQUESTS_REFUSED,
             "Requests that were refused while they came, by cause: no_memory for their bytes, late.",
         ),
-        Unit::Count,
         ("cause", &["no_memory", "late"]),
     ),
     by(
         (STREAMS_ENDED, "Streams of answers that were ended, by cause: unread, too_long."),
-        Unit::Count,
         ("cause", &["unread", "too_long"]),
     ),
     counter(LINKS_REPLACED, Unit::Count, "Links of nodes that gave way to later ones."),
@@ -192,7 +187,6 @@ const ALL: [Measurement; 58] = [
             SCRUBS,
             "Comparisons of copies that this node asked for, by outcome: equal, news, lost, failed.",
         ),
-        Unit::Count,
         ("outcome", &["equal", "news", "lost", "failed"]),
     ),
     by(
@@ -200,7 +194,6 @@ const ALL: [Measurement; 58] = [
             SCRUB_DIFFERING,
             "Bits that differed in these comparisons, by cause: news under way, or lost by a copy.",
         ),
-        Unit::Count,
         ("cause", &["lost", "news"]),
     ),
     by(
@@ -208,7 +201,6 @@ const ALL: [Measurement; 58] = [
             SCRUB_REPAIRED,
             "Bits that comparisons set in this node's copies, by cause: news under way, or lost here.",
         ),
-        Unit::Count,
         ("cause", &["lost", "news"]),
     ),
     counter(SCRUB_SENT, Unit::Bytes, "Bytes of comparisons that were sent."),
@@ -223,12 +215,10 @@ const ALL: [Measurement; 58] = [
             SHARD_SCRUBS,
             "Comparisons of a slice's replicas that this node led, by outcome: equal, partial (a replica was away), mended, left (they still differ), failed.",
         ),
-        Unit::Count,
         ("outcome", &["equal", "partial", "mended", "left", "failed"]),
     ),
     by(
         (SHARD_SCRUB_DIFFERING, "Bits of replicas that had changed, by cause: lost, or surplus."),
-        Unit::Count,
         ("cause", &["lost", "surplus"]),
     ),
     gauge(

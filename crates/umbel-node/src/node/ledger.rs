@@ -20,6 +20,7 @@ use umbel_filter::ItemHasher;
 use umbel_jobs::{
     JobSite, MemberConfig, MemberError, OpenJob, OptionDigest, WORKER_TIMEOUT, Workshops,
 };
+use umbel_ports::chain_text;
 
 use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
@@ -189,15 +190,7 @@ fn cause(local: &Local, record: &JobRecord, error: &MemberError) -> String {
             format!("{} is away; missing from it: {missing}", node(*worker))
         }
         MemberError::Job(failure) => failure.to_string(),
-        error => {
-            let mut text = format!("{}: {error}", local.node());
-            let mut source = std::error::Error::source(error);
-            while let Some(cause) = source {
-                text += &format!(": {cause}");
-                source = cause.source();
-            }
-            text
-        }
+        error => format!("{}: {}", local.node(), chain_text(error)),
     }
 }
 

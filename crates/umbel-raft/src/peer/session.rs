@@ -1,7 +1,6 @@
 //! One session of a link: a connection, a stream on it, and the calls that wait for responses.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -16,6 +15,7 @@ use tokio::time::Instant;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Request, Status, Streaming};
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::causes;
 use umbel_proto::v1::{Hello, LinkAnswer, LinkAnswers, LinkCall, LinkCalls, link_answer::Outcome};
 
 use super::clients::member_client;
@@ -71,9 +71,8 @@ impl End {
             _ => {}
         }
         let mut text = status.message().to_owned();
-        let mut source = status.source();
         let mut is_refused = false;
-        while let Some(error) = source {
+        for error in causes(status) {
             // Most errors repeat their cause.
             let cause = error.to_string();
             if !text.contains(&cause) {
@@ -81,7 +80,6 @@ impl End {
             }
             let io_error = error.downcast_ref::<io::Error>();
             is_refused |= io_error.is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
-            source = error.source();
         }
         if is_refused { Self::NotListening(text) } else { Self::Broken(text) }
     }

@@ -5,6 +5,7 @@ use std::{fmt, io};
 
 use openraft::errors::ErrorSource;
 use serde::{Deserialize, Serialize};
+use umbel_ports::chain_text;
 
 /// A text that tells whoever runs the node what to do. What openraft did when it came up is no help, and is left out
 /// where the node says why it stops.
@@ -46,13 +47,7 @@ impl ErrorSource for StorageFault {
         let cause: &(dyn Error + 'static) = error;
         let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         let is_advice = inner.is_some_and(<dyn Error + Send + Sync>::is::<Advice>);
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            text = format!("{text}: {cause}");
-            source = cause.source();
-        }
-        Self { text, is_advice }
+        Self { text: chain_text(error), is_advice }
     }
 
     fn from_string(text: impl ToString) -> Self {
