@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::capability::{InsertError, Insertion, ItemByItem, Merge, OutOfRange, check_in_range};
 use crate::hash::ItemHash;
+use crate::range::HashRange;
 use crate::shape::{ShapeMismatch, check_equal};
 use crate::single_shot_shape::SingleShotShape;
 

@@ -1,6 +1,6 @@
 //! How this process connects to a cluster, and which credentials it presents.
 
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -131,10 +131,10 @@ pub(crate) fn connect(
         None => {
             if options.token.is_some() {
                 if let Some(address) = addresses.split(',').find(|address| !is_loopback(address)) {
-                    return Err(UsageError(format!(
+                    refuse!(
                         "a token is sent to another machine ({address}) on encrypted connections only: give \
                          --tls-ca (UMBEL_TLS_CA)"
-                    )));
+                    );
                 }
                 options.learns_nodes = false;
             }

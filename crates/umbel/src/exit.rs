@@ -7,6 +7,13 @@ use umbel_reconcile::ReconcileError;
 
 pub(crate) use umbel_files::UsageError;
 
+/// Returns a usage error with this text, with the arguments of `format!`.
+macro_rules! refuse {
+    ($($text:tt)*) => { return Err($crate::exit::UsageError(format!($($text)*)).into()) };
+}
+
+pub(crate) use refuse;
+
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {

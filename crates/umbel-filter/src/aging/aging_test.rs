@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use proptest::prelude::*;
 
 use super::*;
+use crate::capability::{Contains, Insert};
 use crate::hash::ItemHasher;
 use crate::range::CellCount;
 use crate::shape::ShapeError;

@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::capability::{Contains, Insert};
 use crate::hash::ItemHasher;
 use crate::shape::ShapeError;
 

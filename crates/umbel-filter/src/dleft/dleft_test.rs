@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ItemHasher;
+use crate::capability::{Contains, Insert};
 
 fn hash(number: u64) -> ItemHash {
     ItemHasher::Xxh3 { seed: 7 }.hash(&number.to_le_bytes())

@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::capability::{Contains, Insert};
 use crate::range::HashRange;
 
 /// The slow twin: positions in a tree, computed by division.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::capability::{Contains, Insert};
 use crate::hash::ItemHasher;
 use crate::range::CellCount;
 use crate::shape::LINE_BITS;

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::ItemHasher;
+use crate::capability::{Contains, Insert};
 use crate::sizing::{self, variable_counting_false_positive_rate};
 
 fn hash(number: u64) -> ItemHash {

@@ -12,19 +12,13 @@ pub enum ClusterAnswers {
 }
 
 impl ClusterAnswers {
-    const ALL: [Self; 3] = [Self::Single, Self::Spread, Self::Off];
-
-    /// The name in settings.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Single => "single",
-            Self::Spread => "spread",
-            Self::Off => "off",
-        }
-    }
-
-    /// The answers with this name.
+    /// The answers with this name in settings.
     pub(super) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|answers| answers.name() == name)
+        match name {
+            "single" => Some(Self::Single),
+            "spread" => Some(Self::Spread),
+            "off" => Some(Self::Off),
+            _ => None,
+        }
     }
 }

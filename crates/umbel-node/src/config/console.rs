@@ -14,20 +14,14 @@ pub enum ConsoleMode {
 }
 
 impl ConsoleMode {
-    const ALL: [Self; 4] = [Self::Off, Self::ReadOnly, Self::Proven, Self::Full];
-
-    /// The name in settings.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::ReadOnly => "read-only",
-            Self::Proven => "proven",
-            Self::Full => "full",
-        }
-    }
-
-    /// The mode with this name.
+    /// The mode with this name in settings.
     pub(super) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name)
+        match name {
+            "off" => Some(Self::Off),
+            "read-only" => Some(Self::ReadOnly),
+            "proven" => Some(Self::Proven),
+            "full" => Some(Self::Full),
+            _ => None,
+        }
     }
 }

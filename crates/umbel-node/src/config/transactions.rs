@@ -10,18 +10,12 @@ pub enum Transactions {
 }
 
 impl Transactions {
-    const ALL: [Self; 2] = [Self::Ordered, Self::Strict];
-
-    /// The name in settings.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Ordered => "ordered",
-            Self::Strict => "strict",
-        }
-    }
-
-    /// The transactions with this name.
+    /// The transactions with this name in settings.
     pub(super) fn of(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|transactions| transactions.name() == name)
+        match name {
+            "ordered" => Some(Self::Ordered),
+            "strict" => Some(Self::Strict),
+            _ => None,
+        }
     }
 }

@@ -5,7 +5,7 @@ mod quota;
 use super::cluster::connect::{ClusterArgs, block_on};
 use super::cluster::show::{Rows, facts, print};
 use crate::clock::unix_seconds;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, UsageError, refuse};
 use crate::stderr::eprint_line;
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
@@ -184,8 +184,7 @@ impl AccessArgs {
 impl AddArgs {
     fn principal(&self, token_digest: Vec<u8>) -> Result<Principal, UsageError> {
         if self.grant.is_empty() && self.may.is_empty() {
-            let text = "nothing is allowed: give --grant NAME:VERB,.. or --may VERB,..";
-            return Err(UsageError(text.to_owned()));
+            refuse!("nothing is allowed: give --grant NAME:VERB,.. or --may VERB,..");
         }
         let expires = |days| unix_seconds() * 1000 + u64::from(days) * DAY_MS;
         Ok(Principal {

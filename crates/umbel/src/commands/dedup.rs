@@ -22,7 +22,7 @@ pub(crate) use page::page_of;
 pub(super) use values::{parse_index_bits, parse_seed};
 
 use crate::cluster_client::{Credentials, TlsPaths};
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, UsageError, refuse};
 use anyhow::Result;
 use choices::{EmptyArg, ExactnessArg, FilterArg, MissingKeyArg, ScopeArg};
 use clap::Args;
@@ -250,9 +250,10 @@ fn check_names(spec: &JobSpec) -> Result<()> {
     if spec.names.is_empty() || has_directory {
         return Ok(());
     }
-    let text = "--include and --exclude choose among the files of directories, and no input is one: what is named, \
-                also by a glob, is read";
-    Err(UsageError(text.into()).into())
+    refuse!(
+        "--include and --exclude choose among the files of directories, and no input is one: what is named, \
+         also by a glob, is read"
+    )
 }
 
 /// The indexes and filters of other jobs that this job reads or writes.
@@ -314,7 +315,7 @@ impl DedupArgs {
             }
             _ => return Ok(()),
         };
-        Err(UsageError(format!("--in-place: {text}")).into())
+        refuse!("--in-place: {text}")
     }
 
     /// Whether other workers take part in the job.

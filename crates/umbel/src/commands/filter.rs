@@ -18,7 +18,7 @@ mod window;
 
 use crate::commands::cluster::connect::{ClusterArgs, block_on};
 use crate::commands::cluster::show::{facts, print};
-use crate::exit::{Exit, UsageError, text_of};
+use crate::exit::{Exit, refuse, text_of};
 use crate::stderr::eprint_line;
 use anyhow::Result;
 use bulk::{Counts, Each, Verb};
@@ -257,9 +257,7 @@ impl InsertArgs {
         let level = self.ack.map_or(AckLevel::Unspecified, AckArg::level);
         let items = &self.items.items;
         if self.source.is_named() && items.is_null() && !self.items.each {
-            let text =
-                "--null with --from says how lines of --each end: leave it out, or add --each";
-            return Err(UsageError(text.to_owned()).into());
+            refuse!("--null with --from says how lines of --each end: leave it out, or add --each");
         }
         let input = match self.source.input(items.end())? {
             Some(input) => input,

@@ -3,7 +3,7 @@
 use super::cluster::show::Printer;
 use super::filter::count::parse_count;
 use super::form::FormArgs;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, UsageError, refuse};
 use crate::stderr::eprint_line;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, Subcommand};
@@ -208,8 +208,7 @@ fn checked_length(flag: &str, given: u64, symbols: u64) -> Result<u64> {
     if (1..=most).contains(&symbols) {
         return Ok(symbols);
     }
-    let text = format!("{flag} {given}: {symbols} coded symbols, expected 1 to {most}");
-    Err(UsageError(text).into())
+    refuse!("{flag} {given}: {symbols} coded symbols, expected 1 to {most}")
 }
 
 /// Refuses a sketch file that is also the set: it is replaced in place.
@@ -227,7 +226,7 @@ impl ExtendArgs {
         let shown = self.sketch.display();
         let have = file.sketch.coded_count();
         if self.symbols <= have as u64 {
-            return Err(UsageError(format!("{shown}: has {have} coded symbols already")).into());
+            refuse!("{shown}: has {have} coded symbols already");
         }
         let longer = file.sketch_of(&self.set, &self.form.form(), self.symbols)?;
         if !file.sketch.is_prefix_of(&longer) {
@@ -260,13 +259,12 @@ fn change(path: &Path, items: &Path, form: &FormArgs, change: Change) -> Result<
 impl AddArgs {
     fn run(&self) -> Result<()> {
         if !self.new {
-            return Err(UsageError(format!(
+            refuse!(
                 "{}: adding an item twice removes it, and no sketch can tell whether its set has an item: \
                  say --new if it has none of those of {}",
                 self.sketch.display(),
                 self.more.display()
-            ))
-            .into());
+            );
         }
         change(&self.sketch, &self.more, &self.form, StoredSketch::add)
     }
@@ -275,13 +273,12 @@ impl AddArgs {
 impl RemoveArgs {
     fn run(&self) -> Result<()> {
         if !self.present {
-            return Err(UsageError(format!(
+            refuse!(
                 "{}: removing an item that is not there adds it, and no sketch can tell whether its set has an \
                  item: say --present if it has all of those of {}",
                 self.sketch.display(),
                 self.gone.display()
-            ))
-            .into());
+            );
         }
         change(&self.sketch, &self.gone, &self.form, StoredSketch::remove)
     }

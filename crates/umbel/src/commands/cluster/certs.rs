@@ -1,7 +1,7 @@
 //! `umbel cluster certs`: creates a certificate authority and the certificates that it signs.
 
 use super::show::{facts, print};
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use crate::interrupt::PartialFile;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -172,8 +172,7 @@ impl Made {
         let (certificate, key) = (file("pem"), file("key"));
         for path in [&certificate, &key] {
             if !self.overwrite && path.symlink_metadata().is_ok() {
-                let text = format!("{} exists; --overwrite replaces it", path.display());
-                return Err(UsageError(text).into());
+                refuse!("{} exists; --overwrite replaces it", path.display());
             }
         }
         write(&key, &pem.key, KEY_MODE)?;

@@ -6,7 +6,7 @@
 //! checksums match. The reader returns the end message only after it has verified everything before it.
 
 use super::wrapped_chunks::{FILE_ID_BYTES, WrappedChunks, wrapped_magic};
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use crate::interrupt::{OWNER_ONLY, PartialFile};
 use anyhow::{Context, Result, anyhow};
 use crc_fast::{CrcAlgorithm, Digest};
@@ -177,8 +177,7 @@ impl<C: Chunk> ChunkWriter<C> {
     ) -> Result<Self> {
         let shown = target.display();
         if !overwrite && target.symlink_metadata().is_ok() {
-            let text = format!("{shown}: exists already; --overwrite replaces it");
-            return Err(UsageError(text).into());
+            refuse!("{shown}: exists already; --overwrite replaces it");
         }
         target.file_name().with_context(|| format!("{shown}: not a file name"))?;
         let created = PartialFile::beside(target, OWNER_ONLY);

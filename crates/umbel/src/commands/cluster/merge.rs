@@ -4,7 +4,7 @@ use super::show::{facts, print};
 use super::split::is_passing;
 use super::{POLL_INTERVAL, WAIT_S};
 use crate::clock::Stopwatch;
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use crate::units::seconds;
 use crate::waiting::Waiting;
 use anyhow::{Error, Result, bail};
@@ -75,18 +75,14 @@ impl MergeArgs {
 fn counts(status: &StatusResponse, to: Option<u32>) -> Result<(u32, u32)> {
     // The cluster would refuse only the last one of these merges.
     if to == Some(0) {
-        return Err(UsageError(
-            "--to 0: a cluster has at least one shard; nothing was merged".to_owned(),
-        )
-        .into());
+        refuse!("--to 0: a cluster has at least one shard; nothing was merged");
     }
     let count = u32::try_from(status.shards.len())?;
     let wanted = to.unwrap_or(count.saturating_sub(1));
     if wanted > count {
-        return Err(UsageError(format!(
+        refuse!(
             "--to {wanted}: there are {count} shards; `umbel cluster split --to {wanted}` makes more"
-        ))
-        .into());
+        );
     }
     if wanted < count && status.auto_split && status.shards_wanted > wanted {
         bail!(

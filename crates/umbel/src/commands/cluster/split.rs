@@ -3,7 +3,7 @@
 use super::show::{facts, print};
 use super::{POLL_INTERVAL, WAIT_S};
 use crate::clock::Stopwatch;
-use crate::exit::UsageError;
+use crate::exit::refuse;
 use crate::units::seconds;
 use crate::waiting::Waiting;
 use anyhow::{Result, bail};
@@ -49,19 +49,17 @@ impl SplitArgs {
     async fn split(&self, client: &Client, json: bool) -> Result<()> {
         // The cluster would refuse only the first split beyond its limit.
         if let Some(wanted) = self.to.filter(|wanted| !(1..=SHARD_COUNT_MAX).contains(wanted)) {
-            return Err(UsageError(format!(
+            refuse!(
                 "--to {wanted}: a cluster has 1 to {SHARD_COUNT_MAX} shards; nothing was split"
-            ))
-            .into());
+            );
         }
         let (watch, mut waiting) = (Stopwatch::start(), Waiting::start());
         let mut count = u32::try_from(client.status().await?.shards.len())?;
         let wanted = self.to.unwrap_or(count.saturating_add(1));
         if wanted < count {
-            return Err(UsageError(format!(
+            refuse!(
                 "--to {wanted}: there are {count} shards; `umbel cluster merge --to {wanted}` makes fewer"
-            ))
-            .into());
+            );
         }
         let mut splits = Vec::new();
         while count < wanted {

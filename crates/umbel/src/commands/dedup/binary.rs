@@ -1,6 +1,6 @@
 //! `--binary`: what happens to files in directories that are not text.
 
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use clap::ValueEnum;
 use umbel_dedup::{BinaryFiles, OutputTarget};
 
@@ -30,8 +30,7 @@ impl BinaryArg {
             Self::Text => BinaryFiles::Text,
             Self::Copy if matches!(output, OutputTarget::Directory(_)) => BinaryFiles::Copy,
             Self::Copy => {
-                let text = "--binary copy needs an output directory: --output DIR/";
-                return Err(UsageError(text.into()));
+                refuse!("--binary copy needs an output directory: --output DIR/");
             }
         })
     }

@@ -5,7 +5,7 @@ use super::{DedupArgs, job_words, summary};
 use crate::commands::cluster::connect::{block_on, tell_waits};
 use crate::commands::cluster::show::print;
 use crate::commands::job;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, refuse};
 use crate::stderr::eprint_line;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -99,12 +99,11 @@ pub(super) fn check_objects(args: &DedupArgs) -> Result<()> {
     match files.chain(references).find(|(_, path)| is_object(path)) {
         None => Ok(()),
         Some((flag, path)) => {
-            let text = format!(
+            refuse!(
                 "{flag} {}: jobs of a cluster read and write no objects, for whoever reaches a node would do so \
                  with its credentials; start workers with --peers, or one process",
                 path.display()
-            );
-            Err(UsageError(text).into())
+            )
         }
     }
 }
@@ -113,21 +112,21 @@ pub(super) fn check_objects(args: &DedupArgs) -> Result<()> {
 pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
     let spec = args.spec()?;
     if matches!(spec.output, OutputTarget::Stdout) {
-        let text = "a job of a cluster needs an --output FILE or DIR/, which each node writes on its own disk";
-        return Err(UsageError(text.into()).into());
+        refuse!(
+            "a job of a cluster needs an --output FILE or DIR/, which each node writes on its own disk"
+        );
     }
     if args.inputs.is_empty() && args.on_cluster.on.is_empty() {
-        let text =
-            "name what the nodes read: paths or globs for all of them, or --on NODE=GLOB for one";
-        return Err(UsageError(text.into()).into());
+        refuse!(
+            "name what the nodes read: paths or globs for all of them, or --on NODE=GLOB for one"
+        );
     }
     let globs = args.on_cluster.on.iter().map(|(_, glob)| glob);
     if let Some(object) = args.inputs.iter().chain(globs).find(|input| is_object_address(input)) {
-        let text = format!(
+        refuse!(
             "{object}: jobs of a cluster read no objects, for whoever reaches a node would read with its credentials; \
              start workers with --peers, or one process"
         );
-        return Err(UsageError(text).into());
     }
     let named = args.on_cluster.on.iter().map(|(node, _)| *node);
     let workers = if args.inputs.is_empty() { named.collect() } else { Vec::new() };

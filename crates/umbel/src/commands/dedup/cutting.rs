@@ -2,7 +2,7 @@
 
 use super::choices::FormatArg;
 use super::{GranularityArg, INPUT};
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use clap::{Args, ValueEnum};
 use umbel_dedup::FormatRule;
 use umbel_records::Format;
@@ -83,19 +83,18 @@ impl CuttingArgs {
             }
             Some(format) => format!("--format {}", name_of(format)),
         };
-        Err(UsageError(format!("{flag} goes with tables (--format csv), not with {other}")))
+        refuse!("{flag} goes with tables (--format csv), not with {other}")
     }
 
     fn check_zero_terminated(&self, compared: GranularityArg) -> Result<(), UsageError> {
         if let Some(format) = self.format.filter(|format| *format != FormatArg::Text) {
-            return Err(UsageError(format!(
+            refuse!(
                 "-z cuts text at zero bytes, and --format {} cuts otherwise: leave one of the two out",
                 name_of(format)
-            )));
+            );
         }
         if matches!(compared, GranularityArg::Key | GranularityArg::Paragraph) {
-            let text = "-z reads text, which has no fields: leave --key out, or -z";
-            return Err(UsageError(text.into()));
+            refuse!("-z reads text, which has no fields: leave --key out, or -z");
         }
         Ok(())
     }

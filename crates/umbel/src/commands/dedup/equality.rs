@@ -2,7 +2,7 @@
 
 use super::DedupArgs;
 use super::choices::{ExactnessArg, GranularityArg};
-use crate::exit::UsageError;
+use crate::exit::refuse;
 use anyhow::Result;
 use umbel_dedup_engine::Exactness;
 use umbel_records::Granularity;
@@ -18,19 +18,16 @@ impl DedupArgs {
     pub(super) fn granularity(&self) -> Result<Granularity> {
         let granularity = self.compared();
         if self.paragraph_bytes_min.is_some() && granularity != GranularityArg::Paragraph {
-            let text = "--paragraph-bytes-min goes with --granularity paragraph";
-            return Err(UsageError(text.into()).into());
+            refuse!("--paragraph-bytes-min goes with --granularity paragraph");
         }
         if granularity == GranularityArg::Paragraph {
             let [field] = &self.key[..] else {
-                let text = "--granularity paragraph needs one --key FIELD, which holds the text";
-                return Err(UsageError(text.into()).into());
+                refuse!("--granularity paragraph needs one --key FIELD, which holds the text");
             };
             return Ok(Granularity::Paragraph(field.clone()));
         }
         if (granularity == GranularityArg::Key) == self.key.is_empty() {
-            let text = "--granularity key and --key FIELD go together";
-            return Err(UsageError(text.into()).into());
+            refuse!("--granularity key and --key FIELD go together");
         }
         Ok(match granularity {
             GranularityArg::Line => Granularity::Line,
@@ -44,12 +41,10 @@ impl DedupArgs {
     pub(super) fn exactness(&self) -> Result<Exactness> {
         let rate = self.false_positive_rate.unwrap_or(1e-3);
         if !(rate > 0.0 && rate < 1.0) {
-            let text = format!("--false-positive-rate {rate}: expected a rate above 0 and below 1");
-            return Err(UsageError(text).into());
+            refuse!("--false-positive-rate {rate}: expected a rate above 0 and below 1");
         }
         if self.false_positive_rate.is_some() && self.exactness != ExactnessArg::Approximate {
-            let text = "--false-positive-rate goes with --exactness approximate";
-            return Err(UsageError(text.into()).into());
+            refuse!("--false-positive-rate goes with --exactness approximate");
         }
         Ok(match self.exactness {
             ExactnessArg::Approximate => Exactness::Approximate { false_positive_rate: rate },

@@ -5,7 +5,7 @@ use super::page::page_of;
 use super::summary;
 use super::terminal::Terminal;
 use crate::clock::unix_seconds;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, UsageError, refuse};
 use crate::stderr::eprint_line;
 use anyhow::{Context, Error, Result};
 use std::fmt::Display;
@@ -211,9 +211,10 @@ impl Refusals {
 pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) -> Result<Exit> {
     peers.check()?;
     if matches!(spec.output, OutputTarget::Stdout) {
-        let text = "a worker of a job over many machines needs an --output FILE or DIR/: nothing is written before \
-                    all workers are done";
-        return Err(UsageError(text.into()).into());
+        refuse!(
+            "a worker of a job over many machines needs an --output FILE or DIR/: nothing is written before \
+             all workers are done"
+        );
     }
     check_possible(&spec)?;
     spec.rank = Some(peers.rank);

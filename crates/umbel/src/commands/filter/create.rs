@@ -5,7 +5,7 @@ use super::replicated::report_unconfirmed;
 use super::show::{summary_facts, summary_json};
 use super::window::WindowArgs;
 use crate::commands::cluster::show::{facts, print};
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use anyhow::Result;
 use clap::Args;
 use umbel_client::{Client, Distribution, Hashing, Kind, NewFilter, kind_in_messages};
@@ -75,19 +75,19 @@ impl CreateArgs {
             return Ok(NewFilter::like(like));
         }
         if self.replicated && !matches!(self.kind, FilterKind::Blocked | FilterKind::SingleShot) {
-            let text = "--replicated is for --kind blocked and --kind single-shot";
-            return Err(UsageError(text.into()));
+            refuse!("--replicated is for --kind blocked and --kind single-shot");
         }
         let window = self.window.window()?;
         if window.is_some() && self.memory.is_some() {
-            return Err(UsageError("--window is for filters that are planned by --rate".into()));
+            refuse!("--window is for filters that are planned by --rate");
         }
         if self.replicated
             && window.as_ref().is_some_and(|window| window.event_time || window.manual)
         {
-            let text = "--event-time and --window manual are for partitioned filters: items of a replicated \
-                        window come when they arrive, and its slices end by time";
-            return Err(UsageError(text.into()));
+            refuse!(
+                "--event-time and --window manual are for partitioned filters: items of a replicated \
+                 window come when they arrive, and its slices end by time"
+            );
         }
         let capacity = self.capacity.unwrap_or(0);
         let sized = match self.memory {
@@ -98,8 +98,9 @@ impl CreateArgs {
         let kind = kind_in_messages(kind);
         let hashing = match (kind, self.public_hash) {
             (Kind::Redisbloom, true) => {
-                let text = "--public-hash is for other kinds: redisbloom has RedisBloom's own, which is public";
-                return Err(UsageError(text.into()));
+                refuse!(
+                    "--public-hash is for other kinds: redisbloom has RedisBloom's own, which is public"
+                );
             }
             (Kind::Redisbloom, false) => Hashing::Redisbloom,
             (_, true) => Hashing::Public,

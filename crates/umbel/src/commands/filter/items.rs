@@ -4,7 +4,7 @@
 //! an empty line is an item, the last line may lack its `\n`, and items need not be UTF-8. If NUL ends
 //! items, `\n` is a byte like any other.
 
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs::File;
@@ -104,8 +104,7 @@ impl ItemArgs {
         let (sender, receiver) = channel();
         if !self.items.is_empty() {
             if self.null {
-                let text = "--null says how a file or standard input is cut: leave it out";
-                return Err(UsageError(text.into()).into());
+                refuse!("--null says how a file or standard input is cut: leave it out");
             }
             let items = PackedBatch::from_items(&self.items)?;
             let batch = ReadBatch { items, input_bytes: 0 };

@@ -16,7 +16,7 @@ pub(super) use file::{FileArgs, Given};
 pub(super) use source::SourceArgs;
 
 use crate::commands::cluster::show::{facts, print};
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, UsageError, refuse};
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use clap::Args;
@@ -66,8 +66,7 @@ impl TrustArgs {
         if !place.is_some_and(|place| place.is_tls) {
             for (name, file) in [("--cacert", &self.cacert), ("--cert", &self.cert)] {
                 if file.is_some() {
-                    let text = format!("{name} is for addresses that begin with rediss://");
-                    return Err(UsageError(text));
+                    refuse!("{name} is for addresses that begin with rediss://");
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Time windows of filters: their arguments and their output.
 
 use crate::clock::unix_seconds;
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use crate::units::time;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -74,8 +74,7 @@ impl WindowArgs {
         let time = match self.window {
             None => return Ok(None),
             Some(Span::Manual) if event_time => {
-                let text = "--event-time: slices of a manual window have no times";
-                return Err(UsageError(text.to_owned()));
+                refuse!("--event-time: slices of a manual window have no times");
             }
             Some(Span::Manual) => {
                 let slice_count = self.slices.unwrap_or(DEFAULT_MANUAL_SLICES);
@@ -87,11 +86,10 @@ impl WindowArgs {
         let slice_count = self.slices.unwrap_or(DEFAULT_SLICES);
         let window_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         if slice_count == 0 || !window_ms.is_multiple_of(slice_count.into()) {
-            let text = format!(
+            refuse!(
                 "--slices {slice_count} does not cut a window of {window_ms} ms into whole \
                  milliseconds: name another number of slices"
             );
-            return Err(UsageError(text));
         }
         let late = match self.late {
             None | Some(LateArg::Reject) => LateItems::Reject,

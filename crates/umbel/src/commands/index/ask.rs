@@ -5,7 +5,7 @@ use super::open_index::OpenIndex;
 use crate::commands::cluster::show::Printer;
 use crate::commands::static_file::form::printable;
 use crate::commands::static_file::hash_key::Hashing;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, refuse};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
@@ -84,9 +84,7 @@ impl AskArgs {
             let mut cutter = ItemCutter::new(rule);
             cutter.cut(argument.as_bytes(), &mut |item| hashes.push(hashing.hasher.hash(item)));
             if hashes.len() == before {
-                let text =
-                    format!("`{}` has none of the index's items, {rule}", printable(argument));
-                return Err(UsageError(text).into());
+                refuse!("`{}` has none of the index's items, {rule}", printable(argument));
             }
         }
         hashes.sort_unstable();

@@ -2,7 +2,7 @@
 
 use super::node_jobs::NodeJobs;
 use super::settings::Settings;
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,13 +30,11 @@ impl JobSettings {
     /// A [`UsageError`] that names the setting that is wrong.
     pub(crate) fn validate(&self) -> Result<(), UsageError> {
         if let Some(root) = self.job_roots.iter().find(|root| !Path::new(root).is_absolute()) {
-            return Err(UsageError(format!("job_roots: \"{root}\": expected an absolute path")));
+            refuse!("job_roots: \"{root}\": expected an absolute path");
         }
         if self.job_memory_bytes < MEMORY_BYTES_MIN {
             let (value, least) = (self.job_memory_bytes, MEMORY_BYTES_MIN);
-            return Err(UsageError(format!(
-                "job_memory_bytes = {value}: expected at least {least}"
-            )));
+            refuse!("job_memory_bytes = {value}: expected at least {least}");
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use tracing_subscriber::EnvFilter;
 
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 
 umbel_node::settings! {
     /// Settings of the log, which goes to standard error.
@@ -54,7 +54,6 @@ impl LogSettings {
         if ["text", "json"].contains(&self.log_format.as_str()) {
             return Ok(());
         }
-        let text = format!("log_format = \"{}\": expected text or json", self.log_format);
-        Err(UsageError(text))
+        refuse!("log_format = \"{}\": expected text or json", self.log_format)
     }
 }

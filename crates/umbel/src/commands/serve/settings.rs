@@ -2,7 +2,7 @@
 
 use super::job_settings::JobSettings;
 use super::logs::LogSettings;
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
@@ -66,14 +66,10 @@ impl Layer {
         })?;
         for (key, value) in &table {
             let Some(setting) = all().find(|setting| setting.name == key) else {
-                return Err(UsageError(format!(
-                    "{name}: \"{key}\" is no setting; `umbel serve --print-config` lists them"
-                )));
+                refuse!("{name}: \"{key}\" is no setting; `umbel serve --print-config` lists them");
             };
             if !fits(value, setting.kind) {
-                let error_text =
-                    format!("{name}: {key} = {value}: expected {}", words(setting.kind));
-                return Err(UsageError(error_text));
+                refuse!("{name}: {key} = {value}: expected {}", words(setting.kind));
             }
         }
         Ok(Self { source: name.to_owned(), table })
@@ -210,7 +206,7 @@ fn check_range(layer: &Layer, name: &str, value: &Value) -> Result<(), UsageErro
         return Ok(());
     }
     let source = &layer.source;
-    Err(UsageError(format!("{source}: {name} = {number}: expected 0 to {most}")))
+    refuse!("{source}: {name} = {number}: expected 0 to {most}")
 }
 
 fn fits(value: &Value, kind: SettingKind) -> bool {

@@ -6,7 +6,7 @@ use super::open_file::{Answer, OpenFile};
 use crate::commands::cluster::show::Printer;
 use crate::commands::dedup::GranularityArg;
 use crate::commands::dedup::cutting::CuttingArgs;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, refuse};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs::File;
@@ -237,8 +237,9 @@ impl Input {
             let granularity = form.granularity();
             Ok(match format {
                 Format::Parquet => {
-                    let text = "Parquet is read when a file is built; to ask, write its column as text or JSON Lines";
-                    return Err(UsageError(text.into()).into());
+                    refuse!(
+                        "Parquet is read when a file is built; to ask, write its column as text or JSON Lines"
+                    );
                 }
                 Format::Table { delimiter, has_header } => {
                     let of_table =

@@ -8,7 +8,7 @@ use crate::commands::dedup::cutting::CuttingArgs;
 use crate::commands::dedup::terminal::Terminal;
 use crate::commands::dedup::{GranularityArg, parse_seed};
 use crate::commands::filter::create::parse_rate;
-use crate::exit::{Exit, UsageError};
+use crate::exit::{Exit, UsageError, refuse};
 use crate::interrupt::PartialFile;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -116,7 +116,7 @@ impl BuildArgs {
         let has_others = !self.others.is_empty();
         let keys = if self.keys.is_empty() { vec!["-".to_owned()] } else { self.keys.clone() };
         if keys.iter().chain(&self.others).filter(|input| *input == "-").count() > 1 {
-            return Err(UsageError("standard input can be read only once".into()).into());
+            refuse!("standard input can be read only once");
         }
         let opened = Opened {
             keys: self.source(keys)?.open(&terminal)?,

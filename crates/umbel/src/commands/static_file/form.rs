@@ -1,7 +1,7 @@
 //! Which part of a record is the key: chosen when a file is built, stored in it, and applied when it is
 //! queried.
 
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use umbel_records::{Format, Granularity, ItemExtractor, Normaliser, Normalisers};
@@ -79,11 +79,10 @@ impl ItemForm {
             [] => ItemExtractor::new(Format::Text, Granularity::Line)?,
             [_] => ItemExtractor::new(Format::JsonLines, Granularity::Key(vec!["k".into()]))?,
             fields => {
-                let text = format!(
+                refuse!(
                     "its keys have the fields {}: ask with --file and records that have them",
                     printable(&fields.join(", "))
                 );
-                return Err(UsageError(text).into());
             }
         }
         .normalised(normalisers);
@@ -92,9 +91,10 @@ impl ItemForm {
             (_, "s" | "") => serde_json::json!({ "k": argument }).to_string().into_bytes(),
             (_, "d") => format!("{{\"k\":{argument}}}").into_bytes(),
             _ => {
-                let text = "its keys are values of several types, so that a text may mean several of them: \
-                            ask with --file and records";
-                return Err(UsageError(text.into()).into());
+                refuse!(
+                    "its keys are values of several types, so that a text may mean several of them: \
+                     ask with --file and records"
+                );
             }
         };
         let item = extractor.item(&record).map(<[u8]>::to_vec);

@@ -7,7 +7,7 @@ use super::file::{FileArgs, FileSource, FileWhat, Given, parse_given};
 use super::scan::{PageForm, Scan, ScanError};
 use super::server::{Server, unexpected_head};
 use crate::commands::filter::items::{self, Input, ReadBatch};
-use crate::exit::UsageError;
+use crate::exit::{UsageError, refuse};
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use clap::Args;
@@ -65,7 +65,7 @@ impl SourceArgs {
             None => {
                 self.file_key.refused_without_from()?;
                 if self.keys.is_some() {
-                    return Err(UsageError("--keys needs --from".to_owned()).into());
+                    refuse!("--keys needs --from");
                 }
                 return Ok(None);
             }
