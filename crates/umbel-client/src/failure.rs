@@ -198,7 +198,7 @@ fn unsaid(code: Code) -> Applied {
 fn chain<'e>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
-    std::iter::successors(Some(error), |error| error.source())
+    std::iter::successors(Some(error), |&error| error.source())
 }
 
 fn is_connect_error(source: &(dyn std::error::Error + 'static)) -> bool {

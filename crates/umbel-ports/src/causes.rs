@@ -7,7 +7,7 @@ use std::iter::successors;
 pub fn causes<'e>(
     error: &'e (dyn Error + 'static),
 ) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
-    successors(error.source(), |cause| cause.source())
+    successors(error.source(), |&cause| cause.source())
 }
 
 /// The texts of an error and its causes, from the outermost one, separated by colons.

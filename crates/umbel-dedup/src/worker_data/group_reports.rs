@@ -14,18 +14,13 @@ use super::group_file::GroupReader;
 use super::part_names::{KeptElsewhere, RecordNames};
 use crate::error::{Context, Result, bail};
 use std::sync::Arc;
-use umbel_dedup_engine::WorkerId;
 use umbel_dedup_engine::job::WriteOrder;
+use umbel_dedup_engine::{KeptGroup, WorkerId};
 
-/// The groups that this worker knows: those of one owner, or all.
+/// The groups that this worker knows, in the order of kept records: those of one owner, or all.
 fn groups(bench: &Bench, of: Option<WorkerId>) -> Result<GroupReader<'_>> {
     let good_bytes = lock(&bench.journal_state).group_bytes.context("groups were not counted")?;
     GroupReader::new(&bench.groups, good_bytes, of)
-}
-
-/// All groups that this worker knows, in the order of kept records.
-pub(super) fn all_groups(bench: &Bench) -> Result<GroupReader<'_>> {
-    groups(bench, None)
 }
 
 fn own(bench: &Bench) -> Option<WorkerId> {
@@ -107,24 +102,36 @@ impl<'a> Annotating<'a> {
 
 /// This worker's records that are in groups, each with the kept record and the size, in input order.
 fn members(bench: &Bench, state: &ReadState) -> Result<SortedRows<3>> {
+    let of_kept = |group: &KeptGroup| {
+        let kept = group.kept.to_bits();
+        bench.own_record(state, group.kept).is_ok().then_some([kept, kept, group.size])
+    };
+    let of_dropped = |group: &KeptGroup, dropped| Some([dropped, group.kept.to_bits(), group.size]);
+    group_rows(bench, state, of_kept, of_dropped)
+}
+
+/// A row of each kept record that this worker knows, and of each of its records that were dropped for one, sorted.
+pub(super) fn group_rows(
+    bench: &Bench,
+    state: &ReadState,
+    of_kept: impl Fn(&KeptGroup) -> Option<[u64; 3]>,
+    of_dropped: impl Fn(&KeptGroup, u64) -> Option<[u64; 3]>,
+) -> Result<SortedRows<3>> {
     let scratch = Arc::new(ScratchFile::new(bench.folder.path()));
-    let mut members = RowSorter::new(sort_bytes(bench, state), &scratch);
+    let mut rows = RowSorter::new(sort_bytes(bench, state), &scratch);
     let drops = drops_by_kept(bench, state)?;
     let mut drops = drops.read()?;
     let mut next = drops.next()?;
     let mut groups = groups(bench, None)?;
     while let Some(group) = groups.next()? {
-        let kept = group.kept.to_bits();
-        if bench.own_record(state, group.kept).is_ok() {
-            members.push([kept, kept, group.size])?;
-        }
-        while let Some([_, record_id]) = next.filter(|[of, _]| *of == kept) {
-            members.push([record_id, kept, group.size])?;
+        of_kept(&group).map_or(Ok(()), |row| rows.push(row))?;
+        while let Some([_, dropped]) = next.filter(|[of, _]| *of == group.kept.to_bits()) {
+            of_dropped(&group, dropped).map_or(Ok(()), |row| rows.push(row))?;
             next = drops.next()?;
         }
     }
     if next.is_some() {
         bail!("a record was dropped for one whose group nobody has counted: a bug of umbel");
     }
-    members.finish()
+    rows.finish()
 }

@@ -3,18 +3,15 @@
 //! counted.
 
 use super::super::report::{Name, Names};
-use super::super::sorted_rows::{RowReader, RowSorter, SortedRows};
-use super::super::spill::ScratchFile;
+use super::super::sorted_rows::{RowReader, SortedRows};
 use super::bench::{Bench, ReadState};
 use super::catalogue::Catalogues;
-use super::claims::{drops_by_kept, sort_bytes};
-use super::group_reports::all_groups;
+use super::group_reports::group_rows;
 use crate::error::{Context, Result, bail};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use umbel_dedup_engine::job::WriteOrder;
-use umbel_dedup_engine::{RecordId, RecordPart};
+use umbel_dedup_engine::{KeptGroup, RecordId, RecordPart};
 
 /// For each record that was dropped for another worker's record: record and part of the kept one, in the
 /// order of the dropped ones. `None` if records have no parts.
@@ -26,25 +23,10 @@ impl KeptElsewhere {
         if !bench.spec.has_parts() {
             return Ok(Self(None));
         }
-        let scratch = Arc::new(ScratchFile::new(bench.folder.path()));
-        let drops = drops_by_kept(bench, state)?;
-        let mut drops = drops.read()?;
-        let mut next = drops.next()?;
-        let mut sorter = RowSorter::new(sort_bytes(bench, state), &scratch);
-        let mut groups = all_groups(bench)?;
-        while let Some(group) = groups.next()? {
-            let kept = group.kept.to_bits();
-            while let Some([_, dropped]) = next.filter(|[of, _]| *of == kept) {
-                if let Some(RecordPart { record, part }) = group.part {
-                    sorter.push([dropped, record, part])?;
-                }
-                next = drops.next()?;
-            }
-        }
-        if next.is_some() {
-            bail!("a record was dropped for one whose group nobody has counted: a bug of umbel");
-        }
-        Ok(Self(Some(sorter.finish()?)))
+        let of_dropped = |group: &KeptGroup, dropped| {
+            group.part.map(|RecordPart { record, part }| [dropped, record, part])
+        };
+        group_rows(bench, state, |_| None, of_dropped).map(|rows| Self(Some(rows)))
     }
 }
 

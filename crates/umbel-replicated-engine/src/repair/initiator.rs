@@ -58,10 +58,10 @@ impl Initiator {
             version: VERSION,
             policy: policy_byte(self.policy),
             shape_id: core.options.shape_id,
-            bits: core.table.bit_count(),
+            bits: core.outcome.table.bit_count(),
             nonce: core.options.nonce,
             check: core.key.check(),
-            root: core.key.root(&core.table),
+            root: core.key.root(&core.outcome.table),
         };
         core.send(&hello, out);
     }
@@ -79,7 +79,7 @@ impl Initiator {
             }
             (State::Finding(finder), Message::Find(bytes)) => {
                 let mut send = Vec::new();
-                finder.step(SessionInput::Received(bytes), &core.table, &mut send);
+                finder.step(SessionInput::Received(bytes), &core.outcome.table, &mut send);
                 send.iter().for_each(|message| core.send(message, out));
                 self.found(core, blocks, out)
             }
@@ -118,7 +118,7 @@ impl Initiator {
                 return Err(RepairError::Refused(match reason {
                     0 => RepairRefusal::Version,
                     1 => RepairRefusal::Shape { ours, theirs },
-                    2 => RepairRefusal::BitCount { ours: core.table.bit_count(), theirs },
+                    2 => RepairRefusal::BitCount { ours: core.outcome.table.bit_count(), theirs },
                     3 => RepairRefusal::Key,
                     4 => RepairRefusal::ReadOnly,
                     got => {
@@ -134,21 +134,21 @@ impl Initiator {
         if core.key.check() != check {
             return Err(RepairError::Refused(RepairRefusal::Key));
         }
-        let block_count = core.table.block_count();
+        let block_count = core.outcome.table.block_count();
         let theirs = Estimator::from_bytes(&estimator, block_count.into());
         let malformed =
             SessionFrameError::Field { field: "estimator", got: estimator.len() as u64 };
         let theirs = theirs.map_err(|_| malformed)?;
         self.their_root = root;
-        self.theirs = Some(core.table.clone());
-        let dirty = estimated_dirty(&core.key.estimator(&core.table), &theirs, block_count);
+        self.theirs = Some(core.outcome.table.clone());
+        let dirty = estimated_dirty(&core.key.estimator(&core.outcome.table), &theirs, block_count);
         if !pays(dirty, block_count) {
             return self.compare_blocks((0..block_count).collect(), core, blocks, out);
         }
         core.phase = "finding blocks";
         let mut finder = Finder::initiator(&options, block_count, dirty);
         let mut send = Vec::new();
-        finder.step(SessionInput::Start, &core.table, &mut send);
+        finder.step(SessionInput::Start, &core.outcome.table, &mut send);
         send.iter().for_each(|message| core.send(message, out));
         self.state = State::Finding(Box::new(finder));
         self.found(core, blocks, out)
@@ -164,7 +164,7 @@ impl Initiator {
         match std::mem::replace(&mut self.state, State::Comparing) {
             State::Finding(finder) if finder.result().is_some() => {
                 let dirty = finder.dirty().filter(|dirty| !dirty.is_empty());
-                let all = || (0..core.table.block_count()).collect();
+                let all = || (0..core.outcome.table.block_count()).collect();
                 self.compare_blocks(dirty.unwrap_or_else(all), core, blocks, out)
             }
             state => {
@@ -232,7 +232,7 @@ impl Initiator {
                     missing
                 }
             };
-            let residues = core.table.of_block_mut(block);
+            let residues = core.outcome.table.of_block_mut(block);
             flips.iter().for_each(|&at| block_code().flip(residues, at));
             core.note_differing(true, positions.len(), flips.len());
             let narrow = |bits: Vec<u32>| {
@@ -279,7 +279,7 @@ impl Initiator {
             return Err(RepairError::NotConverged);
         }
         self.done = match self.policy {
-            Policy::Union => core.key.root(&core.table),
+            Policy::Union => core.key.root(&core.outcome.table),
             Policy::Compare | Policy::Mirror => self.their_root,
         };
         core.send(&Message::Done { root: self.done }, out);

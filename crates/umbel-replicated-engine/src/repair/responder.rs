@@ -82,7 +82,7 @@ impl Responder {
             }
             Message::Push(bits) if self.may_push => self.push(core, &bits, blocks, out),
             Message::Done { root } => {
-                let ours = core.key.root(&core.table);
+                let ours = core.key.root(&core.outcome.table);
                 core.send(&Message::Done { root: ours }, out);
                 if root != ours {
                     return Err(RepairError::NotConverged);
@@ -113,8 +113,8 @@ impl Responder {
             Some(RepairRefusal::Version)
         } else if ours != theirs {
             Some(RepairRefusal::Shape { ours, theirs })
-        } else if bits != core.table.bit_count() {
-            Some(RepairRefusal::BitCount { ours: bits, theirs: core.table.bit_count() })
+        } else if bits != core.outcome.table.bit_count() {
+            Some(RepairRefusal::BitCount { ours: bits, theirs: core.outcome.table.bit_count() })
         } else if check != first.check() {
             Some(RepairRefusal::Key)
         } else if is_union && !self.accept_bits {
@@ -127,7 +127,7 @@ impl Responder {
             core.send(&Message::Welcome(Verdict::Refused { reason, theirs }), out);
             return Err(RepairError::RefusedHere);
         }
-        if first.root(&core.table) == root {
+        if first.root(&core.outcome.table) == root {
             core.send(&Message::Welcome(Verdict::Equal), out);
             core.finish(out);
             return Ok(());
@@ -138,12 +138,12 @@ impl Responder {
         let verdict = Verdict::Differs {
             nonce: options.nonce,
             check: core.key.check(),
-            root: core.key.root(&core.table),
-            estimator: core.key.estimator(&core.table).to_bytes(),
+            root: core.key.root(&core.outcome.table),
+            estimator: core.key.estimator(&core.outcome.table).to_bytes(),
         };
         core.send(&Message::Welcome(verdict), out);
-        let mut finder = Finder::responder(&options, core.table.block_count());
-        finder.step(SessionInput::Start, &core.table, &mut Vec::new());
+        let mut finder = Finder::responder(&options, core.outcome.table.block_count());
+        finder.step(SessionInput::Start, &core.outcome.table, &mut Vec::new());
         self.finder = Some(Box::new(finder));
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Responder {
         };
         core.phase = "finding blocks";
         let mut send = Vec::new();
-        finder.step(SessionInput::Received(bytes), &core.table, &mut send);
+        finder.step(SessionInput::Received(bytes), &core.outcome.table, &mut send);
         if finder.result().is_some() {
             self.finder = None;
         }
@@ -200,7 +200,7 @@ impl Responder {
         }
         core.send(&Message::Answer { first, payload }, out);
         core.answered();
-        core.round_count += 1;
+        core.outcome.round_count += 1;
         core.check_step()
     }
 
@@ -221,7 +221,7 @@ impl Responder {
             let positions = of_block.iter().map(|&bit| bit_place(bit).1);
             let is_unset = |at: &u32| words[*at as usize / 64] >> (at % 64) & 1 == 0;
             let flips: Vec<u32> = positions.filter(is_unset).collect();
-            let residues = core.table.of_block_mut(block);
+            let residues = core.outcome.table.of_block_mut(block);
             flips.iter().for_each(|&position| block_code().flip(residues, position));
             let narrow = |&at: &u32| u16::try_from(at).expect("a bit of a block");
             let flips: Vec<u16> = flips.iter().map(narrow).collect();
@@ -304,7 +304,7 @@ pub(crate) fn own_syndromes(
 ) {
     let word_count = to.div_ceil(FLIPS_PER_WORD);
     if word_count <= TABLE_WORDS {
-        block_syndromes(core.table.of_block(block), from..to, syndromes);
+        block_syndromes(core.outcome.table.of_block(block), from..to, syndromes);
         return;
     }
     let mut words = [0; BLOCK_WORDS];

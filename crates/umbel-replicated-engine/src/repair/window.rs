@@ -229,7 +229,7 @@ impl Window {
                 reopened += 1;
             }
         }
-        core.wrong_block_count += reopened;
+        core.outcome.wrong_block_count += reopened;
         match places.first() {
             // All blocks match their hashes, but the group does not.
             Some(&place) if reopened == 0 => {
@@ -304,7 +304,7 @@ impl Window {
         }
         let seed = core.options.nonce ^ u64::from(member.block);
         let found = decode_block(&member.syndromes, flips_max(to), seed);
-        let bits = core.table.bits_of_block(member.block);
+        let bits = core.outcome.table.bits_of_block(member.block);
         let is_inside = |found: &Vec<u32>| found.last().is_none_or(|&last| last < bits);
         member.differing = found.filter(is_inside).map(Differing::Few);
         if let Some(hash) = member.hash
@@ -312,7 +312,7 @@ impl Window {
             && !member.has_hash(hash, core, blocks)
         {
             member.differing = None;
-            core.wrong_block_count += 1;
+            core.outcome.wrong_block_count += 1;
         }
         Ok(())
     }
@@ -326,7 +326,7 @@ impl Window {
     ) -> Result<(), RepairError> {
         let member = &mut self.members[place];
         let mut words = read_raw(reader)?;
-        let bits = core.table.bits_of_block(member.block);
+        let bits = core.outcome.table.bits_of_block(member.block);
         let tail = (bits..BLOCK_BITS).any(|at| words[at as usize / 64] >> (at % 64) & 1 == 1);
         if tail {
             return Err(SessionFrameError::Field { field: "bit", got: bits.into() }.into());
@@ -336,7 +336,7 @@ impl Window {
         words.iter_mut().zip(ours).for_each(|(theirs, ours)| *theirs ^= ours);
         member.differing = Some(Differing::Many(Box::new(words)));
         member.is_raw = true;
-        core.raw_block_count += 1;
+        core.outcome.raw_block_count += 1;
         Ok(())
     }
 }

@@ -170,7 +170,7 @@ impl Windows {
             (unanswered, held) = (unanswered + bytes, held + more);
             let round = self.round + 1;
             self.unanswered.push_back(Unanswered { slot: open.slot, bytes, round });
-            core.round_count = round;
+            core.outcome.round_count = round;
             core.send(&Message::Ask { slot: open.slot, question, places }, out);
         }
     }
