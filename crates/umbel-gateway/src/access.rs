@@ -18,7 +18,7 @@ use umbel_proto::v1::access_server::{self, AccessServer};
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::ACCESS_MESSAGE_BYTES_MAX;
-use super::service_methods::service_methods;
+use super::service_methods::{Answer, service_methods};
 
 /// Serves the requests about principals.
 pub(super) struct AccessService {
@@ -193,7 +193,7 @@ impl AccessService {
     async fn put(
         &self,
         request: Request<v1::PutPrincipalRequest>,
-    ) -> Result<v1::PutPrincipalResponse, CallFailure> {
+    ) -> Answer<v1::PutPrincipalResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let caller = Caller::of(&request)?;
         let v1::PutPrincipalRequest { principal, replace, keep_proof } = request.into_inner();
@@ -212,7 +212,7 @@ impl AccessService {
     async fn revoke(
         &self,
         request: Request<v1::RevokePrincipalRequest>,
-    ) -> Result<v1::RevokePrincipalResponse, CallFailure> {
+    ) -> Answer<v1::RevokePrincipalResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let name = name_of("name", request.into_inner().name)?;
         let command = MetaCommand::DropPrincipal { name };
@@ -223,7 +223,7 @@ impl AccessService {
     async fn set_quota(
         &self,
         request: Request<v1::SetQuotaRequest>,
-    ) -> Result<v1::SetQuotaResponse, CallFailure> {
+    ) -> Answer<v1::SetQuotaResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::SetQuotaRequest { principal, change, from_none } = request.into_inner();
         let of = if principal.is_empty() { None } else { Some(name_of("principal", principal)?) };
@@ -243,7 +243,7 @@ impl AccessService {
     async fn list_principals(
         &self,
         request: Request<v1::ListPrincipalsRequest>,
-    ) -> Result<v1::ListPrincipalsResponse, CallFailure> {
+    ) -> Answer<v1::ListPrincipalsResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         self.coordinator.meta_refresh(deadline).await?;
         let principals = self.coordinator.read_meta(|state| {
@@ -253,10 +253,7 @@ impl AccessService {
         Ok(v1::ListPrincipalsResponse { principals })
     }
 
-    async fn who_am_i(
-        &self,
-        request: Request<v1::WhoAmIRequest>,
-    ) -> Result<v1::WhoAmIResponse, CallFailure> {
+    async fn who_am_i(&self, request: Request<v1::WhoAmIRequest>) -> Answer<v1::WhoAmIResponse> {
         let caller = Caller::of(&request)?;
         let principal = caller.principal();
         self.coordinator.read_meta(|state| v1::WhoAmIResponse {

@@ -25,7 +25,7 @@ use umbel_proto::v1::enrolment_server::{self, EnrolmentServer};
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::{ENROLMENT_MESSAGE_BYTES_MAX, ENROLMENTS_MAX, ISSUED_DAYS, PASSED_ON_TIMEOUT};
-use super::service_methods::service_methods;
+use super::service_methods::{Answer, service_methods};
 
 /// Serves nodes that have no certificate yet, or one that is to be renewed.
 pub(super) struct EnrolmentService {
@@ -255,10 +255,7 @@ fn is_refusal(status: &Status) -> bool {
 
 /// The methods of the service, which its trait boxes.
 impl EnrolmentService {
-    async fn enrol(
-        &self,
-        request: Request<v1::EnrolRequest>,
-    ) -> Result<v1::EnrolResponse, CallFailure> {
+    async fn enrol(&self, request: Request<v1::EnrolRequest>) -> Answer<v1::EnrolResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let caller = Caller::of(&request)?;
         if *caller.connection() == PeerIdentity::Unchecked {
@@ -271,10 +268,7 @@ impl EnrolmentService {
         self.enrol_now(&caller, request.into_inner(), deadline).await
     }
 
-    async fn renew(
-        &self,
-        request: Request<v1::RenewRequest>,
-    ) -> Result<v1::EnrolResponse, CallFailure> {
+    async fn renew(&self, request: Request<v1::RenewRequest>) -> Answer<v1::EnrolResponse> {
         let PeerIdentity::Member(identity) = *Caller::of(&request)?.connection() else {
             let what = "a certificate is renewed for the node that shows it, and this one does not say \
                         which node it is";

@@ -7,13 +7,12 @@ use umbel_coordinator::{Coordinator, NewJob};
 use umbel_engine::meta::{JobRecord, JobState};
 use umbel_engine::{JobId, NodeId};
 use umbel_node::calls::JobStanding;
-use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_proto::v1;
 use umbel_proto::v1::jobs_server::{self, JobsServer};
 
 use super::deadlines::Deadlines;
-use super::service_methods::service_methods;
+use super::service_methods::{Answer, service_methods};
 
 /// Serves the requests about jobs.
 pub(super) struct JobsService {
@@ -60,7 +59,7 @@ impl JobsService {
     async fn submit_job(
         &self,
         request: Request<v1::SubmitJobRequest>,
-    ) -> Result<v1::SubmitJobResponse, CallFailure> {
+    ) -> Answer<v1::SubmitJobResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::SubmitJobRequest { nonce, spec, workers, seed } = request.into_inner();
         let workers = workers.into_iter().map(NodeId).collect();
@@ -72,7 +71,7 @@ impl JobsService {
     async fn list_jobs(
         &self,
         request: Request<v1::ListJobsRequest>,
-    ) -> Result<v1::ListJobsResponse, CallFailure> {
+    ) -> Answer<v1::ListJobsResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let jobs = self.coordinator.jobs().list(deadline).await?;
         let jobs = jobs.iter().map(|(job, record)| job_row(*job, record)).collect();
@@ -82,7 +81,7 @@ impl JobsService {
     async fn describe_job(
         &self,
         request: Request<v1::DescribeJobRequest>,
-    ) -> Result<v1::DescribeJobResponse, CallFailure> {
+    ) -> Answer<v1::DescribeJobResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let job = JobId(request.into_inner().job);
         let (record, progress) = self.coordinator.jobs().describe(job, deadline).await?;
@@ -102,7 +101,7 @@ impl JobsService {
     async fn cancel_job(
         &self,
         request: Request<v1::CancelJobRequest>,
-    ) -> Result<v1::CancelJobResponse, CallFailure> {
+    ) -> Answer<v1::CancelJobResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         self.coordinator.jobs().cancel(JobId(request.into_inner().job), deadline).await?;
         Ok(v1::CancelJobResponse {})
@@ -111,7 +110,7 @@ impl JobsService {
     async fn resume_job(
         &self,
         request: Request<v1::ResumeJobRequest>,
-    ) -> Result<v1::ResumeJobResponse, CallFailure> {
+    ) -> Answer<v1::ResumeJobResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         self.coordinator.jobs().resume(JobId(request.into_inner().job), deadline).await?;
         Ok(v1::ResumeJobResponse {})

@@ -3,10 +3,10 @@
 use tonic::Request;
 use umbel_coordinator::catalogue::Seen;
 use umbel_engine::meta::FilterVerb;
-use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
 use super::super::caller::Caller;
+use super::super::service_methods::Answer;
 use super::FiltersService;
 
 impl FiltersService {
@@ -15,7 +15,7 @@ impl FiltersService {
         &self,
         request: Request<v1::DropRequest>,
         seen: Option<Seen>,
-    ) -> Result<v1::DropResponse, CallFailure> {
+    ) -> Answer<v1::DropResponse> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
@@ -29,7 +29,7 @@ impl FiltersService {
         &self,
         request: Request<v1::ClearRequest>,
         seen: Option<Seen>,
-    ) -> Result<v1::ClearResponse, CallFailure> {
+    ) -> Answer<v1::ClearResponse> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
