@@ -6,6 +6,7 @@ use umbel_engine::meta::FilterName;
 
 use super::items::read_level;
 use super::{Coordinator, ReadLevel};
+use crate::Result;
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
 
@@ -16,7 +17,7 @@ const FILTERS_MAX: usize = 32;
 const ASKED_AT_ONCE_MAX: usize = 4;
 
 /// Refuses a request that names no filter, or too many.
-pub fn check_filter_count(count: usize) -> Result<(), CallFailure> {
+pub fn check_filter_count(count: usize) -> Result<()> {
     if (1..=FILTERS_MAX).contains(&count) {
         return Ok(());
     }
@@ -34,7 +35,7 @@ impl Coordinator {
         items: &ItemBatch,
         level: Option<ReadLevel>,
         deadline: Instant,
-    ) -> Result<(Vec<Option<usize>>, ReadLevel), CallFailure> {
+    ) -> Result<(Vec<Option<usize>>, ReadLevel)> {
         check_filter_count(filters.len())?;
         // A missing filter is an error even if no answer depends on it: whether a list of names is valid
         // must not depend on the items.

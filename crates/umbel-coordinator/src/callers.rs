@@ -9,8 +9,8 @@ use tokio::time::{Instant, timeout};
 use umbel_engine::meta::PrincipalName;
 use umbel_step::planted::{self, Planted};
 
+use crate::Result;
 use crate::rates::{Amounts, Limiter, TakenByPrincipals};
-use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::LeaderCalls;
 
 /// How often a second the node asks the meta group because of callers that it does not know: often enough
@@ -88,7 +88,7 @@ impl Callers {
     ///
     /// # Errors
     /// [`CallFailure::RateExceeded`], and nothing was taken.
-    pub fn take(&self, principal: &PrincipalName, amounts: Amounts) -> Result<(), CallFailure> {
+    pub fn take(&self, principal: &PrincipalName, amounts: Amounts) -> Result<()> {
         let found = self.calls.read_meta(|state| {
             let rates = state.quota(principal.as_str()).rates;
             (rates, state.nodes().filter(|(_, node)| node.is_live()).count())

@@ -18,6 +18,7 @@ use umbel_step::planted::{self, Planted};
 
 use super::sizes::{FilterSize, planned};
 use super::{Coordinator, LiveFilter};
+use crate::Result;
 use umbel_node::calls::{CopyLoad, CopyReport, ShardAnswer, ShardRequest, SliceLoad};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::unexpected;
@@ -84,7 +85,7 @@ pub struct Seen {
 
 impl Seen {
     /// Refuses a filter that is no longer the one that was seen.
-    fn check(self, id: FilterId, record: &FilterRecord) -> Result<(), CallFailure> {
+    fn check(self, id: FilterId, record: &FilterRecord) -> Result<()> {
         let is_same = self.filter == id
             && self.generation.is_none_or(|generation| generation == record.generation);
         match is_same {
@@ -154,7 +155,7 @@ impl Coordinator {
         new: &FilterRequest,
         owner: Option<PrincipalName>,
         deadline: Instant,
-    ) -> Result<(FilterId, FilterRecord), CallFailure> {
+    ) -> Result<(FilterId, FilterRecord)> {
         self.wait_formed(deadline).await?;
         let settings = match new {
             FilterRequest::Planned { kind, distribution, capacity, size, hashing } => {
@@ -193,7 +194,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// If it does not learn it in time, or belongs to no cluster.
-    async fn wait_formed(&self, deadline: Instant) -> Result<(), CallFailure> {
+    async fn wait_formed(&self, deadline: Instant) -> Result<()> {
         let mut applied = self.local()?.meta().replica().applied_index();
         let is_readable = applied.wait_for(|_| self.read_meta(|_| ()).is_ok());
         match timeout_at(deadline, is_readable).await {
@@ -211,7 +212,7 @@ impl Coordinator {
         settings: &FilterSettings,
         (importing, owner): (bool, Option<PrincipalName>),
         deadline: Instant,
-    ) -> Result<FilterId, CallFailure> {
+    ) -> Result<FilterId> {
         let check = |state: &MetaState| state.check_quota(owner.as_ref(), settings);
         if self.read_meta(check)?.is_err() {
             // Filters may have been dropped since.
@@ -237,7 +238,7 @@ impl Coordinator {
 
     /// Refuses a name that is in use as far as this node knows. Only for filters whose settings are not
     /// unique: for those the meta group would take a second filter for a repetition of the first.
-    pub(super) fn refuse_taken(&self, name: &FilterName) -> Result<(), CallFailure> {
+    pub(super) fn refuse_taken(&self, name: &FilterName) -> Result<()> {
         let name = name.as_str();
         if self.read_meta(|state| state.filter_by_name(name).is_some())? {
             return Err(MetaError::NameTaken { name: name.to_owned() }.into());
@@ -251,7 +252,7 @@ impl Coordinator {
         id: FilterId,
         deadline: Instant,
         until: fn(FilterState) -> bool,
-    ) -> Result<FilterRecord, CallFailure> {
+    ) -> Result<FilterRecord> {
         let look = |state: &MetaState| match state.filter(id) {
             Some(record) if until(record.state) => Some(Ok(record.clone())),
             Some(record) if record.state != FilterState::Dropping => None,
@@ -291,7 +292,7 @@ impl Coordinator {
         name: &FilterName,
         seen: Option<Seen>,
         deadline: Instant,
-    ) -> Result<bool, CallFailure> {
+    ) -> Result<bool> {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
         // Whoever drops what it made itself, because a later step failed, does not try again.
@@ -315,7 +316,7 @@ impl Coordinator {
         name: &FilterName,
         seen: Option<Seen>,
         deadline: Instant,
-    ) -> Result<(Generation, bool), CallFailure> {
+    ) -> Result<(Generation, bool)> {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
         let change = FilterChange::Clear { generation: record.generation };
@@ -324,11 +325,7 @@ impl Coordinator {
 
     /// Ends the current slice of a window that is rotated by hand; returns the filter's new generation
     /// once every shard has begun it.
-    pub async fn rotate(
-        &self,
-        name: &FilterName,
-        deadline: Instant,
-    ) -> Result<Generation, CallFailure> {
+    pub async fn rotate(&self, name: &FilterName, deadline: Instant) -> Result<Generation> {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         if !record.settings.shape.is_rotated_by_hand() {
             let what = format!(
@@ -349,7 +346,7 @@ impl Coordinator {
         id: FilterId,
         look: impl FnMut(&MetaState) -> Option<T>,
         deadline: Instant,
-    ) -> Result<T, CallFailure> {
+    ) -> Result<T> {
         match self.wait_meta(Self::patience_until(deadline), look).await {
             Err(CallFailure::NoQuorum { within, .. }) => {
                 Err(self.unfinished(id, within, deadline).await)
@@ -364,7 +361,7 @@ impl Coordinator {
         (id, record): (FilterId, &FilterRecord),
         change: FilterChange,
         deadline: Instant,
-    ) -> Result<(Generation, bool), CallFailure> {
+    ) -> Result<(Generation, bool)> {
         unfinished::refuse_beside(record, &change)?;
         // A repeated command is answered, too: a change in progress leads to the same generation.
         self.propose_order((id, record), change, deadline).await?;
@@ -385,7 +382,7 @@ impl Coordinator {
         &self,
         name: &FilterName,
         deadline: Instant,
-    ) -> Result<(FilterId, FilterRecord), CallFailure> {
+    ) -> Result<(FilterId, FilterRecord)> {
         self.meta_refresh(deadline).await?;
         let name = name.as_str();
         let found = self.read_meta(|state| {
@@ -402,7 +399,7 @@ impl Coordinator {
         after: &str,
         limit: usize,
         is_visible: impl Fn(&str) -> bool,
-    ) -> Result<FilterPage, CallFailure> {
+    ) -> Result<FilterPage> {
         self.read_meta(|state| {
             let is_listed = |record: &FilterRecord| {
                 let name = record.name.as_str();
@@ -420,11 +417,7 @@ impl Coordinator {
     }
 
     /// Describes a filter and its slices.
-    pub async fn info(
-        &self,
-        name: &FilterName,
-        deadline: Instant,
-    ) -> Result<FilterInfo, CallFailure> {
+    pub async fn info(&self, name: &FilterName, deadline: Instant) -> Result<FilterInfo> {
         loop {
             let filter = self.live_filter(name.as_str(), deadline).await?;
             if filter.record.is_replicated() {
@@ -474,7 +467,7 @@ impl Coordinator {
         ranges: ShardRanges,
         request: impl Fn(ShardId) -> ShardRequest,
         deadline: Instant,
-    ) -> Vec<(ShardId, Result<ShardAnswer, CallFailure>)> {
+    ) -> Vec<(ShardId, Result<ShardAnswer>)> {
         let calls = ranges.shards().map(|shard| {
             let request = request(shard);
             async move { (shard, self.shard_call(shard, request, deadline).await) }
@@ -483,7 +476,7 @@ impl Coordinator {
     }
 
     /// Leader and members of the meta group, as far as this node knows.
-    pub fn meta_view(&self) -> Result<GroupView, CallFailure> {
+    pub fn meta_view(&self) -> Result<GroupView> {
         Ok(self.local()?.meta().view())
     }
 }
@@ -493,16 +486,16 @@ pub(super) fn is_answering(state: FilterState) -> bool {
 }
 
 /// How the shards of a formed cluster are cut.
-pub(super) fn ranges_of(state: &MetaState) -> Result<ShardRanges, CallFailure> {
+pub(super) fn ranges_of(state: &MetaState) -> Result<ShardRanges> {
     state.shard_map().ranges().ok_or(CallFailure::NotFormed)
 }
 
 /// The number of equal ranges, each as wide as the widest shards, for which a new filter is planned.
-fn widest_cells(state: &MetaState) -> Result<CellCount, CallFailure> {
+fn widest_cells(state: &MetaState) -> Result<CellCount> {
     ranges_of(state).map(ShardRanges::widest)
 }
 
-fn check_filter_count(count: usize) -> Result<(), CallFailure> {
+fn check_filter_count(count: usize) -> Result<()> {
     if count < FILTER_COUNT_MAX {
         return Ok(());
     }

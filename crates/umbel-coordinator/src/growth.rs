@@ -17,6 +17,7 @@ use umbel_filter::{HashRange, Kind};
 use umbel_step::planted::{self, Planted};
 
 use super::LiveFilter;
+use crate::Result;
 use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::{LeaderCalls, absorbed_by, unexpected};
@@ -45,7 +46,7 @@ impl Growth<'_> {
         shard: ShardId,
         request: impl Fn(Option<AllowedGrowth>) -> ShardRequest + Send + Sync,
         deadline: Instant,
-    ) -> Result<ShardAnswer, CallFailure> {
+    ) -> Result<ShardAnswer> {
         let bytes = filter.record.growth_bytes(shard);
         let mut growth = grows(&filter.record).then_some(AllowedGrowth { bytes, is_final: false });
         let mut refusal = None;
@@ -81,7 +82,7 @@ impl Growth<'_> {
         (shard, range): (ShardId, HashRange),
         frame: &[u8],
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    ) -> Result<()> {
         let planned = self.calls.read_meta(|state| {
             let record = state.filter(filter)?;
             Some((record.settings.shape, record.growth_bytes(shard)))
@@ -101,7 +102,7 @@ impl Growth<'_> {
         shard: ShardId,
         growth_bytes: u64,
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    ) -> Result<()> {
         let (id, generation) = (filter.id, filter.record.generation);
         let allowed = self.propose_growth((id, generation), shard, growth_bytes, deadline).await;
         let Err(error) = allowed else { return Ok(()) };
@@ -123,7 +124,7 @@ impl Growth<'_> {
         shard: ShardId,
         growth_bytes: u64,
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    ) -> Result<()> {
         let check =
             |state: &MetaState| state.check_growth((filter, generation), shard, growth_bytes);
         if self.calls.read_meta(check)?.is_err() {

@@ -14,6 +14,7 @@ use umbel_step::planted::{self, Planted};
 pub use self::outcomes::{beside_done, graver, partly};
 pub(super) use self::recut::{cut_before, pieces_of};
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
+use crate::Result;
 use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
@@ -89,7 +90,7 @@ impl Coordinator {
         request: Option<ClientRequest>,
         level: Option<AckLevel>,
         deadline: Instant,
-    ) -> Result<(Bitmap, AckLevel), CallFailure> {
+    ) -> Result<(Bitmap, AckLevel)> {
         self.insert_of(filter, items, request, (level, None), deadline).await
     }
 
@@ -101,7 +102,7 @@ impl Coordinator {
         request: Option<ClientRequest>,
         (level, at_ms): (Option<AckLevel>, Option<u64>),
         deadline: Instant,
-    ) -> Result<(Bitmap, AckLevel), CallFailure> {
+    ) -> Result<(Bitmap, AckLevel)> {
         let live = self.live_filter(filter, deadline).await?;
         if at_ms.is_some() && live.record.settings.kind != Kind::Window.id() {
             let what = format!("at_ms is set, but {filter:?} has no window");
@@ -135,7 +136,7 @@ impl Coordinator {
         items: &ItemBatch,
         request: Option<ClientRequest>,
         deadline: Instant,
-    ) -> Result<Bitmap, CallFailure> {
+    ) -> Result<Bitmap> {
         let live = self.live_filter(filter, deadline).await?;
         if live.record.is_replicated() {
             let what = format!("nothing can be removed from {filter:?}: it is replicated");
@@ -151,7 +152,7 @@ impl Coordinator {
         items: &ItemBatch,
         level: Option<ReadLevel>,
         deadline: Instant,
-    ) -> Result<(Bitmap, ReadLevel), CallFailure> {
+    ) -> Result<(Bitmap, ReadLevel)> {
         let live = self.live_filter(filter, deadline).await?;
         let level = read_level(&live.record, level)?;
         Ok((self.contains_in(live, items, level, deadline).await?, level))
@@ -197,7 +198,7 @@ impl Coordinator {
         filter: &LiveFilter,
         items: &ItemBatch,
         deadline: Instant,
-    ) -> Result<Bitmap, CallFailure> {
+    ) -> Result<Bitmap> {
         let hashes = hashed(filter, items)?;
         let parts = parts_of(filter, &hashes);
         let answers = parts.parts().iter().map(|(shard, hashes)| {
@@ -235,7 +236,7 @@ impl Coordinator {
         items: &ItemBatch,
         operation: Operation,
         deadline: Instant,
-    ) -> Result<Bitmap, CallFailure> {
+    ) -> Result<Bitmap> {
         let name = filter.record.name.as_str().to_owned();
         let hashes = hashed(&filter, items)?;
         self.each_part_of(&name, filter, &hashes, Some(items), operation, deadline).await
@@ -251,7 +252,7 @@ impl Coordinator {
         items: Option<&ItemBatch>,
         operation: Operation,
         deadline: Instant,
-    ) -> Result<Bitmap, CallFailure> {
+    ) -> Result<Bitmap> {
         let kind = filter.record.settings.kind;
         let mut is_begun = false;
         let what = (hashes, items, operation);
@@ -274,7 +275,7 @@ impl Coordinator {
         (hashes, items, operation): (&[ItemHash], Option<&ItemBatch>, Operation),
         deadline: Instant,
         is_begun: &mut bool,
-    ) -> Result<Bitmap, CallFailure> {
+    ) -> Result<Bitmap> {
         let mut rehashed;
         let mut hashes = hashes;
         filter.ranges = self.seen_split.first_ranges(filter.ranges, filter.unsplit);
@@ -352,7 +353,7 @@ impl Coordinator {
         name: &str,
         (operation, is_reused): (Operation, bool),
         deadline: Instant,
-    ) -> Result<LiveFilter, CallFailure> {
+    ) -> Result<LiveFilter> {
         if Instant::now() >= deadline {
             return Err(outcomes::never_still(name, operation.is_read()));
         }
@@ -372,7 +373,7 @@ impl Coordinator {
         (whole, operation): (&[ItemHash], Operation),
         deadline: Instant,
         (answered, is_begun): (&mut Vec<(ShardId, Bitmap)>, &mut bool),
-    ) -> Result<Vec<(ShardId, HashList)>, CallFailure> {
+    ) -> Result<Vec<(ShardId, HashList)>> {
         let ask = |(shard, hashes): (ShardId, HashList)| async move {
             let cut = filter.cut_of(shard);
             let request = |growth| operation.request(filter, (hashes.clone(), cut), growth);
@@ -429,10 +430,7 @@ fn is_final_anywhere(kind: u8) -> bool {
 ///
 /// # Errors
 /// [`CallFailure::Invalid`] if the filter does not support the level.
-pub(super) fn read_level(
-    record: &FilterRecord,
-    level: Option<ReadLevel>,
-) -> Result<ReadLevel, CallFailure> {
+pub(super) fn read_level(record: &FilterRecord, level: Option<ReadLevel>) -> Result<ReadLevel> {
     use ReadLevel::{AnyReplica, Linearizable, Local, Majority};
     let is_replicated = record.is_replicated();
     let own = if is_replicated { Local } else { Linearizable };
@@ -456,7 +454,7 @@ fn no_level(record: &FilterRecord) -> CallFailure {
     CallFailure::Invalid { what }
 }
 
-pub(super) fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemHash>, CallFailure> {
+pub(super) fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemHash>> {
     let mut hashes = Vec::with_capacity(items.len());
     items.hash(&filter.record.settings.key, &mut hashes)?;
     Ok(hashes)
@@ -470,7 +468,7 @@ pub(super) fn parts_of(filter: &LiveFilter, hashes: &[ItemHash]) -> BatchParts {
     }
 }
 
-fn joined(parts: &BatchParts, mut answers: Vec<(ShardId, Bitmap)>) -> Result<Bitmap, CallFailure> {
+fn joined(parts: &BatchParts, mut answers: Vec<(ShardId, Bitmap)>) -> Result<Bitmap> {
     if parts.parts().len() == 1
         && let Some((_, all)) = answers.pop()
     {

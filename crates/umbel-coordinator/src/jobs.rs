@@ -10,6 +10,7 @@ use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::{LeaderCalls, unexpected};
 
 use super::releases::Releases;
+use crate::Result;
 
 /// A job that a client submits.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +33,7 @@ pub struct Jobs<'a> {
 
 impl Jobs<'_> {
     /// Enters a job into the ledger.
-    pub async fn submit(self, new: NewJob, deadline: Instant) -> Result<JobId, CallFailure> {
+    pub async fn submit(self, new: NewJob, deadline: Instant) -> Result<JobId> {
         let local = self.calls.local()?;
         let workshops = local.jobs().workshops().ok_or_else(|| CallFailure::Invalid {
             what:
@@ -66,7 +67,7 @@ impl Jobs<'_> {
     }
 
     /// The jobs of the ledger, in ascending order of their numbers.
-    pub async fn list(self, deadline: Instant) -> Result<Vec<(JobId, JobRecord)>, CallFailure> {
+    pub async fn list(self, deadline: Instant) -> Result<Vec<(JobId, JobRecord)>> {
         self.calls.meta_refresh(deadline).await?;
         self.calls
             .read_meta(|state| state.jobs().map(|(job, record)| (job, record.clone())).collect())
@@ -77,7 +78,7 @@ impl Jobs<'_> {
         self,
         job: JobId,
         deadline: Instant,
-    ) -> Result<(JobRecord, Option<JobStanding>), CallFailure> {
+    ) -> Result<(JobRecord, Option<JobStanding>)> {
         self.calls.meta_refresh(deadline).await?;
         let record = self.calls.read_meta(|state| state.job(job).cloned())?;
         let record = record.ok_or(MetaError::UnknownJob { job })?;
@@ -100,12 +101,12 @@ impl Jobs<'_> {
     }
 
     /// Requests that a job ends.
-    pub async fn cancel(self, job: JobId, deadline: Instant) -> Result<(), CallFailure> {
+    pub async fn cancel(self, job: JobId, deadline: Instant) -> Result<()> {
         self.calls.meta_propose(MetaCommand::CancelJob { job }, deadline).await.map(drop)
     }
 
     /// Resumes a failed job.
-    pub async fn resume(self, job: JobId, deadline: Instant) -> Result<(), CallFailure> {
+    pub async fn resume(self, job: JobId, deadline: Instant) -> Result<()> {
         self.calls.meta_propose(MetaCommand::ResumeJob { job }, deadline).await.map(drop)
     }
 }

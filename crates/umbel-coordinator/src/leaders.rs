@@ -6,13 +6,12 @@ use tokio::time::Instant;
 use umbel_engine::meta::{MetaCommand, MetaReply, MetaState};
 use umbel_engine::{NodeId, ShardId};
 
-use super::Coordinator;
+use super::{Coordinator, Result};
 use umbel_node::Local;
 use umbel_node::calls::{ShardAnswer, ShardRequest};
-use umbel_node::failure::CallFailure;
 
 impl Coordinator {
-    pub(crate) fn local(&self) -> Result<&Arc<Local>, CallFailure> {
+    pub(crate) fn local(&self) -> Result<&Arc<Local>> {
         self.calls.local()
     }
 
@@ -59,7 +58,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// If the cluster is not formed.
-    pub fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> Result<T, CallFailure> {
+    pub fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> Result<T> {
         self.calls.read_meta(read)
     }
 
@@ -68,7 +67,7 @@ impl Coordinator {
         &self,
         deadline: Instant,
         until: impl FnMut(&MetaState) -> Option<T>,
-    ) -> impl Future<Output = Result<T, CallFailure>> {
+    ) -> impl Future<Output = Result<T>> {
         self.calls.wait_meta(deadline, until)
     }
 
@@ -77,12 +76,12 @@ impl Coordinator {
         &self,
         command: MetaCommand,
         deadline: Instant,
-    ) -> impl Future<Output = Result<MetaReply, CallFailure>> {
+    ) -> impl Future<Output = Result<MetaReply>> {
         self.calls.meta_propose(command, deadline)
     }
 
     /// Returns once this node's copy of the catalogue has all that was committed before the call.
-    pub fn meta_refresh(&self, deadline: Instant) -> impl Future<Output = Result<(), CallFailure>> {
+    pub fn meta_refresh(&self, deadline: Instant) -> impl Future<Output = Result<()>> {
         self.calls.meta_refresh(deadline)
     }
 
@@ -92,7 +91,7 @@ impl Coordinator {
         shard: ShardId,
         request: ShardRequest,
         deadline: Instant,
-    ) -> impl Future<Output = Result<ShardAnswer, CallFailure>> {
+    ) -> impl Future<Output = Result<ShardAnswer>> {
         self.calls.shard_call(shard, request, deadline)
     }
 }

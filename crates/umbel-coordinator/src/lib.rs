@@ -59,6 +59,9 @@ mod splits;
 pub mod testing;
 pub mod transfers;
 
+/// The result of most functions of this crate.
+pub(crate) type Result<T, E = CallFailure> = std::result::Result<T, E>;
+
 /// A request id from the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientRequest {
@@ -83,11 +86,7 @@ pub(crate) struct LiveFilter {
 
 impl LiveFilter {
     /// The live filter of this name.
-    pub(crate) async fn find(
-        calls: &LeaderCalls,
-        name: &str,
-        deadline: Instant,
-    ) -> Result<Self, CallFailure> {
+    pub(crate) async fn find(calls: &LeaderCalls, name: &str, deadline: Instant) -> Result<Self> {
         let look = |state: &MetaState| {
             let map = state.shard_map();
             let (ranges, unsplit) = (map.ranges()?, map.unsplit_ranges());
@@ -178,7 +177,7 @@ impl Coordinator {
         &self,
         name: &str,
         deadline: Instant,
-    ) -> impl Future<Output = Result<LiveFilter, CallFailure>> {
+    ) -> impl Future<Output = Result<LiveFilter>> {
         LiveFilter::find(&self.calls, name, deadline)
     }
 }

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 use umbel_engine::meta::FilterName;
 use umbel_engine::{NodeId, ShardId};
 
-use super::Coordinator;
 use super::items::{hashed, parts_of};
+use super::{Coordinator, Result};
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
 
@@ -39,7 +39,7 @@ impl Coordinator {
         filter: &FilterName,
         item: &ItemBatch,
         deadline: Instant,
-    ) -> Result<Location, CallFailure> {
+    ) -> Result<Location> {
         let live = self.live_filter(filter.as_str(), deadline).await?;
         if live.record.is_replicated() {
             let name = filter.as_str();

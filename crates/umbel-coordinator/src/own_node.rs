@@ -5,9 +5,8 @@ use std::sync::Arc;
 use umbel_engine::NodeId;
 use umbel_ports::{Net, Seed};
 
-use super::Coordinator;
+use super::{Coordinator, Result};
 use umbel_node::Readiness;
-use umbel_node::failure::CallFailure;
 
 /// The shards of which this node has a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -53,7 +52,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// If the node belongs to no cluster yet.
-    pub fn net(&self) -> Result<&Arc<dyn Net>, CallFailure> {
+    pub fn net(&self) -> Result<&Arc<dyn Net>> {
         Ok(self.local()?.net())
     }
 

@@ -21,6 +21,8 @@ use umbel_engine::meta::{PrincipalName, Rates};
 
 use umbel_node::failure::CallFailure;
 
+use crate::Result;
+
 /// What can be saved up: as much as one second brings.
 const BURST: Duration = Duration::from_secs(1);
 
@@ -83,7 +85,7 @@ impl TakenByPrincipals {
         node_count: usize,
         amounts: Amounts,
         now: Instant,
-    ) -> Result<(), CallFailure> {
+    ) -> Result<()> {
         if rates == Rates::default() {
             return Ok(());
         }

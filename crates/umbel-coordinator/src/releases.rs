@@ -9,6 +9,8 @@ use umbel_step::planted::{self, Planted};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::LeaderCalls;
 
+use crate::Result;
+
 /// The release of a node, as the node reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeRelease {
@@ -41,7 +43,7 @@ impl Releases<'_> {
     ///
     /// # Errors
     /// If the list of nodes cannot be obtained.
-    pub async fn list(self, deadline: Instant) -> Result<Vec<NodeRelease>, CallFailure> {
+    pub async fn list(self, deadline: Instant) -> Result<Vec<NodeRelease>> {
         self.calls.meta_refresh(deadline).await?;
         let local = self.calls.local()?;
         let calls = local.addresses().into_iter().map(|(node, address)| async move {
@@ -57,7 +59,7 @@ impl Releases<'_> {
     /// # Errors
     /// If the list of nodes cannot be obtained, or a node joined the cluster meanwhile. Steps that were
     /// raised before stay.
-    pub async fn upgrade(self, deadline: Instant) -> Result<Vec<NodeRelease>, CallFailure> {
+    pub async fn upgrade(self, deadline: Instant) -> Result<Vec<NodeRelease>> {
         let releases = self.list(deadline).await?;
         let mut newest = newest_common(&releases);
         if planted::on(Planted::RaiseUnasked) {
@@ -85,7 +87,7 @@ impl Releases<'_> {
         self,
         needed: ClusterVersion,
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    ) -> Result<()> {
         if self.calls.read_meta(|state| state.check_version(needed))?.is_err() {
             // This node may not know yet that the version was raised.
             self.calls.meta_refresh(deadline).await?;
@@ -97,11 +99,7 @@ impl Releases<'_> {
     ///
     /// # Errors
     /// If it cannot, or the cluster's version cannot be obtained.
-    pub async fn check_release(
-        self,
-        versions: VersionRange,
-        deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    pub async fn check_release(self, versions: VersionRange, deadline: Instant) -> Result<()> {
         self.calls.meta_refresh(deadline).await?;
         let version = self.calls.read_meta(MetaState::version)?;
         if versions.contains(version) {

@@ -18,6 +18,7 @@ use super::catalogue::{CopiesInfo, FilterInfo};
 use super::copy_failure::of_copy;
 use super::items::hashed;
 use super::{AckLevel, LiveFilter, ReadLevel};
+use crate::Result;
 use umbel_node::Local;
 use umbel_node::calls::{CopyAnswer, CopyReport, CopyRequest, SweepCounts};
 use umbel_node::cube::{Copy, CopyFailure};
@@ -75,7 +76,7 @@ enum Act<'i> {
 
 impl Act<'_> {
     /// The items' hashes in this filter: another filter of the name has another key.
-    fn hashes(self, filter: &LiveFilter) -> Result<Vec<ItemHash>, CallFailure> {
+    fn hashes(self, filter: &LiveFilter) -> Result<Vec<ItemHash>> {
         match self {
             Self::Insert(items) | Self::Contains(items) => hashed(filter, items),
             Self::Look => Ok(Vec::new()),
@@ -122,7 +123,7 @@ impl CopyCalls<'_> {
         items: &ItemBatch,
         level: AckLevel,
         deadline: Instant,
-    ) -> Result<Bitmap, CallFailure> {
+    ) -> Result<Bitmap> {
         let local = self.calls.local()?;
         if level == AckLevel::OnePartner && nodes_of(local).all.len() < 2 {
             let what = "level: one-partner wants the items on two nodes, and this cluster has one: insert at level \
@@ -165,7 +166,7 @@ impl CopyCalls<'_> {
         items: &ItemBatch,
         level: ReadLevel,
         deadline: Instant,
-    ) -> Result<Bitmap, CallFailure> {
+    ) -> Result<Bitmap> {
         let local = self.calls.local()?;
         let own = self.on_own(filter, deadline, Act::Contains(items)).await?;
         let OwnAnswer { filter, copy, hashes, mut bits } = own;
@@ -204,7 +205,7 @@ impl CopyCalls<'_> {
         self,
         filter: LiveFilter,
         deadline: Instant,
-    ) -> Result<(LiveFilter, Arc<Copy>), CallFailure> {
+    ) -> Result<(LiveFilter, Arc<Copy>)> {
         let OwnAnswer { filter, copy, .. } = self.on_own(filter, deadline, Act::Look).await?;
         Ok((filter, copy))
     }
@@ -215,7 +216,7 @@ impl CopyCalls<'_> {
         mut filter: LiveFilter,
         deadline: Instant,
         act: Act<'_>,
-    ) -> Result<OwnAnswer, CallFailure> {
+    ) -> Result<OwnAnswer> {
         let local = self.calls.local()?;
         let mut wait = RETRY_WAIT_MIN;
         loop {
@@ -242,11 +243,7 @@ impl CopyCalls<'_> {
     }
 
     /// Describes a replicated filter.
-    pub(super) async fn info(
-        self,
-        filter: LiveFilter,
-        deadline: Instant,
-    ) -> Result<FilterInfo, CallFailure> {
+    pub(super) async fn info(self, filter: LiveFilter, deadline: Instant) -> Result<FilterInfo> {
         let (filter, copy) = self.own(filter, deadline).await?;
         let all = self.describe_copies(&filter).await?;
         let probe_seed = Some(self.calls.seed().number(Purpose::RateProbes));
@@ -260,7 +257,7 @@ impl CopyCalls<'_> {
     async fn describe_copies(
         self,
         filter: &LiveFilter,
-    ) -> Result<Vec<(NodeId, Option<CopyReport>)>, CallFailure> {
+    ) -> Result<Vec<(NodeId, Option<CopyReport>)>> {
         let local = self.calls.local()?;
         let group = group_of(filter)?;
         let calls = nodes_of(local).all.into_iter().map(|node| async move {
@@ -275,7 +272,7 @@ impl CopyCalls<'_> {
     }
 
     /// The state of the exchange of this node's copies.
-    pub fn exchange(self) -> Result<CopyExchangeReport, CallFailure> {
+    pub fn exchange(self) -> Result<CopyExchangeReport> {
         let copies = self.calls.local()?.copies();
         let (sent_bytes, received_bytes) = copies.traffic_bytes();
         Ok(CopyExchangeReport {
@@ -293,7 +290,7 @@ fn nodes_of(local: &Local) -> Nodes {
     local.read_meta(read)
 }
 
-fn group_of(filter: &LiveFilter) -> Result<GroupId, CallFailure> {
+fn group_of(filter: &LiveFilter) -> Result<GroupId> {
     GroupId::of_copy(filter.id)
         .ok_or_else(|| CallFailure::Storage { what: format!("{} cannot have copies", filter.id) })
 }

@@ -11,9 +11,9 @@ use umbel_engine::{FilterId, Generation, ShardId};
 use super::catalogue::ranges_of;
 use super::replicated::scrub::{ScrubbedPair, scrub_pairs};
 use crate::Coordinator;
+use crate::Result;
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::cube::SESSION_TIME_MAX;
-use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::{LeaderCalls, unexpected};
 
 /// Shards of a filter whose replicas are compared at once: each comparison makes a shard wait some
@@ -59,7 +59,7 @@ impl Coordinator {
         &self,
         name: Option<&str>,
         deadline: Instant,
-    ) -> Result<impl Stream<Item = Scrubbed> + use<>, CallFailure> {
+    ) -> Result<impl Stream<Item = Scrubbed> + use<>> {
         let (replicated, partitioned) = match name {
             Some(name) => {
                 let filter = self.live_filter(name, deadline).await?;
@@ -85,7 +85,7 @@ impl Coordinator {
 fn scrub_slices(
     calls: &Arc<LeaderCalls>,
     filters: Vec<Wanted>,
-) -> Result<impl Stream<Item = ScrubbedSlice> + use<>, CallFailure> {
+) -> Result<impl Stream<Item = ScrubbedSlice> + use<>> {
     let ranges = calls.read_meta(ranges_of)??;
     let of_filter = move |filter: Wanted| ranges.shards().map(move |shard| (filter.clone(), shard));
     let calls = Arc::clone(calls);

@@ -8,7 +8,7 @@ use umbel_ports::Purpose;
 use umbel_step::planted::{self, Planted};
 
 use super::ClientRequest;
-use umbel_node::failure::CallFailure;
+use crate::Result;
 use umbel_node::leader_calls::{LeaderCalls, unexpected};
 
 /// The sessions of clients.
@@ -19,7 +19,7 @@ pub struct Sessions<'a> {
 
 impl Sessions<'_> {
     /// Opens a session for a client.
-    pub async fn open(self, owner: String, deadline: Instant) -> Result<SessionId, CallFailure> {
+    pub async fn open(self, owner: String, deadline: Instant) -> Result<SessionId> {
         let mut key = [0; 16];
         self.calls.seed().fill(Purpose::SessionKey, &mut key);
         let command = MetaCommand::OpenSession { key: SessionKey::new(key), owner };
@@ -37,7 +37,7 @@ impl Sessions<'_> {
         request: Option<ClientRequest>,
         owner: &str,
         deadline: Instant,
-    ) -> Result<Option<ClientRequest>, CallFailure> {
+    ) -> Result<Option<ClientRequest>> {
         let Some(request) = request else { return Ok(None) };
         let id = request.id;
         let standing = |state: &MetaState| state.session_standing(id.session, owner);
@@ -60,7 +60,7 @@ impl Sessions<'_> {
 
     /// Whether this node knows enough to decide: a client that found out the tag of a future entry could
     /// otherwise push out all other sessions.
-    fn is_answer(self, found: SessionStanding) -> Result<bool, CallFailure> {
+    fn is_answer(self, found: SessionStanding) -> Result<bool> {
         Ok(match found {
             SessionStanding::Given { log_index, .. } => {
                 log_index < self.calls.local()?.meta().replica().first_unapplied()

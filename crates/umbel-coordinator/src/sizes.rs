@@ -9,6 +9,8 @@ use umbel_filter::{
 
 use umbel_node::failure::CallFailure;
 
+use crate::Result;
+
 /// How large a filter is to be.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FilterSize {
@@ -54,7 +56,7 @@ pub(super) fn planned(
     size: FilterSize,
     cells: CellCount,
     key: HashKey,
-) -> Result<FilterSettings, CallFailure> {
+) -> Result<FilterSettings> {
     if capacity == 0 {
         let what = "capacity is 0, expected at least 1".to_owned();
         return Err(CallFailure::Invalid { what });
@@ -83,11 +85,7 @@ pub(super) fn planned(
 }
 
 /// Plans a ring of slices of time.
-fn planned_ring(
-    capacity: u64,
-    rate: f64,
-    rules: WindowRules,
-) -> Result<(SliceShape, f64, u64), CallFailure> {
+fn planned_ring(capacity: u64, rate: f64, rules: WindowRules) -> Result<(SliceShape, f64, u64)> {
     check_rate(rate)?;
     let what = match rules.time {
         WindowTime::Ingest => None,
@@ -107,7 +105,7 @@ fn planned_ring(
 }
 
 /// Bytes of a ring, if it does not exceed the limit of a copy.
-fn ring_bytes(shape: &SliceShape) -> Result<u64, CallFailure> {
+fn ring_bytes(shape: &SliceShape) -> Result<u64> {
     let bytes = shape.memory_bytes(HashRange::WHOLE);
     let bytes = bytes.map_err(|error| not_planned(&error.into()))?;
     if bytes > REPLICATED_BYTES_MAX {
@@ -120,13 +118,10 @@ fn ring_bytes(shape: &SliceShape) -> Result<u64, CallFailure> {
 }
 
 /// Plans a copy as one slice if that is small enough, otherwise as several.
-fn over_copy_cells<T>(
-    plan: impl Fn(CellCount) -> Result<T, CallFailure>,
-) -> Result<T, CallFailure> {
+fn over_copy_cells<T>(plan: impl Fn(CellCount) -> Result<T>) -> Result<T> {
     let [one, most] = COPY_CELLS.map(|count| CellCount::new(count).expect("a small count"));
-    let is_too_large = |outcome: &Result<T, CallFailure>| {
-        matches!(outcome, Err(CallFailure::Meta(MetaError::Quota { .. })))
-    };
+    let is_too_large =
+        |outcome: &Result<T>| matches!(outcome, Err(CallFailure::Meta(MetaError::Quota { .. })));
     let planned = plan(one);
     let planned = if is_too_large(&planned) { plan(most) } else { planned };
     if is_too_large(&planned) {
@@ -146,7 +141,7 @@ fn planned_over(
     capacity: u64,
     size: FilterSize,
     cells: CellCount,
-) -> Result<(SliceShape, f64, u64), CallFailure> {
+) -> Result<(SliceShape, f64, u64)> {
     let (shape, false_positive_rate) = match size {
         FilterSize::Rate(rate) => {
             check_rate(rate)?;
@@ -190,7 +185,7 @@ fn rate_before_growth(rate: f64, capacity: u64, item_count: u64) -> f64 {
     rate * (capacity as f64 / capacity.max(item_count) as f64)
 }
 
-fn check_rate(rate: f64) -> Result<(), CallFailure> {
+fn check_rate(rate: f64) -> Result<()> {
     if rate > 0.0 && rate < 1.0 {
         return Ok(());
     }
@@ -204,7 +199,7 @@ fn planned_bytes(
     capacity: u64,
     bytes: u64,
     cells: CellCount,
-) -> Result<(SliceShape, f64), CallFailure> {
+) -> Result<(SliceShape, f64)> {
     if bytes > FILTER_BYTES_MAX {
         return Err(not_planned(&PlanError::FilterTooLarge { filter_bytes: bytes }));
     }
@@ -234,7 +229,7 @@ fn planned_bytes(
 }
 
 /// The rate of a filter of blocks, over all shards.
-fn rate_of(shape: &SliceShape, capacity: u64) -> Result<f64, CallFailure> {
+fn rate_of(shape: &SliceShape, capacity: u64) -> Result<f64> {
     let SliceShape::Blocks { block_count, block_bits, probe_count, .. } = *shape else {
         return Err(CallFailure::Invalid { what: "memory_bytes: the kind grows".to_owned() });
     };
@@ -266,7 +261,7 @@ pub(crate) fn items_at_rate(shape: &SliceShape, rate: f64) -> Option<f64> {
 ///
 /// # Errors
 /// If the shape is invalid, or the copy is too large.
-pub(super) fn copy_bytes(shape: &SliceShape, capacity: u64) -> Result<u64, CallFailure> {
+pub(super) fn copy_bytes(shape: &SliceShape, capacity: u64) -> Result<u64> {
     if matches!(shape, SliceShape::Ring { .. }) {
         return ring_bytes(shape);
     }
@@ -278,11 +273,7 @@ pub(super) fn copy_bytes(shape: &SliceShape, capacity: u64) -> Result<u64, CallF
 ///
 /// # Errors
 /// If the shape is invalid, or one of its slices is too large.
-pub(super) fn memory_bytes(
-    shape: &SliceShape,
-    capacity: u64,
-    cells: CellCount,
-) -> Result<u64, CallFailure> {
+pub(super) fn memory_bytes(shape: &SliceShape, capacity: u64, cells: CellCount) -> Result<u64> {
     if let SliceShape::SingleShot { position_count } = *shape {
         // A position costs about the logarithm of the gap to the next one, and two bits.
         let gap = position_count / capacity.max(1);
@@ -338,7 +329,7 @@ mod tests {
         CellCount::new(count).unwrap()
     }
 
-    fn plan(kind: Kind, capacity: u64, size: FilterSize) -> Result<FilterSettings, CallFailure> {
+    fn plan(kind: Kind, capacity: u64, size: FilterSize) -> Result<FilterSettings> {
         planned((kind, Distribution::Partitioned), capacity, size, cells(4), KEY)
     }
 

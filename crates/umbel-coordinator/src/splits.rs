@@ -15,6 +15,7 @@ use umbel_engine::{GroupId, ShardId};
 
 use umbel_step::planted::{self, Planted};
 
+use super::Result;
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::{LeaderCalls, absorbed_by};
 use umbel_node::limits::RETRY_WAIT_MAX;
@@ -57,11 +58,7 @@ impl Shards<'_> {
     ///
     /// # Errors
     /// If the catalogue refuses the split; or if it takes until the deadline, and then continues by itself.
-    pub async fn split(
-        self,
-        shard_count: u32,
-        deadline: Instant,
-    ) -> Result<(ShardId, ShardId), CallFailure> {
+    pub async fn split(self, shard_count: u32, deadline: Instant) -> Result<(ShardId, ShardId)> {
         self.calls.meta_propose(MetaCommand::SplitShard { shard_count }, deadline).await?;
         let into = ShardId(shard_count.saturating_sub(1));
         let began = Instant::now();
@@ -92,11 +89,7 @@ impl Shards<'_> {
     /// # Errors
     /// If the catalogue refuses the merge; or if it takes until the deadline: what has begun then continues
     /// by itself.
-    pub async fn merge(
-        self,
-        shard_count: u32,
-        deadline: Instant,
-    ) -> Result<(ShardId, ShardId), CallFailure> {
+    pub async fn merge(self, shard_count: u32, deadline: Instant) -> Result<(ShardId, ShardId)> {
         let merged = ShardId(shard_count);
         let began = Instant::now();
         self.calls.meta_refresh(deadline).await?;
@@ -152,7 +145,7 @@ impl Shards<'_> {
     ///
     /// # Errors
     /// If that takes until the deadline.
-    pub(super) async fn wait_unsplit(self, deadline: Instant) -> Result<(), CallFailure> {
+    pub(super) async fn wait_unsplit(self, deadline: Instant) -> Result<()> {
         let is_over = |state: &MetaState| is_still(state).then_some(());
         self.calls.wait_meta(deadline, is_over).await
     }
@@ -163,7 +156,7 @@ impl Shards<'_> {
     ///
     /// # Errors
     /// If the merge takes until the deadline.
-    pub(super) async fn wait_for_shards(self, deadline: Instant) -> Result<(), CallFailure> {
+    pub(super) async fn wait_for_shards(self, deadline: Instant) -> Result<()> {
         if self.calls.read_meta(|state| state.shard_map().merging().is_some())? {
             return self.wait_unsplit(deadline).await;
         }
@@ -179,7 +172,7 @@ impl Shards<'_> {
         self,
         ranges: ShardRanges,
         deadline: Instant,
-    ) -> Result<bool, CallFailure> {
+    ) -> Result<bool> {
         if planted::on(Planted::SplitUnnoticed) {
             return Ok(true);
         }

@@ -27,6 +27,7 @@ use umbel_filter::{HashFunction, Kind, RedisBloomShape};
 use umbel_ports::encoding::{decode, encode};
 
 use super::sizes::{copy_bytes, memory_bytes};
+use crate::Result;
 use umbel_node::export_change::FrameChange;
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::{CALL_TIMEOUT_DEFAULT, EXPORT_FRAME_PAYLOAD_BYTES_MAX};
@@ -241,7 +242,7 @@ impl ExportedSettings {
     }
 
     /// Adds the key of that name, as this cluster knows it.
-    fn with_key(self, state: &MetaState) -> Result<FilterSettings, CallFailure> {
+    fn with_key(self, state: &MetaState) -> Result<FilterSettings> {
         let KeyName { function, key_id } = self.key;
         let key = match HashFunction::from_id(function) {
             Some(HashFunction::Xxh3Seeded) => HashKey::Xxh3 { seed: key_id },
@@ -284,10 +285,7 @@ pub fn exported_chain(chain: RedisBloomShape) -> Bytes {
 
 /// Checks that a cluster with these shards can have a filter with settings that came from outside.
 /// Computes the memory that they take, whatever the settings say.
-fn checked(
-    mut settings: FilterSettings,
-    ranges: ShardRanges,
-) -> Result<FilterSettings, CallFailure> {
+fn checked(mut settings: FilterSettings, ranges: ShardRanges) -> Result<FilterSettings> {
     let kind = Kind::from_id(settings.kind);
     if kind.is_none() || settings.shape.kind().ok() != kind {
         let (kind, shape) = (settings.kind, settings.shape);
@@ -302,7 +300,7 @@ fn checked(
 }
 
 /// Decodes the settings of an export or a backup.
-fn decode_settings<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, CallFailure> {
+fn decode_settings<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     if bytes.len() > SETTINGS_BYTES_MAX {
         let got = bytes.len();
         let what = format!("settings has {got} bytes, at most {SETTINGS_BYTES_MAX} are expected");
@@ -313,11 +311,7 @@ fn decode_settings<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Ca
 
 /// Slices that were cut for some shards can be cut further, but not joined; a filter that lies in one
 /// shard fits any cluster.
-fn check_ranges(
-    got: ShardRanges,
-    shape: &SliceShape,
-    ours: ShardRanges,
-) -> Result<(), CallFailure> {
+fn check_ranges(got: ShardRanges, shape: &SliceShape, ours: ShardRanges) -> Result<()> {
     if ours.refine(got) || shape.place().is_some() {
         return Ok(());
     }

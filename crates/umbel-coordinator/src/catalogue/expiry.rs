@@ -6,6 +6,7 @@ use umbel_engine::meta::{FilterChange, FilterName};
 
 use super::Seen;
 use crate::Coordinator;
+use crate::Result;
 use umbel_node::failure::CallFailure;
 
 impl Coordinator {
@@ -18,7 +19,7 @@ impl Coordinator {
         seen: Option<Seen>,
         expires_ms: Option<u64>,
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    ) -> Result<()> {
         let (filter, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(filter, &record))?;
         let change = FilterChange::SetExpiry { expires_ms };
@@ -31,7 +32,7 @@ impl Coordinator {
         &self,
         name: &FilterName,
         deadline: Instant,
-    ) -> Result<Option<(FilterId, Option<u64>)>, CallFailure> {
+    ) -> Result<Option<(FilterId, Option<u64>)>> {
         match self.filter_in_any_state(name, deadline).await {
             Ok((filter, record)) => Ok(Some((filter, record.expires_ms))),
             Err(CallFailure::UnknownFilter { .. }) => Ok(None),

@@ -7,6 +7,7 @@ use umbel_engine::shard::{PartError, SetOperation, ShardCommand};
 use umbel_filter::Kind;
 
 use super::ranges_of;
+use crate::Result;
 use crate::copy_failure::of_copy;
 use crate::items::{beside_done, graver};
 use crate::{ClientRequest, Coordinator, LiveFilter};
@@ -28,7 +29,7 @@ impl Coordinator {
         sources: &[FilterName],
         (operation, request): (SetOperation, Option<ClientRequest>),
         deadline: Instant,
-    ) -> Result<u64, CallFailure> {
+    ) -> Result<u64> {
         check_sources(target, sources, operation)?;
         self.meta_refresh(deadline).await?;
         self.shards().wait_unsplit(deadline).await?;
@@ -85,7 +86,7 @@ impl Coordinator {
     }
 
     /// Refuses a filter in which every position of a shard is set: it tells nothing about its items.
-    async fn refuse_full(&self, filter: &LiveFilter, deadline: Instant) -> Result<(), CallFailure> {
+    async fn refuse_full(&self, filter: &LiveFilter, deadline: Instant) -> Result<()> {
         let (id, generation) = (filter.id, filter.record.generation);
         let request = |_| ShardRequest::Describe { filter: id, generation };
         for (shard, answer) in self.call_every_shard(filter.ranges, request, deadline).await {
@@ -112,7 +113,7 @@ impl Coordinator {
         from: Vec<LiveFilter>,
         operation: SetOperation,
         deadline: Instant,
-    ) -> Result<u64, CallFailure> {
+    ) -> Result<u64> {
         // The union is a whole filter in memory, like one that is imported. An intersection needs two
         // more for a moment: what the sources so far have in common, and the next source.
         let room = self.import_room(deadline).await?;
@@ -146,10 +147,7 @@ impl Coordinator {
 }
 
 /// Newly set positions of all shards. If only some shards succeeded, `again` tells what a retry does.
-pub(super) fn new_count_of(
-    answers: Vec<Result<ShardAnswer, CallFailure>>,
-    again: &str,
-) -> Result<u64, CallFailure> {
+pub(super) fn new_count_of(answers: Vec<Result<ShardAnswer>>, again: &str) -> Result<u64> {
     let (shard_count, mut done_count, mut new_count) = (answers.len(), 0, 0_u64);
     let mut failure = None;
     for answer in answers {
@@ -182,7 +180,7 @@ fn kinds(holds: impl Fn(Kind) -> bool) -> String {
 }
 
 /// Refuses a kind whose positions cannot be compared.
-pub(super) fn check_ored(record: &FilterRecord) -> Result<(), CallFailure> {
+pub(super) fn check_ored(record: &FilterRecord) -> Result<()> {
     match Kind::from_id(record.settings.kind) {
         Some(kind) if !kind.merges_by_or() => {
             let name = record.name.as_str();
@@ -200,7 +198,7 @@ fn check_sources(
     target: &FilterName,
     sources: &[FilterName],
     operation: SetOperation,
-) -> Result<(), CallFailure> {
+) -> Result<()> {
     let invalid = |what| Err(CallFailure::Invalid { what });
     let count = sources.len();
     // An intersection of a single filter would be a union.
@@ -224,7 +222,7 @@ fn check_sources(
 }
 
 /// Refuses a kind that does not consist of bits alone.
-fn check_bits(record: &FilterRecord) -> Result<(), CallFailure> {
+fn check_bits(record: &FilterRecord) -> Result<()> {
     match Kind::from_id(record.settings.kind) {
         Some(kind) if !kind.is_bit_array() => {
             let name = record.name.as_str();
@@ -247,7 +245,7 @@ fn plan_of(settings: &FilterSettings) -> String {
 }
 
 /// Checks that the bits of one filter mean the same in the other.
-pub(super) fn check_mergeable(into: &FilterRecord, from: &FilterRecord) -> Result<(), CallFailure> {
+pub(super) fn check_mergeable(into: &FilterRecord, from: &FilterRecord) -> Result<()> {
     let (ours, theirs) = (&into.settings, &from.settings);
     for record in [into, from] {
         let kind = Kind::from_id(record.settings.kind);

@@ -5,6 +5,7 @@ use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterChange, FilterOrder, FilterRecord, MetaCommand, MetaError};
 
 use crate::Coordinator;
+use crate::Result;
 use umbel_node::failure::CallFailure;
 
 impl Coordinator {
@@ -16,7 +17,7 @@ impl Coordinator {
         (filter, record): (FilterId, &FilterRecord),
         change: FilterChange,
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    ) -> Result<()> {
         let is_drop = change == FilterChange::Drop;
         let order = FilterOrder { filter, name: record.name.clone(), change };
         let bare = order.command();

@@ -6,6 +6,7 @@ use umbel_engine::shard::{OverlapCount, PartError, SliceShape};
 use umbel_filter::sizing::{self, Estimate, SizingError};
 
 use super::merge::{check_mergeable, check_ored};
+use crate::Result;
 use crate::copy_failure::of_copy;
 use crate::splits::split_meanwhile;
 use crate::{Coordinator, LiveFilter};
@@ -56,7 +57,7 @@ impl Coordinator {
         ours: &FilterName,
         theirs: &FilterName,
         deadline: Instant,
-    ) -> Result<Overlap, CallFailure> {
+    ) -> Result<Overlap> {
         self.meta_refresh(deadline).await?;
         self.shards().wait_unsplit(deadline).await?;
         let one = self.live_filter(ours.as_str(), deadline).await?;
@@ -89,7 +90,7 @@ impl Coordinator {
         one: LiveFilter,
         other: LiveFilter,
         deadline: Instant,
-    ) -> Result<OverlapCount, CallFailure> {
+    ) -> Result<OverlapCount> {
         // Two whole filters in memory, each like one that is imported.
         let _room = self.import_room(deadline).await?;
         let mut copies = Vec::with_capacity(2);

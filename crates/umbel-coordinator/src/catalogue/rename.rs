@@ -7,6 +7,7 @@ use umbel_engine::meta::{
 };
 
 use crate::Coordinator;
+use crate::Result;
 use umbel_node::failure::CallFailure;
 
 /// Tries to replace the filter that has the new name, if other calls give that name to other filters meanwhile.
@@ -26,7 +27,7 @@ impl Coordinator {
         new: &FilterName,
         replaces: bool,
         deadline: Instant,
-    ) -> Result<(FilterId, FilterRecord, bool), CallFailure> {
+    ) -> Result<(FilterId, FilterRecord, bool)> {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         if name == new {
             return Ok((id, record, false));
@@ -64,7 +65,7 @@ impl Coordinator {
         (id, before): (FilterId, &FilterRecord),
         (new, replaced): (&FilterName, Option<FilterId>),
         deadline: Instant,
-    ) -> Result<(FilterId, FilterRecord), CallFailure> {
+    ) -> Result<(FilterId, FilterRecord)> {
         let is_gone =
             |state: &MetaState| replaced.is_none_or(|other| state.filter(other).is_none());
         let look = |state: &MetaState| match state.filter(id) {
@@ -82,11 +83,7 @@ impl Coordinator {
 ///
 /// # Errors
 /// If the command did nothing, or may have done nothing, because another one came first.
-fn is_renamed(
-    now: &FilterRecord,
-    before: &FilterRecord,
-    new: &FilterName,
-) -> Result<bool, CallFailure> {
+fn is_renamed(now: &FilterRecord, before: &FilterRecord, new: &FilterName) -> Result<bool> {
     let is_next = now.generation > before.generation;
     if now.name == *new {
         return Ok(now.state == FilterState::Live && (is_next || before.is_replicated()));

@@ -14,6 +14,7 @@ use umbel_filter::HashRange;
 
 use super::SHARD_CALLS_MAX;
 use super::merge::new_count_of;
+use crate::Result;
 use crate::items::{beside_done, cut_before, pieces_of};
 use crate::{ClientRequest, Coordinator, LiveFilter};
 use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
@@ -52,7 +53,7 @@ impl Coordinator {
         sources: Vec<(FilterId, Generation)>,
         request: Option<ClientRequest>,
         deadline: Instant,
-    ) -> Result<u64, CallFailure> {
+    ) -> Result<u64> {
         let sum = &Sum { into, sources, request };
         let ask = |shard| self.add_up_in(sum, shard, deadline);
         let shards = stream::iter(into.ranges.shards());
@@ -84,7 +85,7 @@ impl Coordinator {
         sum: &Sum<'_>,
         shard: ShardId,
         deadline: Instant,
-    ) -> Result<Option<Numbers>, CallFailure> {
+    ) -> Result<Option<Numbers>> {
         let mut pieces = pieces_of(sum.into.cut_of(shard))?;
         let mut is_begun = false;
         while let Some(piece) = pieces.next_piece() {
@@ -122,7 +123,7 @@ fn half_added(into: &LiveFilter, shard: ShardId) -> CallFailure {
 
 /// The answers of all shards. A number that several have, because they were one shard when it was recorded,
 /// is left with the first of them.
-fn each_once(answers: Vec<Result<Numbers, CallFailure>>) -> Vec<Result<ShardAnswer, CallFailure>> {
+fn each_once(answers: Vec<Result<Numbers>>) -> Vec<Result<ShardAnswer>> {
     let mut seen = BTreeSet::new();
     let mut once = |numbers: Numbers| {
         let is_first = |&(range, _): &(HashRange, u64)| seen.insert(range);

@@ -10,6 +10,7 @@ use umbel_engine::{FilterId, Generation, ShardId};
 
 use super::super::Coordinator;
 use super::SHARD_CALLS_MAX;
+use crate::Result;
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 
@@ -82,10 +83,7 @@ impl Coordinator {
 
 /// Refuses the next generation of a filter that another change is bringing to it: a command that arrives when that
 /// is done does nothing, and the generation would look like its own.
-pub(super) fn refuse_beside(
-    record: &FilterRecord,
-    change: &FilterChange,
-) -> Result<(), CallFailure> {
+pub(super) fn refuse_beside(record: &FilterRecord, change: &FilterChange) -> Result<()> {
     let is_other = match record.state {
         FilterState::Clearing { .. } => !matches!(change, FilterChange::Clear { .. }),
         FilterState::Rotating { .. } => !matches!(change, FilterChange::Rotate { .. }),
@@ -127,7 +125,7 @@ impl Part {
     }
 
     /// Why the part is not done, from the shard's answer about its slice; None if it is done.
-    fn why_late(self, described: Result<ShardAnswer, CallFailure>) -> Option<String> {
+    fn why_late(self, described: Result<ShardAnswer>) -> Option<String> {
         match (self, described) {
             (Self::Have, Ok(_))
             | (Self::Forget, Err(CallFailure::Part(PartError::UnknownSlice { .. }))) => None,

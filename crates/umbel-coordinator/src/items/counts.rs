@@ -7,6 +7,7 @@ use umbel_filter::Kind;
 
 use super::hashed;
 use crate::Coordinator;
+use crate::Result;
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
@@ -23,7 +24,7 @@ impl Coordinator {
         name: &str,
         item: &ItemBatch,
         deadline: Instant,
-    ) -> Result<u64, CallFailure> {
+    ) -> Result<u64> {
         self.releases().check_version(SINCE, deadline).await?;
         loop {
             let filter = self.live_filter(name, deadline).await?;

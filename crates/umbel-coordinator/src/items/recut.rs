@@ -9,6 +9,7 @@ use umbel_filter::{HashRange, ItemHash};
 use tokio::time::Instant;
 
 use super::{Operation, item_count};
+use crate::Result;
 use crate::{Coordinator, LiveFilter};
 use umbel_node::calls::ShardAnswer;
 use umbel_node::failure::CallFailure;
@@ -55,7 +56,7 @@ impl Coordinator {
         (shard, named): (ShardId, (u64, u64)),
         (whole, operation): (&[ItemHash], Operation),
         deadline: Instant,
-    ) -> Result<ShardAnswer, CallFailure> {
+    ) -> Result<ShardAnswer> {
         // A filter that lies in one shard has all its items at its place.
         let place = filter.record.settings.shape.place();
         let position = |hash: &ItemHash| place.unwrap_or(hash.hi());
@@ -91,13 +92,13 @@ impl Coordinator {
 }
 
 /// The pieces of a part that is cut for the hashes from the first to the last.
-pub(crate) fn pieces_of<A>(cut: (u64, u64)) -> Result<Pieces<A>, CallFailure> {
+pub(crate) fn pieces_of<A>(cut: (u64, u64)) -> Result<Pieces<A>> {
     let cut = HashRange::from_bounds(cut);
     cut.map(Pieces::of).map_err(|error| CallFailure::Storage { what: error.to_string() })
 }
 
 /// Takes the refusal of a piece by a shard that has answered for the hashes from the first to the last.
-pub(crate) fn cut_before<A>(pieces: &mut Pieces<A>, named: (u64, u64)) -> Result<(), CallFailure> {
+pub(crate) fn cut_before<A>(pieces: &mut Pieces<A>, named: (u64, u64)) -> Result<()> {
     let named = HashRange::from_bounds(named);
     let named = named.map_err(|error| CallFailure::Storage { what: error.to_string() })?;
     let taken: Result<(), PieceError> = pieces.cut_before(named);

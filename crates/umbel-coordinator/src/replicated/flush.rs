@@ -11,6 +11,7 @@ use umbel_replicated_engine::hypercube::VersionVector;
 
 use super::{CopyCalls, group_of, nodes_of};
 use crate::LiveFilter;
+use crate::Result;
 use umbel_node::Local;
 use umbel_node::calls::{CopyAnswer, CopyRequest};
 use umbel_node::failure::CallFailure;
@@ -35,11 +36,7 @@ pub struct FlushReport {
 impl CopyCalls<'_> {
     /// Has all copies exchange what they have, until each node that answers has everything that every
     /// node that answers had acknowledged before.
-    pub async fn flush(
-        self,
-        name: &FilterName,
-        deadline: Instant,
-    ) -> Result<FlushReport, CallFailure> {
+    pub async fn flush(self, name: &FilterName, deadline: Instant) -> Result<FlushReport> {
         let filter = LiveFilter::find(self.calls, name.as_str(), deadline).await?;
         if !filter.record.is_replicated() {
             let what = format!("{name} is partitioned: there is nothing to flush");
@@ -78,7 +75,7 @@ impl CopyCalls<'_> {
         self,
         is_replicated: bool,
         deadline: Instant,
-    ) -> Result<Vec<NodeId>, CallFailure> {
+    ) -> Result<Vec<NodeId>> {
         if !is_replicated {
             return Ok(Vec::new());
         }
@@ -87,7 +84,7 @@ impl CopyCalls<'_> {
 
     /// Waits until the copies of all nodes that are heard are as this node's catalogue requires; returns the nodes
     /// that did not confirm it in time, or are not heard.
-    pub(crate) async fn unconfirmed(self, deadline: Instant) -> Result<Vec<NodeId>, CallFailure> {
+    pub(crate) async fn unconfirmed(self, deadline: Instant) -> Result<Vec<NodeId>> {
         let local = self.calls.local()?;
         let request = CopyRequest::Follow { index: local.meta().applied_index() };
         let request = &request;

@@ -7,6 +7,7 @@ use umbel_engine::meta::MetaState;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_replicated_engine::hypercube::{Cube, CubeRank};
 
+use crate::Result;
 use crate::scrub::Wanted;
 use umbel_node::calls::{CopyAnswer, CopyRequest};
 use umbel_node::cube::{CopyComparison, SESSION_TIME_MAX};
@@ -38,7 +39,7 @@ pub struct ScrubbedPair {
 pub(crate) fn scrub_pairs(
     calls: &Arc<LeaderCalls>,
     filters: Vec<Wanted>,
-) -> Result<impl Stream<Item = ScrubbedPair> + use<>, CallFailure> {
+) -> Result<impl Stream<Item = ScrubbedPair> + use<>> {
     let pairs = Arc::new(calls.read_meta(partners)?);
     let of_filter = move |filter: Wanted| {
         let pairs = Arc::clone(&pairs);

@@ -17,6 +17,7 @@ use super::{
     QUIET_MAX, Restored, check_ranges, checked, decode_settings, invalid, step_deadline,
 };
 use crate::Coordinator;
+use crate::Result;
 use crate::catalogue::ranges_of;
 use umbel_node::failure::CallFailure;
 
@@ -27,9 +28,9 @@ impl Coordinator {
         self: &Arc<Self>,
         mut parts: S,
         owner: Option<PrincipalName>,
-    ) -> Result<(FilterId, FilterRecord), CallFailure>
+    ) -> Result<(FilterId, FilterRecord)>
     where
-        S: Stream<Item = Result<ImportPart, CallFailure>> + Unpin,
+        S: Stream<Item = Result<ImportPart>> + Unpin,
     {
         let Some(ImportPart::Head(head)) = next(&mut parts).await? else {
             return Err(invalid("the first message must hold a header".to_owned()));
@@ -66,9 +67,9 @@ impl Coordinator {
         self: &Arc<Self>,
         mut parts: S,
         owner: Option<PrincipalName>,
-    ) -> Result<Restored, CallFailure>
+    ) -> Result<Restored>
     where
-        S: Stream<Item = Result<BackupPart, CallFailure>> + Unpin,
+        S: Stream<Item = Result<BackupPart>> + Unpin,
     {
         let Some(BackupPart::Head(head)) = next(&mut parts).await? else {
             return Err(invalid("the first message must hold a header".to_owned()));
@@ -112,9 +113,9 @@ impl Coordinator {
         owner: Option<PrincipalName>,
         theirs: ShardRanges,
         parts: &mut S,
-    ) -> Result<bool, CallFailure>
+    ) -> Result<bool>
     where
-        S: Stream<Item = Result<BackupPart, CallFailure>> + Unpin,
+        S: Stream<Item = Result<BackupPart>> + Unpin,
     {
         let BackupFilter { name, settings } = filter;
         let name = FilterName::new(name).map_err(|error| invalid(error.to_string()))?;
@@ -147,7 +148,7 @@ impl Coordinator {
     }
 
     /// The shards for which the frames of such a filter are cut: a replicated filter fits any cluster.
-    fn ranges_for(&self, settings: &FilterSettings) -> Result<ShardRanges, CallFailure> {
+    fn ranges_for(&self, settings: &FilterSettings) -> Result<ShardRanges> {
         match settings.distribution {
             Distribution::Partitioned => self.read_meta(ranges_of)?,
             Distribution::Replicated => Ok(one_shard()),
@@ -156,9 +157,9 @@ impl Coordinator {
 }
 
 /// The next part; an error if the client sends none for `QUIET_MAX`.
-async fn next<T, S>(parts: &mut S) -> Result<Option<T>, CallFailure>
+async fn next<T, S>(parts: &mut S) -> Result<Option<T>>
 where
-    S: Stream<Item = Result<T, CallFailure>> + Unpin,
+    S: Stream<Item = Result<T>> + Unpin,
 {
     match timeout(QUIET_MAX, parts.next()).await {
         Ok(part) => part.transpose(),
@@ -170,9 +171,9 @@ where
 }
 
 /// Skips the frames of a filter.
-async fn skip_filter<S>(parts: &mut S) -> Result<(), CallFailure>
+async fn skip_filter<S>(parts: &mut S) -> Result<()>
 where
-    S: Stream<Item = Result<BackupPart, CallFailure>> + Unpin,
+    S: Stream<Item = Result<BackupPart>> + Unpin,
 {
     loop {
         match next(parts).await? {

@@ -13,6 +13,7 @@ use super::loading::drop_half;
 use super::outgoing::{ExportWish, unknown_change};
 use super::{ExportPart, ImportHead, ImportPart, one_shard, step_deadline};
 use crate::Coordinator;
+use crate::Result;
 use crate::catalogue::Seen;
 use umbel_node::failure::CallFailure;
 
@@ -29,7 +30,7 @@ impl Coordinator {
         new_name: &FilterName,
         owner: Option<PrincipalName>,
         deadline: Instant,
-    ) -> Result<(FilterId, bool), CallFailure> {
+    ) -> Result<(FilterId, bool)> {
         let expiry = self.expiry(name, deadline).await?.and_then(|(_, expires_ms)| expires_ms);
         let wish = ExportWish { known: None, is_snapshot: true };
         let parts = self.export(name, wish, deadline).await?.into_stream();
@@ -61,7 +62,7 @@ impl Coordinator {
         new_name: &FilterName,
         owner: Option<PrincipalName>,
         deadline: Instant,
-    ) -> Result<bool, CallFailure> {
+    ) -> Result<bool> {
         let beside = self.name_beside()?;
         let (made, _) = self.copy_filter(name, &beside, owner, deadline).await?;
         self.put_over((made, &beside), new_name, deadline).await
@@ -81,7 +82,7 @@ impl Coordinator {
         parts: Vec<ImportPart>,
         (owner, expires_at_ms): (Option<PrincipalName>, Option<u64>),
         deadline: Instant,
-    ) -> Result<bool, CallFailure> {
+    ) -> Result<bool> {
         let made = if replaces { self.name_beside()? } else { name.clone() };
         let head = ImportHead { name: made.clone(), ranges: one_shard(), settings };
         let parts = [ImportPart::Head(head)].into_iter().chain(parts).map(Ok);
@@ -99,7 +100,7 @@ impl Coordinator {
         (made, name): (FilterId, &FilterName),
         expires_at_ms: Option<u64>,
         deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    ) -> Result<()> {
         if expires_at_ms.is_none() {
             return Ok(());
         }
@@ -113,7 +114,7 @@ impl Coordinator {
     }
 
     /// A random name, which no other filter has, for a filter that is to replace another one.
-    fn name_beside(&self) -> Result<FilterName, CallFailure> {
+    fn name_beside(&self) -> Result<FilterName> {
         let name = format!("copying-{:016x}", self.seed().number(Purpose::Snapshot));
         FilterName::new(name).map_err(|error| CallFailure::Invalid { what: error.to_string() })
     }
@@ -125,7 +126,7 @@ impl Coordinator {
         (made, beside): (FilterId, &FilterName),
         name: &FilterName,
         deadline: Instant,
-    ) -> Result<bool, CallFailure> {
+    ) -> Result<bool> {
         let renamed = self.rename(beside, name, true, of_last_step(deadline)).await;
         if renamed.is_err() {
             self.drop_beside((made, beside)).await;

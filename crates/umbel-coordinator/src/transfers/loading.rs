@@ -22,6 +22,7 @@ use super::{
     CopyEnd, CopyFrame, FRAME_BYTES_MAX, FrameSum, LOADS_IN_FLIGHT_MAX, invalid, step_deadline,
 };
 use crate::Coordinator;
+use crate::Result;
 use crate::catalogue::is_answering;
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
@@ -59,7 +60,7 @@ pub(super) struct Loading {
     /// For a filter that was cut for fewer shards: the current slice, and a permit for its memory.
     recut: Option<(Recut, OwnedSemaphorePermit)>,
     /// Frames in flight; for ordered kinds, frames of different shards.
-    in_flight: JoinSet<Result<(), CallFailure>>,
+    in_flight: JoinSet<Result<()>>,
     /// The shard of the last frame that arrived.
     last_shard: Option<ShardId>,
     /// The shard to which the last frame was sent.
@@ -78,7 +79,7 @@ impl Loading {
         (name, owner): (&FilterName, Option<PrincipalName>),
         settings: FilterSettings,
         cuts: Cuts,
-    ) -> Result<Self, CallFailure> {
+    ) -> Result<Self> {
         let name = name.clone();
         let made = async move { Self::make(coordinator, (&name, owner), settings, cuts).await };
         tokio::spawn(made)
@@ -91,7 +92,7 @@ impl Loading {
         (name, owner): (&FilterName, Option<PrincipalName>),
         mut settings: FilterSettings,
         cuts: Cuts,
-    ) -> Result<Self, CallFailure> {
+    ) -> Result<Self> {
         let kind = Kind::from_id(settings.kind);
         let is_ordered = kind.is_some_and(|kind| !kind.merges_by_or());
         let is_replicated = settings.distribution == Distribution::Replicated;
@@ -142,7 +143,7 @@ impl Loading {
     }
 
     /// Waits until the slices, or this node's copy, can be loaded, and takes the lease.
-    async fn prepare(&mut self) -> Result<(), CallFailure> {
+    async fn prepare(&mut self) -> Result<()> {
         let is_empty = |state| state == FilterState::Importing;
         let record = self.coordinator.wait_filter(self.filter, step_deadline(), is_empty).await?;
         self.generation = record.generation;
@@ -161,8 +162,8 @@ impl Loading {
     /// others may have inserted into it by now.
     pub(super) async fn run(
         mut self,
-        work: impl AsyncFnOnce(&mut Self) -> Result<(), CallFailure>,
-    ) -> Result<(FilterId, FilterRecord), CallFailure> {
+        work: impl AsyncFnOnce(&mut Self) -> Result<()>,
+    ) -> Result<(FilterId, FilterRecord)> {
         if let Err(error) = work(&mut self).await {
             return Err(self.give_up(error).await);
         }
@@ -180,7 +181,7 @@ impl Loading {
     }
 
     /// Sends a frame to its shard, or adds it to this node's copy, or to a slice that is cut anew.
-    pub(super) async fn load(&mut self, frame: CopyFrame) -> Result<(), CallFailure> {
+    pub(super) async fn load(&mut self, frame: CopyFrame) -> Result<()> {
         let CopyFrame { shard, frame } = frame;
         let (shard, ranges) = match self.home {
             Some(home) => (home, self.cuts.ours),
@@ -217,7 +218,7 @@ impl Loading {
     }
 
     /// Sends a frame to a shard of this cluster.
-    async fn send(&mut self, shard: ShardId, frame: Bytes) -> Result<(), CallFailure> {
+    async fn send(&mut self, shard: ShardId, frame: Bytes) -> Result<()> {
         let is_same = self.last_sent.replace(shard) == Some(shard);
         let most = if self.is_ordered && is_same { 0 } else { LOADS_IN_FLIGHT_MAX - 1 };
         self.wait_until(most).await?;
@@ -235,7 +236,7 @@ impl Loading {
     }
 
     /// Waits until at most this many frames are in flight.
-    async fn wait_until(&mut self, most: usize) -> Result<(), CallFailure> {
+    async fn wait_until(&mut self, most: usize) -> Result<()> {
         while self.in_flight.len() > most {
             match self.in_flight.join_next().await {
                 Some(Ok(outcome)) => outcome?,
@@ -251,7 +252,7 @@ impl Loading {
 
     /// Waits for all frames, and compares their count and checksum with the sender's. A replicated filter
     /// is then absorbed into this node's copy.
-    pub(super) async fn verify(&mut self, end: CopyEnd) -> Result<(), CallFailure> {
+    pub(super) async fn verify(&mut self, end: CopyEnd) -> Result<()> {
         self.wait_until(0).await?;
         let got = self.sum.end();
         if self.recut.as_ref().is_some_and(|(recut, _)| recut.is_within_a_slice()) {
@@ -272,7 +273,7 @@ impl Loading {
         Err(PartError::BadFrame { what }.into())
     }
 
-    async fn activate(&self) -> Result<FilterRecord, CallFailure> {
+    async fn activate(&self) -> Result<FilterRecord> {
         let filter = self.filter;
         let command = MetaCommand::ActivateImport { filter };
         self.coordinator.meta_propose(command, step_deadline()).await?;
@@ -318,7 +319,7 @@ impl Coordinator {
         name: FilterName,
         settings: FilterSettings,
         owner: Option<PrincipalName>,
-    ) -> Result<MetaCommand, CallFailure> {
+    ) -> Result<MetaCommand> {
         let drawn = self.seed().number(Purpose::Import) % LEASE_DRAW_MS;
         let expires_ms = self.term_start_ms().saturating_add(IMPORT_LEASE_MS).saturating_add(drawn);
         let begin = MetaCommand::BeginImport { name, settings, owner, expires_ms };
@@ -338,7 +339,7 @@ async fn load_frame(
     filter: FilterId,
     generation: Generation,
     frame: Bytes,
-) -> Result<(), CallFailure> {
+) -> Result<()> {
     let command = ShardCommand::LoadFrame { filter, generation, frame };
     let request = ShardRequest::Command(command);
     match coordinator.shard_call(shard, request, step_deadline()).await? {
@@ -349,7 +350,7 @@ async fn load_frame(
 
 /// Says that a filter is still being loaded: if nobody does, it is dropped. In a cluster of a version that does
 /// not know this, the filter stays.
-async fn renew_lease(coordinator: &Coordinator, filter: FilterId) -> Result<(), CallFailure> {
+async fn renew_lease(coordinator: &Coordinator, filter: FilterId) -> Result<()> {
     let expires_ms = coordinator.term_start_ms().saturating_add(IMPORT_LEASE_MS);
     let command = MetaCommand::RenewImport { filter, expires_ms };
     if coordinator.read_meta(|state| state.check_writable(&command).is_err())? {

@@ -19,6 +19,7 @@ use super::{
     BACKUP_FORMAT, BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportHead,
     ExportPart, FrameSum, encode_exported, step_deadline,
 };
+use crate::Result;
 use crate::catalogue::{is_answering, ranges_of};
 use crate::splits::split_meanwhile;
 use crate::{Coordinator, LiveFilter};
@@ -40,7 +41,7 @@ impl Coordinator {
         name: &FilterName,
         wish: ExportWish,
         deadline: Instant,
-    ) -> Result<ExportParts, CallFailure> {
+    ) -> Result<ExportParts> {
         // An old copy of the catalogue may name a generation that no longer exists.
         self.meta_refresh(deadline).await?;
         self.shards().wait_unsplit(deadline).await?;
@@ -62,7 +63,7 @@ impl Coordinator {
         self: &Arc<Self>,
         is_snapshot: bool,
         deadline: Instant,
-    ) -> Result<BackupParts, CallFailure> {
+    ) -> Result<BackupParts> {
         self.meta_refresh(deadline).await?;
         self.shards().wait_unsplit(deadline).await?;
         let (ranges, mut filters) = self.read_meta(|state| {
@@ -129,7 +130,7 @@ impl ExportParts {
     }
 
     /// The next part; None after the end.
-    pub async fn next(&mut self) -> Result<Option<ExportPart>, CallFailure> {
+    pub async fn next(&mut self) -> Result<Option<ExportPart>> {
         if let Some(head) = self.head.take() {
             return Ok(Some(ExportPart::Head(head)));
         }
@@ -147,7 +148,7 @@ impl ExportParts {
     }
 
     /// The parts as a stream, which ends after an error.
-    pub fn into_stream(self) -> impl Stream<Item = Result<ExportPart, CallFailure>> {
+    pub fn into_stream(self) -> impl Stream<Item = Result<ExportPart>> {
         stream::try_unfold(self, |mut parts| async move {
             Ok(parts.next().await?.map(|part| (part, parts)))
         })
@@ -177,7 +178,7 @@ enum BackupStep {
 
 impl BackupParts {
     /// The next part; None after the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<BackupPart>, CallFailure> {
+    pub(crate) async fn next(&mut self) -> Result<Option<BackupPart>> {
         match &mut self.step {
             BackupStep::Head(head) => {
                 let head = head.clone();
@@ -198,7 +199,7 @@ impl BackupParts {
     }
 
     /// The beginning of the next filter that still exists, or the end of the backup.
-    async fn next_filter(&mut self) -> Result<BackupPart, CallFailure> {
+    async fn next_filter(&mut self) -> Result<BackupPart> {
         while let Some((name, id)) = self.filters.pop_front() {
             let deadline = step_deadline();
             let (LiveFilter { record, .. }, frames) = match self.begin(id, deadline).await {
@@ -233,7 +234,7 @@ impl BackupParts {
         &self,
         id: FilterId,
         deadline: Instant,
-    ) -> Result<Option<(LiveFilter, FilterFrames)>, CallFailure> {
+    ) -> Result<Option<(LiveFilter, FilterFrames)>> {
         let (name, filter) = loop {
             let Some(name) = self.live_name(id, deadline).await? else { return Ok(None) };
             match self.coordinator.live_filter(name.as_str(), deadline).await {
@@ -258,11 +259,7 @@ impl BackupParts {
     }
 
     /// The name of a filter, once it is not being changed as a whole any more; None if it was dropped.
-    async fn live_name(
-        &self,
-        id: FilterId,
-        deadline: Instant,
-    ) -> Result<Option<FilterName>, CallFailure> {
+    async fn live_name(&self, id: FilterId, deadline: Instant) -> Result<Option<FilterName>> {
         let mut busy = None;
         let look = |state: &MetaState| {
             let record = state.filter(id).filter(|record| record.state != FilterState::Dropping);
@@ -283,7 +280,7 @@ impl BackupParts {
     }
 
     /// The parts as a stream, which ends after an error.
-    pub fn into_stream(self) -> impl Stream<Item = Result<BackupPart, CallFailure>> {
+    pub fn into_stream(self) -> impl Stream<Item = Result<BackupPart>> {
         stream::try_unfold(self, |mut parts| async move {
             Ok(parts.next().await?.map(|part| (part, parts)))
         })
@@ -328,7 +325,7 @@ impl FilterFrames {
         filter: LiveFilter,
         wish: ExportWish,
         deadline: Instant,
-    ) -> Result<(LiveFilter, Self), CallFailure> {
+    ) -> Result<(LiveFilter, Self)> {
         let ExportWish { mut known, is_snapshot } = wish;
         let (filter, copy) = if filter.record.is_replicated() {
             let is_raw = known.is_some();
@@ -369,7 +366,7 @@ impl FilterFrames {
     }
 
     /// The next frame, for a client that has no frames.
-    async fn next(&mut self) -> Result<Option<CopyFrame>, CallFailure> {
+    async fn next(&mut self) -> Result<Option<CopyFrame>> {
         match self.next_or_change().await? {
             Some((shard, ExportedFrame::Whole(frame))) => Ok(Some(CopyFrame { shard, frame })),
             Some((shard, ExportedFrame::Change(_))) => Err(unknown_change(shard)),
@@ -378,7 +375,7 @@ impl FilterFrames {
     }
 
     /// The next frame, and the shard of its slice.
-    async fn next_or_change(&mut self) -> Result<Option<(ShardId, ExportedFrame)>, CallFailure> {
+    async fn next_or_change(&mut self) -> Result<Option<(ShardId, ExportedFrame)>> {
         self.fill().await?;
         let Some(frame) = self.waiting.pop_front() else { return Ok(None) };
         self.sum.add(frame.sent());
@@ -387,7 +384,7 @@ impl FilterFrames {
     }
 
     /// Fetches frames until one is waiting, or none is left.
-    async fn fill(&mut self) -> Result<(), CallFailure> {
+    async fn fill(&mut self) -> Result<()> {
         while self.waiting.is_empty() {
             if self.is_shard_done {
                 self.shards.pop_front();
@@ -401,7 +398,7 @@ impl FilterFrames {
     }
 
     /// Refuses the copy if a shard was split meanwhile.
-    async fn look(&mut self) -> Result<(), CallFailure> {
+    async fn look(&mut self) -> Result<()> {
         match self.looked_at.take() {
             Some(ranges)
                 if !self.coordinator.shards().are_still_cut(ranges, step_deadline()).await? =>
@@ -413,7 +410,7 @@ impl FilterFrames {
     }
 
     /// One step with the node that copies the slice.
-    async fn fetch(&mut self, shard: ShardId) -> Result<(), CallFailure> {
+    async fn fetch(&mut self, shard: ShardId) -> Result<()> {
         if let Some((frames, known)) = &mut self.copy {
             match frames.recv().await {
                 Some(frame) => {

@@ -24,6 +24,7 @@ use umbel_ports::Purpose;
 use super::outgoing::KnownFrames;
 use super::step_deadline;
 use crate::Coordinator;
+use crate::Result;
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::{Tries, unexpected};
@@ -60,7 +61,7 @@ impl Coordinator {
         ranges: ShardRanges,
         known: Option<&KnownFrames>,
         deadline: Instant,
-    ) -> Result<Snapshot, CallFailure> {
+    ) -> Result<Snapshot> {
         let shards: Vec<ShardId> = ranges.shards().collect();
         let snapshot = self.seed().number(Purpose::Snapshot);
         let mut tries = Tries::new(deadline);
@@ -106,7 +107,7 @@ impl Coordinator {
         self: &Arc<Self>,
         begins: impl Iterator<Item = (ShardId, ShardRequest)>,
         deadline: Instant,
-    ) -> Result<Snapshot, CallFailure> {
+    ) -> Result<Snapshot> {
         let deadline = deadline.min(Instant::now() + SNAPSHOT_HOLD_MAX);
         let begins = begins.map(|(shard, request)| async move {
             match self.shard_call(shard, request, deadline).await? {
@@ -137,7 +138,7 @@ impl Coordinator {
         copy: &SliceExport,
         request: ShardRequest,
         deadline: Instant,
-    ) -> Result<ShardAnswer, CallFailure> {
+    ) -> Result<ShardAnswer> {
         let SliceExport { shard, holder, .. } = *copy;
         self.calls.replica_call((shard, holder), request, deadline).await
     }

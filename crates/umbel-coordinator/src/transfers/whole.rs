@@ -13,6 +13,7 @@ use umbel_engine::shard::{PartError, SliceShape};
 use umbel_engine::{FilterId, Generation};
 use umbel_filter::AnyFilter;
 
+use crate::Result;
 use crate::copy_failure::of_copy;
 use crate::{Coordinator, LiveFilter};
 use umbel_node::cube;
@@ -34,7 +35,7 @@ impl Coordinator {
         filter: LiveFilter,
         is_raw: bool,
         deadline: Instant,
-    ) -> Result<(LiveFilter, CopyFrames), CallFailure> {
+    ) -> Result<(LiveFilter, CopyFrames)> {
         let (mut filter, copy) = self.copies().own(filter, deadline).await?;
         filter.ranges = one_shard();
         match timeout_at(deadline, self.local()?.copies().frames(&copy, is_raw)).await {
@@ -52,10 +53,7 @@ impl Coordinator {
     }
 
     /// A permit for this node's memory, for a filter that is assembled from its frames.
-    pub(crate) async fn import_room(
-        &self,
-        deadline: Instant,
-    ) -> Result<OwnedSemaphorePermit, CallFailure> {
+    pub(crate) async fn import_room(&self, deadline: Instant) -> Result<OwnedSemaphorePermit> {
         let room = timeout_at(deadline, self.local()?.copies().import_room()).await;
         room.map_err(|_| {
             let what = "as many replicated filters as this node takes at once are being imported";
@@ -70,7 +68,7 @@ impl Coordinator {
         filter: FilterId,
         generation: Generation,
         (other, newest_slice, room): (AnyFilter, Option<u64>, OwnedSemaphorePermit),
-    ) -> Result<u64, CallFailure> {
+    ) -> Result<u64> {
         let local = Arc::clone(self.local()?);
         let work = async move {
             let absorbed = local.copies().absorb(filter, generation, (&other, newest_slice)).await;
@@ -84,11 +82,7 @@ impl Coordinator {
     }
 
     /// Waits until this node has its copy of a filter in the catalogue.
-    pub(super) async fn wait_copy(
-        &self,
-        filter: FilterId,
-        deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    pub(super) async fn wait_copy(&self, filter: FilterId, deadline: Instant) -> Result<()> {
         let copies = self.local()?.copies();
         let mut followed = copies.followed();
         let opened = followed.wait_for(|_| copies.get(filter).is_some());
@@ -111,7 +105,7 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    pub(super) fn new(settings: &FilterSettings) -> Result<Self, CallFailure> {
+    pub(super) fn new(settings: &FilterSettings) -> Result<Self> {
         let assembler = cube::assembler(settings);
         let assembler = assembler.map_err(|what| PartError::ShapeMismatch { what })?;
         let newest_slice = match settings.shape {
@@ -122,7 +116,7 @@ impl Assembly {
     }
 
     /// Adds the next frame.
-    pub(super) fn take(&mut self, frame: &[u8]) -> Result<(), CallFailure> {
+    pub(super) fn take(&mut self, frame: &[u8]) -> Result<()> {
         let number = self.frame_count;
         let bad = |error: &dyn std::fmt::Display| PartError::BadFrame {
             what: format!("frame {number}: {error}"),
@@ -137,7 +131,7 @@ impl Assembly {
     }
 
     /// The filter and its newest slice of time, if nothing of it is missing.
-    pub(super) fn finish(self) -> Result<(AnyFilter, Option<u64>), CallFailure> {
+    pub(super) fn finish(self) -> Result<(AnyFilter, Option<u64>)> {
         let finished = self.assembler.finish();
         let whole = finished.map_err(|error| PartError::BadFrame { what: error.to_string() })?;
         Ok((whole, self.newest_slice))
