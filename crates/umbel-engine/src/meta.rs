@@ -73,3 +73,6 @@ pub use settings::{Distribution, FilterSettings, HashKey};
 pub use since_3::{MetaSince3, MetaSince3Error};
 pub use state::{META_VOTERS_MAX, MetaState, NODE_ADDRESS_BYTES_MAX};
 pub use version::{ClusterVersion, VersionRange};
+
+/// The result of most functions of this module.
+pub(crate) type Result<T, E = MetaError> = std::result::Result<T, E>;

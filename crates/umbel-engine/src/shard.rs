@@ -156,3 +156,6 @@ pub use sum::PreparedSum;
 pub use window_rules::{
     LateItems, SLICE_MS_MAX, SLICE_MS_MIN, WINDOW_SLICE_COUNT_MAX, WindowRules, WindowTime,
 };
+
+/// The result of most functions of this module.
+pub(crate) type Result<T, E = PartError> = std::result::Result<T, E>;

@@ -3,6 +3,7 @@
 use super::principal::{Principal, PrincipalName};
 use super::reply::{MetaError, MetaReply};
 use super::state::MetaState;
+use crate::meta::Result;
 
 /// Most principals of a cluster: every node holds all of them, and each snapshot contains them.
 pub const PRINCIPAL_COUNT_MAX: usize = 4_096;
@@ -27,7 +28,7 @@ impl MetaState {
 
     /// Checks that another lasting administrator remains: without one, nobody could change principals
     /// any more.
-    fn check_admin_beside(&self, name: &PrincipalName) -> Result<(), MetaError> {
+    fn check_admin_beside(&self, name: &PrincipalName) -> Result<()> {
         let others = self.principals.iter().filter(|(other, _)| *other != name);
         if others.into_iter().any(|(_, principal)| principal.is_lasting_admin()) {
             return Ok(());
@@ -43,7 +44,7 @@ impl MetaState {
         name: &PrincipalName,
         principal: &Principal,
         replace: bool,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         principal.rights.check()?;
         match self.principals.get(name) {
             // The request is a retry.
@@ -67,7 +68,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    pub(super) fn drop_principal(&mut self, name: &PrincipalName) -> Result<MetaReply, MetaError> {
+    pub(super) fn drop_principal(&mut self, name: &PrincipalName) -> Result<MetaReply> {
         if !self.principals.contains_key(name) {
             let what = format!("there is no principal named {name}");
             return Err(MetaError::BadPrincipal { what });

@@ -12,6 +12,7 @@ use super::reply::{MetaError, MetaReply};
 use super::state::MetaState;
 use crate::ids::{NodeId, ShardId};
 use crate::limits::{NODE_COUNT_MAX, REPLICA_COUNT_MAX, SHARD_COUNT_MAX};
+use crate::meta::Result;
 use crate::placement::{ShardMap, ShardRanges, ShardRecord, assign};
 
 #[cfg(test)]
@@ -57,7 +58,7 @@ impl MetaState {
         self.try_apply(log_index, command).unwrap_or_else(MetaReply::Refused)
     }
 
-    fn try_apply(&mut self, log_index: u64, command: &MetaCommand) -> Result<MetaReply, MetaError> {
+    fn try_apply(&mut self, log_index: u64, command: &MetaCommand) -> Result<MetaReply> {
         match command {
             MetaCommand::Form { cluster, nodes, shard_count, replica_count } => {
                 self.form(*cluster, nodes, *shard_count, *replica_count)
@@ -67,11 +68,7 @@ impl MetaState {
         }
     }
 
-    fn apply_formed(
-        &mut self,
-        log_index: u64,
-        command: &MetaCommand,
-    ) -> Result<MetaReply, MetaError> {
+    fn apply_formed(&mut self, log_index: u64, command: &MetaCommand) -> Result<MetaReply> {
         match command {
             // A cluster is formed only once.
             MetaCommand::Form { .. } => Ok(MetaReply::Done),
@@ -143,7 +140,7 @@ impl MetaState {
         }
     }
 
-    fn apply_order(&mut self, log_index: u64, order: &FilterOrder) -> Result<MetaReply, MetaError> {
+    fn apply_order(&mut self, log_index: u64, order: &FilterOrder) -> Result<MetaReply> {
         self.check_order(order)?;
         self.apply_formed(log_index, &order.command())
     }
@@ -154,7 +151,7 @@ impl MetaState {
         nodes: &[(NodeId, String)],
         shard_count: u32,
         replica_count: u32,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         if self.is_formed() {
             return Ok(MetaReply::Done);
         }
@@ -185,16 +182,11 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    fn shard_record(&mut self, shard: ShardId) -> Result<&mut ShardRecord, MetaError> {
+    fn shard_record(&mut self, shard: ShardId) -> Result<&mut ShardRecord> {
         self.shard_map.get_mut(shard).ok_or_else(|| bad_move(format!("there is no {shard}")))
     }
 
-    fn move_replica(
-        &mut self,
-        shard: ShardId,
-        from: NodeId,
-        to: NodeId,
-    ) -> Result<MetaReply, MetaError> {
+    fn move_replica(&mut self, shard: ShardId, from: NodeId, to: NodeId) -> Result<MetaReply> {
         self.check_whole(shard)?;
         let may_have = self.node(to).is_some_and(NodeRecord::is_available);
         let record = self.shard_record(shard)?;
@@ -224,7 +216,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    fn plan_replicas(&mut self, shard: ShardId, target: &[NodeId]) -> Result<MetaReply, MetaError> {
+    fn plan_replicas(&mut self, shard: ShardId, target: &[NodeId]) -> Result<MetaReply> {
         let most = REPLICA_COUNT_MAX as usize;
         let is_list = (1..=most).contains(&target.len()) && target.is_sorted_by(|a, b| a < b);
         if !is_list {
@@ -243,11 +235,7 @@ impl MetaState {
     }
 
     /// Only a change to the target can complete: a report of other voters is outdated.
-    fn replicas_changed(
-        &mut self,
-        shard: ShardId,
-        replicas: &[NodeId],
-    ) -> Result<MetaReply, MetaError> {
+    fn replicas_changed(&mut self, shard: ShardId, replicas: &[NodeId]) -> Result<MetaReply> {
         let record = self.shard_record(shard)?;
         if record.target.as_deref() == Some(replicas) {
             record.arrive();
@@ -264,7 +252,7 @@ impl MetaState {
 
     /// Splits one shard at a time, and only while its replicas are not being moved: the new shard's
     /// replicas start on the nodes of its parent.
-    fn split_shard(&mut self, shard_count: u32) -> Result<MetaReply, MetaError> {
+    fn split_shard(&mut self, shard_count: u32) -> Result<MetaReply> {
         // The number of shards is about to fall.
         self.check_no_merge()?;
         let count = self.shard_count();
@@ -299,7 +287,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    fn shard_formed(&mut self, shard: ShardId) -> Result<MetaReply, MetaError> {
+    fn shard_formed(&mut self, shard: ShardId) -> Result<MetaReply> {
         let is_split_off = self.shard_map.splitting() == Some(shard);
         self.shard_record(shard)?.is_formed = true;
         if is_split_off {
@@ -311,7 +299,7 @@ impl MetaState {
 
     /// Refuses to move replicas of a shard that is being split or merged, and of the other half: both have
     /// to be on the same nodes.
-    fn check_whole(&self, shard: ShardId) -> Result<(), MetaError> {
+    fn check_whole(&self, shard: ShardId) -> Result<()> {
         if [self.shard_map.merging(), self.shard_map.absorbing()].contains(&Some(shard)) {
             return self.check_no_merge();
         }
@@ -327,7 +315,7 @@ fn bad_move(what: String) -> MetaError {
     MetaError::BadMove { what }
 }
 
-fn check_count(of: &str, count: u64, most: u64) -> Result<(), MetaError> {
+fn check_count(of: &str, count: u64, most: u64) -> Result<()> {
     if (1..=most).contains(&count) {
         return Ok(());
     }

@@ -25,6 +25,7 @@ use super::settings::Distribution;
 use super::state::MetaState;
 use crate::ids::NodeId;
 use crate::limits::{SHARD_COUNT_MAX, SLICE_BYTES_MAX};
+use crate::meta::Result;
 
 /// Shards per core of the cluster. One task at a time applies a shard's log, and at any moment shards
 /// differ in load: with two per core, no core idles while another one has work for two.
@@ -139,11 +140,7 @@ impl MetaState {
         MetaReply::Done
     }
 
-    pub(super) fn note_core_count(
-        &mut self,
-        node: NodeId,
-        core_count: u32,
-    ) -> Result<MetaReply, MetaError> {
+    pub(super) fn note_core_count(&mut self, node: NodeId, core_count: u32) -> Result<MetaReply> {
         if !self.is_live(node) {
             return Err(MetaError::UnknownNode { node });
         }

@@ -11,6 +11,7 @@ use super::reply::MetaError;
 use super::state::MetaState;
 use super::weights::{Load, Weights};
 use crate::ids::{NodeId, ShardId};
+use crate::meta::Result;
 use crate::placement::{ShardRecord, Zones};
 
 /// A replica moves only from a node that has at least so many times its weight more than the destination. Where
@@ -119,12 +120,7 @@ impl MetaState {
     ///
     /// # Errors
     /// If it would be undone; the error names a node in the zone that has a replica.
-    pub fn check_zone_of_move(
-        &self,
-        shard: ShardId,
-        from: NodeId,
-        to: NodeId,
-    ) -> Result<(), MetaError> {
+    pub fn check_zone_of_move(&self, shard: ShardId, from: NodeId, to: NodeId) -> Result<()> {
         let Some(record) = self.shard(shard) else { return Ok(()) };
         let may_have = |node| self.node(node).is_some_and(NodeRecord::is_available);
         let is_move = record.replicas.contains(&from) && !record.replicas.contains(&to);

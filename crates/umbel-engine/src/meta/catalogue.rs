@@ -22,6 +22,7 @@ use super::state::MetaState;
 use super::version::ClusterVersion;
 use crate::ids::{FilterId, Generation, GroupId, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, SLICE_BYTES_MAX};
+use crate::meta::Result;
 use umbel_step::planted::{self, Planted};
 
 /// The version since which the time of expiry of a filter that is being imported is that of its import.
@@ -38,7 +39,7 @@ impl MetaState {
         settings: &FilterSettings,
         importing: bool,
         owner: Option<&PrincipalName>,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         if let Some((id, filter)) = self.filter_by_name(name.as_str()) {
             // A node that does not know the version yet begins an import by this command. It must not get the
             // filter of another import, which it would drop if its own failed.
@@ -83,7 +84,7 @@ impl MetaState {
     }
 
     /// Refuses a key whose id belongs to a different key: frames identify keys by id alone.
-    fn check_key(&self, key: HashKey) -> Result<(), MetaError> {
+    fn check_key(&self, key: HashKey) -> Result<()> {
         let HashKey::SipHash { key_id, .. } = key else { return Ok(()) };
         if self.key(key_id).is_some_and(|held| held != key) {
             let what = format!("key {key_id:#018x} is another key already");
@@ -98,7 +99,7 @@ impl MetaState {
         (filter, generation): (FilterId, Generation),
         shard: ShardId,
         growth_bytes: u64,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         self.check_growth((filter, generation), shard, growth_bytes)?;
         let record = self.named(filter)?;
         let growth = record.growth.entry(shard).or_default();
@@ -117,7 +118,7 @@ impl MetaState {
         (filter, generation): (FilterId, Generation),
         shard: ShardId,
         growth_bytes: u64,
-    ) -> Result<(), MetaError> {
+    ) -> Result<()> {
         let record = self.filters.get(&filter).ok_or(MetaError::UnknownFilter { filter })?;
         match record.state {
             // A filter that is being imported grows as its frames arrive.
@@ -147,14 +148,14 @@ impl MetaState {
     }
 
     /// The filter, unless it is being dropped.
-    pub(super) fn named(&mut self, filter: FilterId) -> Result<&mut FilterRecord, MetaError> {
+    pub(super) fn named(&mut self, filter: FilterId) -> Result<&mut FilterRecord> {
         match self.filters.get_mut(&filter) {
             Some(record) if record.state != FilterState::Dropping => Ok(record),
             _ => Err(MetaError::UnknownFilter { filter }),
         }
     }
 
-    pub(super) fn filter_created(&mut self, filter: FilterId) -> Result<MetaReply, MetaError> {
+    pub(super) fn filter_created(&mut self, filter: FilterId) -> Result<MetaReply> {
         let record = self.named(filter)?;
         if let FilterState::Creating { importing } = record.state {
             record.state = if importing { FilterState::Importing } else { FilterState::Live };
@@ -162,7 +163,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    pub(super) fn activate_import(&mut self, filter: FilterId) -> Result<MetaReply, MetaError> {
+    pub(super) fn activate_import(&mut self, filter: FilterId) -> Result<MetaReply> {
         let expires = self.version >= IMPORTS_EXPIRE_SINCE;
         let record = self.named(filter)?;
         match record.state {
@@ -182,7 +183,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    pub(super) fn drop_filter(&mut self, filter: FilterId) -> Result<MetaReply, MetaError> {
+    pub(super) fn drop_filter(&mut self, filter: FilterId) -> Result<MetaReply> {
         let no_merge = self.check_no_merge();
         if let Some(record) = self.filters.get_mut(&filter)
             && record.state != FilterState::Dropping
@@ -199,7 +200,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    pub(super) fn filter_dropped(&mut self, filter: FilterId) -> Result<MetaReply, MetaError> {
+    pub(super) fn filter_dropped(&mut self, filter: FilterId) -> Result<MetaReply> {
         match self.filters.get(&filter) {
             Some(record) if record.state != FilterState::Dropping => return Err(record.busy()),
             _ => self.filters.remove(&filter),
@@ -211,7 +212,7 @@ impl MetaState {
         &mut self,
         filter: FilterId,
         generation: Generation,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         let no_merge = self.check_no_merge();
         let record = self.named(filter)?;
         let to = Generation(record.generation.0.saturating_add(1));
@@ -235,7 +236,7 @@ impl MetaState {
         &mut self,
         filter: FilterId,
         generation: Generation,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         let no_merge = self.check_no_merge();
         let record = self.named(filter)?;
         if !record.settings.shape.is_rotated_by_hand() {
@@ -262,7 +263,7 @@ impl MetaState {
         &mut self,
         filter: FilterId,
         generation: Generation,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         let record = self.named(filter)?;
         if record.state.next_generation() == Some(generation) {
             record.generation = generation;

@@ -14,6 +14,7 @@ use super::settings::FilterSettings;
 use super::state::MetaState;
 use crate::ids::FilterId;
 use crate::limits::IMPORT_LEASE_MS;
+use crate::meta::Result;
 
 impl MetaState {
     /// The commands that drop all filters whose time has come, and give a time to imports that have none; `now_ms` is
@@ -52,7 +53,7 @@ impl MetaState {
         &mut self,
         filter: FilterId,
         expires_ms: Option<u64>,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         let imports_expire = self.version >= IMPORTS_EXPIRE_SINCE;
         let record = self.named(filter)?;
         // It would be gone when the import is complete.
@@ -71,7 +72,7 @@ impl MetaState {
         name: &FilterName,
         settings: &FilterSettings,
         (owner, expires_ms): (Option<&PrincipalName>, u64),
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         if let Some((filter, record)) = self.filter_by_name(name.as_str()) {
             let is_own = record.expires_ms == Some(expires_ms);
             if is_own && record.is_answer_to(settings, true) {
@@ -89,11 +90,7 @@ impl MetaState {
     /// Prolongs an import. A filter whose node has died would otherwise be in the catalogue for ever, where
     /// it keeps its name and all shards from being merged. A proposal that arrives late must not let a filter
     /// expire that is live.
-    pub(super) fn renew_import(
-        &mut self,
-        filter: FilterId,
-        expires_ms: u64,
-    ) -> Result<MetaReply, MetaError> {
+    pub(super) fn renew_import(&mut self, filter: FilterId, expires_ms: u64) -> Result<MetaReply> {
         let record = self.named(filter)?;
         if record.is_imported() {
             record.expires_ms = record.expires_ms.max(Some(expires_ms));
@@ -101,11 +98,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    pub(super) fn drop_expired(
-        &mut self,
-        filter: FilterId,
-        expires_ms: u64,
-    ) -> Result<MetaReply, MetaError> {
+    pub(super) fn drop_expired(&mut self, filter: FilterId, expires_ms: u64) -> Result<MetaReply> {
         let is_due = |record: &super::FilterRecord| record.expires_ms == Some(expires_ms);
         match self.filters.get(&filter).is_some_and(is_due) {
             // If it is refused, the controller proposes it again.

@@ -8,6 +8,7 @@ use super::filter_order::{FilterChange, FilterOrder};
 use super::filter_record::FilterState;
 use super::reply::MetaError;
 use super::state::MetaState;
+use crate::meta::Result;
 
 impl FilterOrder {
     /// The command that makes the same change, whatever the filter's name is.
@@ -56,7 +57,7 @@ impl MetaCommand {
 impl MetaState {
     /// Refuses an order about a filter that has another name now, as if there were no such filter. What was
     /// done already may be ordered again: the command then does nothing.
-    pub(super) fn check_order(&self, order: &FilterOrder) -> Result<(), MetaError> {
+    pub(super) fn check_order(&self, order: &FilterOrder) -> Result<()> {
         let Some(record) = self.filters.get(&order.filter) else { return Ok(()) };
         let is_named_so = match &order.change {
             FilterChange::Rename { name, .. } => [&order.name, name].contains(&&record.name),

@@ -18,6 +18,7 @@ use crate::ids::JobId;
 use crate::limits::{
     JOB_CAUSE_BYTES_MAX, JOB_SPEC_BYTES_MAX, JOB_SUMMARY_BYTES_MAX, JOBS_KEPT_MAX, JOBS_RUNNING_MAX,
 };
+use crate::meta::Result;
 
 impl MetaState {
     /// All jobs in the ledger by number, including ended ones.
@@ -31,11 +32,7 @@ impl MetaState {
         self.jobs.get(&job)
     }
 
-    pub(super) fn submit_job(
-        &mut self,
-        log_index: u64,
-        order: &JobOrder,
-    ) -> Result<MetaReply, MetaError> {
+    pub(super) fn submit_job(&mut self, log_index: u64, order: &JobOrder) -> Result<MetaReply> {
         let same = self.jobs.iter().find(|(_, record)| record.order.nonce == order.nonce);
         if let Some((&job, _)) = same {
             return Ok(MetaReply::Job(job));
@@ -75,17 +72,12 @@ impl MetaState {
         }
     }
 
-    fn job_mut(&mut self, job: JobId) -> Result<&mut JobRecord, MetaError> {
+    fn job_mut(&mut self, job: JobId) -> Result<&mut JobRecord> {
         self.jobs.get_mut(&job).ok_or(MetaError::UnknownJob { job })
     }
 
     /// Records the end of a run. Ignored if the run is not the current one, or the job has ended.
-    pub(super) fn end_job(
-        &mut self,
-        job: JobId,
-        run: u32,
-        end: &JobEnd,
-    ) -> Result<MetaReply, MetaError> {
+    pub(super) fn end_job(&mut self, job: JobId, run: u32, end: &JobEnd) -> Result<MetaReply> {
         let record = self.job_mut(job)?;
         if record.run == run && record.state.is_active() {
             record.state = match end.clone() {
@@ -105,7 +97,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    pub(super) fn cancel_job(&mut self, job: JobId) -> Result<MetaReply, MetaError> {
+    pub(super) fn cancel_job(&mut self, job: JobId) -> Result<MetaReply> {
         let record = self.job_mut(job)?;
         match record.state {
             JobState::Running => record.state = JobState::Cancelling,
@@ -117,7 +109,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    pub(super) fn resume_job(&mut self, job: JobId) -> Result<MetaReply, MetaError> {
+    pub(super) fn resume_job(&mut self, job: JobId) -> Result<MetaReply> {
         let active = self.jobs.values().filter(|record| record.state.is_active()).count();
         let record = self.job_mut(job)?;
         match record.state {

@@ -3,6 +3,7 @@
 use super::join_token::{Applicant, JoinToken, TokenUse};
 use super::reply::{MetaError, MetaReply};
 use super::state::MetaState;
+use crate::meta::Result;
 
 /// Most unexpired tokens of a cluster; that many nodes may join at once. A token takes a few hundred
 /// bytes on every node.
@@ -21,7 +22,7 @@ impl MetaState {
         digest: [u8; 32],
         expires_ms: u64,
         now_ms: u64,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         self.join_tokens.retain(|_, token| token.expires_ms > now_ms);
         if self.join_tokens.contains_key(&digest) {
             return Ok(MetaReply::Done);
@@ -38,7 +39,7 @@ impl MetaState {
     }
 
     /// Adds a node and marks its token as used, or does neither.
-    pub(super) fn admit_node(&mut self, applicant: &Applicant) -> Result<MetaReply, MetaError> {
+    pub(super) fn admit_node(&mut self, applicant: &Applicant) -> Result<MetaReply> {
         let Applicant { address, nonce, digest, key, now_ms } = applicant;
         let bad = |what: &str| Err(MetaError::BadJoinToken { what: what.to_owned() });
         // Only hashes are compared, so timing reveals nothing about the secret.

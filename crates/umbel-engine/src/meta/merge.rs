@@ -22,6 +22,7 @@ use super::state::MetaState;
 use super::version::ClusterVersion;
 use crate::ids::{Epoch, NodeId, ShardId};
 use crate::limits::{ERA_MAX, SLICE_BYTES_MAX};
+use crate::meta::Result;
 use crate::placement::{ShardRanges, ShardRecord};
 
 /// The version that introduced merges.
@@ -83,7 +84,7 @@ impl MetaState {
     /// [`MetaError::BadMerge`] if there cannot be that few shards, or there are fewer;
     /// [`MetaError::VersionTooLow`]; [`MetaError::ShardBusy`] if a filter is not live, which may last as
     /// long as an import, or if a merge is under way that would leave fewer shards.
-    pub fn merge_step(&self, shard_count: u32) -> Result<MergeStep, MetaError> {
+    pub fn merge_step(&self, shard_count: u32) -> Result<MergeStep> {
         self.check_version(MERGES_SINCE)?;
         let count = self.shard_count();
         if let Err(MetaError::ShardBusy { what }) = self.check_no_merge() {
@@ -120,7 +121,7 @@ impl MetaState {
         Ok(MergeStep::Propose(MetaCommand::PlanReplicas { shard, target }))
     }
 
-    pub(super) fn merge_shard(&mut self, shard_count: u32) -> Result<MetaReply, MetaError> {
+    pub(super) fn merge_shard(&mut self, shard_count: u32) -> Result<MetaReply> {
         // A snapshot of an earlier version could not say that a merge is under way.
         self.check_version(MERGES_SINCE)?;
         self.check_founded(shard_count)?;
@@ -157,11 +158,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    pub(super) fn shard_merged(
-        &mut self,
-        shard: ShardId,
-        era: u32,
-    ) -> Result<MetaReply, MetaError> {
+    pub(super) fn shard_merged(&mut self, shard: ShardId, era: u32) -> Result<MetaReply> {
         if self.shard_map.get(shard).is_none_or(|record| record.era != era) {
             return Ok(MetaReply::Done);
         }
@@ -181,7 +178,7 @@ impl MetaState {
     }
 
     /// Refuses what would change slices, or split or move shards, while a merge is under way.
-    pub(super) fn check_no_merge(&self) -> Result<(), MetaError> {
+    pub(super) fn check_no_merge(&self) -> Result<()> {
         let (Some(from), Some(into)) = (self.shard_map.merging(), self.shard_map.absorbing())
         else {
             return Ok(());
@@ -195,7 +192,7 @@ impl MetaState {
         record: &FilterRecord,
         shard: ShardId,
         growth_bytes: u64,
-    ) -> Result<(), MetaError> {
+    ) -> Result<()> {
         let Ok(pair) = self.last_pair() else { return Ok(()) };
         let (from, into) = (pair.from.shard, pair.into.shard);
         let other = match shard {
@@ -208,7 +205,7 @@ impl MetaState {
         check_slice_fits(record, pair, grown).map_err(|what| MetaError::BadSettings { what })
     }
 
-    fn check_founded(&self, shard_count: u32) -> Result<(), MetaError> {
+    fn check_founded(&self, shard_count: u32) -> Result<()> {
         let founded = self.shard_map.founded;
         if shard_count >= founded {
             return Ok(());
@@ -219,7 +216,7 @@ impl MetaState {
     }
 
     /// The shards that the next merge is about.
-    fn last_pair(&self) -> Result<Pair<'_>, MetaError> {
+    fn last_pair(&self) -> Result<Pair<'_>> {
         let (map, founded) = (&self.shard_map, self.shard_map.founded);
         if map.merge_count >= ERA_MAX {
             return Err(bad_merge(format!(
@@ -235,7 +232,7 @@ impl MetaState {
     }
 
     /// Refuses to make slices larger than slices may be.
-    fn check_slices_fit(&self, pair: Pair<'_>) -> Result<(), MetaError> {
+    fn check_slices_fit(&self, pair: Pair<'_>) -> Result<()> {
         for record in self.filters.values().filter(|record| !record.is_replicated()) {
             let growth = |record: &FilterRecord, of: &ShardRecord| record.growth_bytes(of.shard);
             let grown = growth(record, pair.from).saturating_add(growth(record, pair.into));
@@ -245,7 +242,7 @@ impl MetaState {
     }
 
     /// Refuses to merge while shards are being made or moved.
-    fn check_still(&self, pair: Pair<'_>) -> Result<(), MetaError> {
+    fn check_still(&self, pair: Pair<'_>) -> Result<()> {
         let busy = |what| Err(MetaError::ShardBusy { what });
         if let Some(record) = self.shard_map.shards.iter().find(|record| !record.is_formed) {
             return busy(format!("{} is being made", record.shard));
@@ -257,7 +254,7 @@ impl MetaState {
     }
 
     /// Refuses to merge while slices are changed: a shard that has ended could not change its own.
-    fn check_all_live(&self) -> Result<(), MetaError> {
+    fn check_all_live(&self) -> Result<()> {
         let is_changed =
             |record: &&FilterRecord| !record.is_replicated() && record.state != FilterState::Live;
         let Some(record) = self.filters.values().find(is_changed) else { return Ok(()) };

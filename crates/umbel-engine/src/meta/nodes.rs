@@ -5,10 +5,11 @@ use super::reply::{MetaError, MetaReply};
 use super::state::{MetaState, NODE_ADDRESS_BYTES_MAX};
 use crate::ids::NodeId;
 use crate::limits::NODE_COUNT_MAX;
+use crate::meta::Result;
 use crate::placement::Zone;
 
 /// Checks the length of a node's address. Whether it leads anywhere shows only when connecting.
-pub(super) fn check_address(address: &str) -> Result<(), MetaError> {
+pub(super) fn check_address(address: &str) -> Result<()> {
     if address.is_empty() || address.len() > NODE_ADDRESS_BYTES_MAX {
         let (got, most) = (address.len(), NODE_ADDRESS_BYTES_MAX);
         let what = format!("a node's address has 1 to {most} bytes, not {got}");
@@ -42,7 +43,7 @@ impl MetaState {
         }
     }
 
-    pub(super) fn add_node(&mut self, address: &str, nonce: u64) -> Result<MetaReply, MetaError> {
+    pub(super) fn add_node(&mut self, address: &str, nonce: u64) -> Result<MetaReply> {
         check_address(address)?;
         let mut live_count = 0;
         let mut holder = None;
@@ -72,7 +73,7 @@ impl MetaState {
     }
 
     /// One above all numbers ever assigned; records of removed nodes are kept.
-    fn next_node(&self) -> Result<NodeId, MetaError> {
+    fn next_node(&self) -> Result<NodeId> {
         let last = self.nodes.last_key_value().map_or(0, |(node, _)| node.0);
         match last.checked_add(1) {
             Some(next) => Ok(NodeId(next)),
@@ -80,7 +81,7 @@ impl MetaState {
         }
     }
 
-    pub(super) fn drain(&mut self, node: NodeId, drain: bool) -> Result<MetaReply, MetaError> {
+    pub(super) fn drain(&mut self, node: NodeId, drain: bool) -> Result<MetaReply> {
         let others = self.available_nodes().iter().filter(|&&other| other != node).count();
         let Some(NodeRecord::Live { is_draining, .. }) = self.nodes.get_mut(&node) else {
             return Err(MetaError::UnknownNode { node });
@@ -96,11 +97,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    pub(super) fn note_zone(
-        &mut self,
-        node: NodeId,
-        zone: Option<Zone>,
-    ) -> Result<MetaReply, MetaError> {
+    pub(super) fn note_zone(&mut self, node: NodeId, zone: Option<Zone>) -> Result<MetaReply> {
         if !self.is_live(node) {
             return Err(MetaError::UnknownNode { node });
         }
@@ -108,7 +105,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    pub(super) fn remove_node(&mut self, node: NodeId) -> Result<MetaReply, MetaError> {
+    pub(super) fn remove_node(&mut self, node: NodeId) -> Result<MetaReply> {
         match self.nodes.get(&node) {
             None => return Err(MetaError::UnknownNode { node }),
             Some(NodeRecord::Removed) => return Ok(MetaReply::Done),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reply::MetaError;
 use crate::limits::FILTER_NAME_BYTES_MAX;
+use crate::meta::Result;
 
 /// Longest name of a principal, in bytes: names appear in log lines, errors and certificates.
 pub const PRINCIPAL_NAME_BYTES_MAX: usize = 128;
@@ -201,7 +202,7 @@ impl Rights {
     }
 
     /// Refuses rights that allow nothing, or name no filters.
-    pub(super) fn check(&self) -> Result<(), MetaError> {
+    pub(super) fn check(&self) -> Result<()> {
         let bad = |what: String| Err(MetaError::BadSettings { what });
         if self.grants.len() > GRANT_COUNT_MAX {
             let count = self.grants.len();

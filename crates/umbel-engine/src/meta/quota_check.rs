@@ -20,13 +20,14 @@ use super::reply::{MetaError, MetaReply};
 use super::settings::{Distribution, FilterSettings};
 use super::state::MetaState;
 use crate::ids::NodeId;
+use crate::meta::Result;
 
 /// Share of the smallest node's memory limit that filters get in a cluster without a memory quota. The
 /// rest is for logs, requests, snapshots and growth beyond plans.
 const DEFAULT_MEMORY_SHARE: (u64, u64) = (4, 5);
 
 /// Refuses a change of a quota that is not meaningful.
-fn check_change(change: &Quota, of: Option<&PrincipalName>) -> Result<(), MetaError> {
+fn check_change(change: &Quota, of: Option<&PrincipalName>) -> Result<()> {
     let bad = |what: &str| Err(MetaError::BadSettings { what: what.to_owned() });
     if of.is_none() && change.rates != Rates::default() {
         return bad("rates are those of a principal, not of the cluster: name one");
@@ -76,7 +77,7 @@ struct Holder<'a>(Option<&'a PrincipalName>);
 
 impl Holder<'_> {
     /// Refuses a filter for which the quota has no room.
-    fn check(self, quota: Quota, used: Usage, need_bytes: u64) -> Result<(), MetaError> {
+    fn check(self, quota: Quota, used: Usage, need_bytes: u64) -> Result<()> {
         let after = used.and(need_bytes);
         if let Some(most) = quota.filter_count.filter(|&most| after.filter_count > most) {
             let have = used.filter_count;
@@ -87,7 +88,7 @@ impl Holder<'_> {
     }
 
     /// Refuses `need_bytes` more if the quota has no room for them.
-    fn check_memory(self, quota: Quota, used: Usage, need_bytes: u64) -> Result<(), MetaError> {
+    fn check_memory(self, quota: Quota, used: Usage, need_bytes: u64) -> Result<()> {
         let after_bytes = used.memory_bytes.saturating_add(need_bytes);
         let Some(most) = quota.memory_bytes.filter(|&most| after_bytes > most) else {
             return Ok(());
@@ -99,7 +100,7 @@ impl Holder<'_> {
         self.refuse("--memory", &text)
     }
 
-    fn refuse(self, option: &str, text: &str) -> Result<(), MetaError> {
+    fn refuse(self, option: &str, text: &str) -> Result<()> {
         let target = self.0.map_or("--all", PrincipalName::as_str);
         let what = format!(
             "{self} has a quota of {text}: drop filters or plan smaller ones, or have an administrator \
@@ -200,7 +201,7 @@ impl MetaState {
         &self,
         owner: Option<&PrincipalName>,
         settings: &FilterSettings,
-    ) -> Result<(), MetaError> {
+    ) -> Result<()> {
         let need_bytes = self.holders().bytes(settings);
         let check = |holder: Option<&PrincipalName>, quota: Quota| {
             if (quota.filter_count, quota.memory_bytes) == (None, None) {
@@ -220,7 +221,7 @@ impl MetaState {
         &self,
         owner: Option<&PrincipalName>,
         slice_bytes: u64,
-    ) -> Result<(), MetaError> {
+    ) -> Result<()> {
         let need_bytes = self.holders().replicas.saturating_mul(slice_bytes);
         let check = |holder: Option<&PrincipalName>, quota: Quota| {
             let used = self.usage(holder.map(PrincipalName::as_str));
@@ -237,7 +238,7 @@ impl MetaState {
         of: Option<&PrincipalName>,
         change: Quota,
         from_none: bool,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         check_change(&change, of)?;
         let over = |old: Quota| if from_none { change } else { change.or(old) };
         match of {
@@ -262,7 +263,7 @@ impl MetaState {
         &mut self,
         node: NodeId,
         limit_bytes: u64,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         if !self.is_live(node) {
             return Err(MetaError::UnknownNode { node });
         }

@@ -6,6 +6,7 @@ use super::reply::{MetaError, MetaReply};
 use super::state::MetaState;
 use super::version::ClusterVersion;
 use crate::ids::NodeId;
+use crate::meta::Result;
 
 impl MetaCommand {
     /// The version that introduced the command: a cluster of a lower version may have nodes that cannot
@@ -59,7 +60,7 @@ impl MetaState {
     /// state.apply(2, &raise);
     /// assert_eq!((state.version(), state.check_writable(&split)), (ClusterVersion(2), Ok(())));
     /// ```
-    pub fn check_writable(&self, command: &MetaCommand) -> Result<(), MetaError> {
+    pub fn check_writable(&self, command: &MetaCommand) -> Result<()> {
         match command {
             MetaCommand::RaiseVersion { .. } => Ok(()),
             command => self.check_version(command.since()),
@@ -70,7 +71,7 @@ impl MetaState {
     ///
     /// # Errors
     /// If the cluster is at a lower version.
-    pub const fn check_version(&self, needed: ClusterVersion) -> Result<(), MetaError> {
+    pub const fn check_version(&self, needed: ClusterVersion) -> Result<()> {
         let is = self.version;
         if needed.0 > is.0 { Err(MetaError::VersionTooLow { needed, is }) } else { Ok(()) }
     }
@@ -81,7 +82,7 @@ impl MetaState {
         &mut self,
         to: ClusterVersion,
         asked: &[NodeId],
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         if to == self.version {
             return Ok(MetaReply::Done);
         }

@@ -7,6 +7,7 @@ use super::controller::GroupView;
 use super::reply::MetaError;
 use super::state::MetaState;
 use crate::ids::NodeId;
+use crate::meta::Result;
 
 impl MetaState {
     /// Whether the meta group, with the voters of this view, can replace a node that is removed. Nodes that
@@ -27,7 +28,7 @@ impl MetaState {
     /// assert!(state.check_removal(NodeId(1), &view).is_err());
     /// assert_eq!(state.check_removal(NodeId(2), &view), Ok(()));
     /// ```
-    pub fn check_removal(&self, node: NodeId, view: &GroupView) -> Result<(), MetaError> {
+    pub fn check_removal(&self, node: NodeId, view: &GroupView) -> Result<()> {
         let voters = &view.voters;
         if !self.is_live(node) || !voters.contains(&node) {
             return Ok(());

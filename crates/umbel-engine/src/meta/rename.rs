@@ -10,6 +10,7 @@ use super::filter_record::FilterState;
 use super::reply::{MetaError, MetaReply};
 use super::state::MetaState;
 use crate::ids::{FilterId, Generation};
+use crate::meta::Result;
 
 impl MetaState {
     /// Renames a filter that is at this generation. A filter that has the new name already is dropped if it
@@ -19,7 +20,7 @@ impl MetaState {
         (filter, generation): (FilterId, Generation),
         name: &FilterName,
         replaced: Option<FilterId>,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         let no_merge = self.check_no_merge();
         let record = self.named(filter)?;
         if record.name == *name || record.generation > generation {

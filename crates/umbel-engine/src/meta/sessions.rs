@@ -14,6 +14,7 @@ use super::reply::{MetaError, MetaReply};
 use super::session_key::{SessionKey, TAG_BITS};
 use super::state::MetaState;
 use crate::ids::{OwnerId, SessionId};
+use crate::meta::Result;
 
 /// The result of verifying a session's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +72,7 @@ impl MetaState {
         log_index: u64,
         key: SessionKey,
         owner: &str,
-    ) -> Result<MetaReply, MetaError> {
+    ) -> Result<MetaReply> {
         if log_index >> (u64::BITS - TAG_BITS) != 0 {
             let what = format!("entry {log_index} of the catalogue's log can open no session");
             return Err(MetaError::Quota { what });

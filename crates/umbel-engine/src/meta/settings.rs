@@ -8,6 +8,7 @@ use umbel_filter::{ItemHasher, Kind};
 
 use super::reply::MetaError;
 use crate::limits::{FILTER_BYTES_MAX, REPLICATED_BYTES_MAX, SLICE_BYTES_MAX};
+use crate::meta::Result;
 use crate::shard::{KeyName, SliceShape, WindowTime};
 
 /// How a filter is distributed over the nodes.
@@ -81,7 +82,7 @@ impl FilterSettings {
 
     /// Checks that a cluster can have this filter. `shard_count` is the number of equal shards that
     /// are as wide as the widest one.
-    pub(super) fn check(&self, shard_count: u32) -> Result<(), MetaError> {
+    pub(super) fn check(&self, shard_count: u32) -> Result<()> {
         let bad = |what| Err(MetaError::BadSettings { what });
         let Some(kind) = Kind::from_id(self.kind) else {
             return bad(format!("no kind of filter has number {}", self.kind));

@@ -16,11 +16,11 @@
 use super::bitmap::Bitmap;
 use super::command::{InsertPart, RemovePart, RequestStamp};
 use super::hash_list::HashList;
-use super::part_error::PartError;
 use super::replay::{Operation, StampedPart};
 use super::slice::no_removal;
 use super::state::{ShardState, check_list};
 use crate::ids::{FilterId, Generation};
+use crate::shard::Result;
 use umbel_step::planted::{self, Planted};
 
 /// The outcome of preparing an insert.
@@ -87,7 +87,7 @@ impl ShardState {
         request: Option<RequestStamp>,
         hashes: HashList,
         growth: SliceGrowth,
-    ) -> Result<PreparedInsert, PartError> {
+    ) -> Result<PreparedInsert> {
         let item_count = check_list(&hashes)?;
         let stamped =
             request.map(|stamp| StampedPart::new(stamp, Operation::Insert, filter, item_count));
@@ -143,7 +143,7 @@ impl ShardState {
         generation: Generation,
         request: Option<RequestStamp>,
         hashes: HashList,
-    ) -> Result<PreparedRemove, PartError> {
+    ) -> Result<PreparedRemove> {
         let item_count = check_list(&hashes)?;
         let stamped =
             request.map(|stamp| StampedPart::new(stamp, Operation::Remove, filter, item_count));
@@ -170,7 +170,7 @@ impl ShardState {
         filter: FilterId,
         generation: Generation,
         hashes: &HashList,
-    ) -> Result<Bitmap, PartError> {
+    ) -> Result<Bitmap> {
         check_list(hashes)?;
         let slice = match self.slices.get(&filter) {
             Some(slice) if planted::on(Planted::FenceSkipped) => slice,
@@ -192,7 +192,7 @@ impl ShardState {
         filter: FilterId,
         generation: Generation,
         hashes: &HashList,
-    ) -> Result<Vec<u64>, PartError> {
+    ) -> Result<Vec<u64>> {
         check_list(hashes)?;
         let slice = self.slice(filter, generation)?;
         slice.check_hashes(self.range, self.shard, hashes)?;

@@ -19,6 +19,7 @@ use super::slice::{Slice, SliceDescription, SliceSummary};
 use super::windowed::InsertTime;
 use crate::ids::{FilterId, Generation, GroupId, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, REQUEST_ITEMS_MAX};
+use crate::shard::Result;
 
 /// Stands for an unknown log index.
 pub(super) const NO_INDEX: u64 = u64::MAX;
@@ -163,11 +164,7 @@ impl ShardState {
         }
     }
 
-    pub(super) fn insert(
-        &mut self,
-        part: &InsertPart,
-        time: Option<InsertTime>,
-    ) -> Result<Bitmap, PartError> {
+    pub(super) fn insert(&mut self, part: &InsertPart, time: Option<InsertTime>) -> Result<Bitmap> {
         let InsertPart { filter, generation, request, proposed, hashes, growth_bytes } = part;
         check_list(hashes)?;
         let malformed = |what: String| PartError::Malformed { what };
@@ -209,7 +206,7 @@ impl ShardState {
         Ok(answer)
     }
 
-    fn remove(&mut self, part: &RemovePart) -> Result<Bitmap, PartError> {
+    fn remove(&mut self, part: &RemovePart) -> Result<Bitmap> {
         let RemovePart { filter, generation, request, hashes } = part;
         let item_count = check_list(hashes)?;
         let stamped =
@@ -231,7 +228,7 @@ impl ShardState {
         slice: &Slice,
         hashes: &HashList,
         request: Option<RequestStamp>,
-    ) -> Result<(), PartError> {
+    ) -> Result<()> {
         slice.check_hashes(self.range, self.shard, hashes)?;
         let Some(RequestStamp { cut, .. }) =
             request.filter(|stamp| stamp.cut != self.range.bounds())
@@ -246,10 +243,7 @@ impl ShardState {
     }
 
     /// The recorded answer, if the request is a retry.
-    pub(super) fn answered(
-        &self,
-        stamped: Option<&StampedPart>,
-    ) -> Result<Option<Bitmap>, PartError> {
+    pub(super) fn answered(&self, stamped: Option<&StampedPart>) -> Result<Option<Bitmap>> {
         self.check_open()?;
         let here = (self.shard, self.range);
         stamped.map_or(Ok(None), |stamped| self.replay.look_up(stamped, here))
@@ -262,7 +256,7 @@ impl ShardState {
     }
 
     /// An equal existing slice may have been cleared since: its generation is then above the given one.
-    fn create(&mut self, spec: &SliceSpec) -> Result<(), PartError> {
+    fn create(&mut self, spec: &SliceSpec) -> Result<()> {
         let filter = spec.filter;
         let malformed = |what| Err(PartError::Malformed { what });
         if let Some(slice) = self.slices.get(&filter) {
@@ -281,7 +275,7 @@ impl ShardState {
         Ok(())
     }
 
-    fn clear(&mut self, filter: FilterId, generation: Generation) -> Result<(), PartError> {
+    fn clear(&mut self, filter: FilterId, generation: Generation) -> Result<()> {
         let (range, shard) = (self.range, self.shard);
         let unknown = PartError::UnknownSlice { filter, shard };
         let slice = self.slices.get_mut(&filter).ok_or(unknown)?;
@@ -292,7 +286,7 @@ impl ShardState {
         }
     }
 
-    fn renew(&mut self, filter: FilterId, generation: Generation) -> Result<(), PartError> {
+    fn renew(&mut self, filter: FilterId, generation: Generation) -> Result<()> {
         let unknown = PartError::UnknownSlice { filter, shard: self.shard };
         let slice = self.slices.get_mut(&filter).ok_or(unknown)?;
         slice.generation = slice.generation.max(generation);
@@ -304,7 +298,7 @@ impl ShardState {
         (target, generation): (FilterId, Generation),
         sources: &[(FilterId, Generation)],
         operation: SetOperation,
-    ) -> Result<u64, PartError> {
+    ) -> Result<u64> {
         let slice = self.slice(target, generation)?;
         let given = self.given(sources)?;
         match operation {
@@ -323,26 +317,19 @@ impl ShardState {
         let given = sources.iter().filter_map(|(source, _)| self.slices.get(source));
         let set = match operation {
             SetOperation::Intersection => slice.merge_shared(&given.collect::<Vec<_>>()),
-            _ => given.map(|source| slice.merge(source)).sum::<Result<u64, PartError>>(),
+            _ => given.map(|source| slice.merge(source)).sum::<Result<u64>>(),
         };
         self.slices.insert(target, slice);
         set
     }
 
     /// The slices of several filters, each at its generation.
-    pub(super) fn given(
-        &self,
-        sources: &[(FilterId, Generation)],
-    ) -> Result<Vec<&Slice>, PartError> {
+    pub(super) fn given(&self, sources: &[(FilterId, Generation)]) -> Result<Vec<&Slice>> {
         sources.iter().map(|&(filter, generation)| self.slice(filter, generation)).collect()
     }
 
     /// The filter's slice, if it is at this generation.
-    pub(super) fn slice(
-        &self,
-        filter: FilterId,
-        generation: Generation,
-    ) -> Result<&Slice, PartError> {
+    pub(super) fn slice(&self, filter: FilterId, generation: Generation) -> Result<&Slice> {
         self.check_open()?;
         let shard = self.shard;
         let slice = self.slices.get(&filter);
@@ -355,7 +342,7 @@ impl ShardState {
         &mut self,
         filter: FilterId,
         generation: Generation,
-    ) -> Result<&mut Slice, PartError> {
+    ) -> Result<&mut Slice> {
         let shard = self.shard;
         let slice = self.slices.get_mut(&filter);
         let slice = slice.ok_or(PartError::UnknownSlice { filter, shard })?;
@@ -387,7 +374,7 @@ impl ShardState {
         (filter, generation): (FilterId, Generation),
         count: &mut OnesCount,
         word_count: usize,
-    ) -> Result<Option<SliceDescription>, PartError> {
+    ) -> Result<Option<SliceDescription>> {
         let slice = self.slice(filter, generation)?;
         let described = |description| SliceDescription { summary: slice.summary(), description };
         Ok(count.count_on(&slice.filter, word_count).map(described))
@@ -420,7 +407,7 @@ impl ShardState {
         filter: FilterId,
         generation: Generation,
         payload_bytes_max: usize,
-    ) -> Result<Frames<'_>, PartError> {
+    ) -> Result<Frames<'_>> {
         self.slice(filter, generation)?.frames(payload_bytes_max)
     }
 
@@ -441,7 +428,7 @@ impl ShardState {
 }
 
 /// Validates a received list, and returns its number of hashes.
-pub(super) fn check_list(hashes: &HashList) -> Result<u32, PartError> {
+pub(super) fn check_list(hashes: &HashList) -> Result<u32> {
     let malformed = |what: String| PartError::Malformed { what };
     hashes.check().map_err(|error| malformed(error.to_string()))?;
     match u32::try_from(hashes.len()) {
