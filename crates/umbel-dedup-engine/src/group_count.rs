@@ -32,6 +32,7 @@ use super::error::{ExchangeError, ExchangeFrameError};
 use super::frame::{Frame, FrameKind, FrameLink, flag};
 use super::report::ExchangeReport;
 use super::sender::Draft;
+use crate::Result;
 use crate::limits::{DEDUP_WORKERS_MAX, FRAME_PAYLOAD_BYTES_CUT, RECORD_ID_CHUNK_BITS};
 use code::{decode_range, decode_sizes, encode_claims, encode_range};
 use owner::GroupOwner;
@@ -410,7 +411,7 @@ impl GroupCounter {
         from: WorkerId,
         frame: &Frame<'_>,
         out: &mut Outbox<GroupCountOutput>,
-    ) -> Result<bool, ExchangeFrameError> {
+    ) -> Result<bool> {
         let base = self.shape.chunk_bases[from.index()];
         let chunks = base..self.shape.chunks_end(from.index());
         let progress = &mut self.owners[from.index()];
@@ -443,7 +444,7 @@ impl GroupCounter {
         from: WorkerId,
         frame: &Frame<'_>,
         out: &mut Outbox<GroupCountOutput>,
-    ) -> Result<bool, ExchangeFrameError> {
+    ) -> Result<bool> {
         let Some(owner) = &mut self.owner else { return Ok(false) };
         let Some(is_whole) = owner.receive_claims(from, frame)? else { return Ok(false) };
         if is_whole {
@@ -493,7 +494,7 @@ impl GroupCounter {
         from: WorkerId,
         frame: &Frame<'_>,
         out: &mut Outbox<GroupCountOutput>,
-    ) -> Result<bool, ExchangeFrameError> {
+    ) -> Result<bool> {
         let progress = &mut self.owners[from.index()];
         let Some(pending) = progress.pending.as_mut().filter(|_| progress.reading.is_none()) else {
             return Ok(false);
@@ -528,7 +529,7 @@ impl GroupCounter {
 }
 
 /// Rejects a field that has another value.
-fn expect(field: &'static str, expected: u64, got: u64) -> Result<(), ExchangeFrameError> {
+fn expect(field: &'static str, expected: u64, got: u64) -> Result<()> {
     if expected == got {
         Ok(())
     } else {

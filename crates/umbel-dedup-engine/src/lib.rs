@@ -86,3 +86,6 @@ pub use plan::{
 pub use relay::Passage;
 pub use report::ExchangeReport;
 pub use worker::{ExchangeInput, ExchangeOutput, Worker};
+
+/// The result of most functions that read frames.
+pub(crate) type Result<T, E = ExchangeFrameError> = std::result::Result<T, E>;

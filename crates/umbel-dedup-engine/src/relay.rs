@@ -11,6 +11,7 @@ use super::entry::WorkerId;
 use super::error::{ExchangeFrameError, RelayError};
 use super::frame::HeaderReader;
 use super::grid::Grid;
+use crate::Result;
 use umbel_bits::put_leb128;
 
 /// A frame with its sender and receiver: `| from | to | frame |`, both LEB128 in the shortest form; the frame is unchanged.
@@ -83,11 +84,8 @@ impl<'a> Passage<'a> {
 }
 
 /// Sender and receiver.
-fn read_pair(
-    reader: &mut HeaderReader<'_>,
-    grid: Grid,
-) -> Result<(WorkerId, WorkerId), ExchangeFrameError> {
-    let mut worker = |field| -> Result<WorkerId, ExchangeFrameError> {
+fn read_pair(reader: &mut HeaderReader<'_>, grid: Grid) -> Result<(WorkerId, WorkerId)> {
+    let mut worker = |field| -> Result<WorkerId> {
         let id = reader.varint(field, grid.workers() - 1)?;
         Ok(WorkerId(u16::try_from(id).expect("below the number of workers")))
     };

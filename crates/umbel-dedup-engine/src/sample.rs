@@ -12,6 +12,7 @@ use super::list::LocalList;
 use super::payload::{cut_positions, read_positions};
 use super::plan::{JobShape, SampleOrder};
 use super::sender::Draft;
+use crate::Result;
 use umbel_filter::{HashRange, ItemHash, SingleShotShape};
 
 fn shape(order: SampleOrder, range: HashRange) -> SingleShotShape {
@@ -61,7 +62,7 @@ impl SampleOwner {
         &mut self,
         from: WorkerId,
         frame: &Frame<'_>,
-    ) -> Result<Option<(u64, u64)>, ExchangeFrameError> {
+    ) -> Result<Option<(u64, u64)>> {
         let sender = from.index();
         let expected = self.next_sequence[sender];
         if frame.sequence < expected {

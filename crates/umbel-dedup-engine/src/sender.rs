@@ -14,6 +14,7 @@ use super::payload::{
     CodedVerdict, FullEntry, Residue, ResidueBits, VerdictList, cut, cut_positions, write_full_hash,
 };
 use super::plan::{Mode, Plan};
+use crate::Result;
 use umbel_bits::RiceCode;
 use umbel_step::planted::{self, Planted};
 
@@ -128,7 +129,7 @@ impl SenderCell {
         plan: &Plan,
         cell: u32,
         frame: &Frame<'_>,
-    ) -> Result<Option<SenderStep>, ExchangeFrameError> {
+    ) -> Result<Option<SenderStep>> {
         let (kind, covered) = match self.awaits {
             Awaits::Positions => (FrameKind::PositionsVerdict, self.list.entries().len()),
             Awaits::Refine => (FrameKind::RefineVerdict, self.undecided.len()),

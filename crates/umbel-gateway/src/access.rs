@@ -18,7 +18,8 @@ use umbel_proto::v1::access_server::{self, AccessServer};
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::ACCESS_MESSAGE_BYTES_MAX;
-use super::service_methods::{Answer, service_methods};
+use super::service_methods::service_methods;
+use crate::Result;
 
 /// Serves the requests about principals.
 pub(super) struct AccessService {
@@ -32,7 +33,7 @@ impl AccessService {
     }
 
     /// The proof that the principal has at present.
-    fn proof_of(&self, name: &PrincipalName) -> Result<Proof, CallFailure> {
+    fn proof_of(&self, name: &PrincipalName) -> Result<Proof> {
         let proof = |state: &MetaState| state.principal(name.as_str()).map(|known| known.proof);
         let what = || format!("there is no principal named {name} whose proof could be kept");
         self.coordinator
@@ -42,7 +43,7 @@ impl AccessService {
 
     /// Proposes the change and returns when this node has applied it, so that the next request to this
     /// node sees it.
-    async fn change(&self, command: MetaCommand, deadline: Instant) -> Result<(), CallFailure> {
+    async fn change(&self, command: MetaCommand, deadline: Instant) -> Result<()> {
         self.coordinator.meta_propose(command, deadline).await?;
         self.coordinator.meta_refresh(deadline).await
     }
@@ -59,7 +60,7 @@ fn invalid(what: String) -> CallFailure {
     CallFailure::Invalid { what }
 }
 
-fn name_of(field: &str, name: String) -> Result<PrincipalName, CallFailure> {
+fn name_of(field: &str, name: String) -> Result<PrincipalName> {
     PrincipalName::new(name).ok_or_else(|| {
         invalid(format!("{field}: a principal's name has 1 to 128 letters, digits, -, _ and ."))
     })
@@ -67,7 +68,7 @@ fn name_of(field: &str, name: String) -> Result<PrincipalName, CallFailure> {
 
 /// Without TLS no client can show a certificate: adding the first administrator that way would lock out
 /// the caller.
-fn check_provable(proof: Proof, connection: &PeerIdentity) -> Result<(), CallFailure> {
+fn check_provable(proof: Proof, connection: &PeerIdentity) -> Result<()> {
     if proof == Proof::Certificate && *connection == PeerIdentity::Unchecked {
         let what = "principal.token_digest is empty, but without TLS nobody can show a certificate: \
                     give the principal a token, or call over TLS";
@@ -76,13 +77,13 @@ fn check_provable(proof: Proof, connection: &PeerIdentity) -> Result<(), CallFai
     Ok(())
 }
 
-fn filter_verb(number: i32) -> Result<FilterVerb, CallFailure> {
+fn filter_verb(number: i32) -> Result<FilterVerb> {
     let is_it = |verb: &FilterVerb| filter_verb_to_proto(*verb) as i32 == number;
     let what = || format!("principal.grants.verbs has {number}, which is no verb");
     FilterVerb::ALL.into_iter().find(is_it).ok_or_else(|| invalid(what()))
 }
 
-fn cluster_verb(number: i32) -> Result<ClusterVerb, CallFailure> {
+fn cluster_verb(number: i32) -> Result<ClusterVerb> {
     let is_it = |verb: &ClusterVerb| cluster_verb_to_proto(*verb) as i32 == number;
     let what = || format!("principal.cluster_verbs has {number}, which is no verb");
     ClusterVerb::ALL.into_iter().find(is_it).ok_or_else(|| invalid(what()))
@@ -110,7 +111,7 @@ const fn cluster_verb_to_proto(verb: ClusterVerb) -> v1::ClusterVerb {
 fn from_proto(
     principal: Option<v1::Principal>,
     created_ms: u64,
-) -> Result<(PrincipalName, Principal), CallFailure> {
+) -> Result<(PrincipalName, Principal)> {
     let principal = principal.ok_or_else(|| invalid("principal is not set".to_owned()))?;
     let v1::Principal { name, token_digest, grants, cluster_verbs, expires_ms, .. } = principal;
     let name = name_of("principal.name", name)?;
@@ -193,7 +194,7 @@ impl AccessService {
     async fn put(
         &self,
         request: Request<v1::PutPrincipalRequest>,
-    ) -> Answer<v1::PutPrincipalResponse> {
+    ) -> Result<v1::PutPrincipalResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let caller = Caller::of(&request)?;
         let v1::PutPrincipalRequest { principal, replace, keep_proof } = request.into_inner();
@@ -212,7 +213,7 @@ impl AccessService {
     async fn revoke(
         &self,
         request: Request<v1::RevokePrincipalRequest>,
-    ) -> Answer<v1::RevokePrincipalResponse> {
+    ) -> Result<v1::RevokePrincipalResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let name = name_of("name", request.into_inner().name)?;
         let command = MetaCommand::DropPrincipal { name };
@@ -223,7 +224,7 @@ impl AccessService {
     async fn set_quota(
         &self,
         request: Request<v1::SetQuotaRequest>,
-    ) -> Answer<v1::SetQuotaResponse> {
+    ) -> Result<v1::SetQuotaResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::SetQuotaRequest { principal, change, from_none } = request.into_inner();
         let of = if principal.is_empty() { None } else { Some(name_of("principal", principal)?) };
@@ -243,7 +244,7 @@ impl AccessService {
     async fn list_principals(
         &self,
         request: Request<v1::ListPrincipalsRequest>,
-    ) -> Answer<v1::ListPrincipalsResponse> {
+    ) -> Result<v1::ListPrincipalsResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         self.coordinator.meta_refresh(deadline).await?;
         let principals = self.coordinator.read_meta(|state| {
@@ -253,7 +254,7 @@ impl AccessService {
         Ok(v1::ListPrincipalsResponse { principals })
     }
 
-    async fn who_am_i(&self, request: Request<v1::WhoAmIRequest>) -> Answer<v1::WhoAmIResponse> {
+    async fn who_am_i(&self, request: Request<v1::WhoAmIRequest>) -> Result<v1::WhoAmIResponse> {
         let caller = Caller::of(&request)?;
         let principal = caller.principal();
         self.coordinator.read_meta(|state| v1::WhoAmIResponse {

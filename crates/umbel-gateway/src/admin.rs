@@ -23,8 +23,9 @@ use super::deadlines::Deadlines;
 use super::describe;
 use super::errors::status;
 use super::limits::JOIN_TOKEN_LIFETIME_MS_MAX;
-use super::service_methods::{Answer, service_methods};
+use super::service_methods::service_methods;
 use super::status::status_now;
+use crate::Result;
 
 /// Serves the requests of operators.
 pub(super) struct AdminService {
@@ -50,7 +51,7 @@ fn token_command(
     request: &v1::PutJoinTokenRequest,
     is_open: bool,
     now_ms: u64,
-) -> Result<MetaCommand, CallFailure> {
+) -> Result<MetaCommand> {
     let invalid = |what: String| Err(CallFailure::Invalid { what });
     let v1::PutJoinTokenRequest { digest, expires_ms } = request;
     if is_open {
@@ -88,18 +89,18 @@ fn node_release(release: NodeRelease) -> v1::NodeRelease {
 
 /// The methods of the service, which its trait boxes.
 impl AdminService {
-    async fn status(&self, request: Request<v1::StatusRequest>) -> Answer<v1::StatusResponse> {
+    async fn status(&self, request: Request<v1::StatusRequest>) -> Result<v1::StatusResponse> {
         status_now(&self.coordinator, request.get_ref()).await
     }
 
     async fn shard_map(
         &self,
         _request: Request<v1::ShardMapRequest>,
-    ) -> Answer<v1::ShardMapResponse> {
+    ) -> Result<v1::ShardMapResponse> {
         describe::shard_map(&self.coordinator)
     }
 
-    async fn join(&self, request: Request<v1::JoinRequest>) -> Answer<v1::JoinResponse> {
+    async fn join(&self, request: Request<v1::JoinRequest>) -> Result<v1::JoinResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let request = request.into_inner();
         let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
@@ -125,7 +126,7 @@ impl AdminService {
     async fn put_join_token(
         &self,
         request: Request<v1::PutJoinTokenRequest>,
-    ) -> Answer<v1::PutJoinTokenResponse> {
+    ) -> Result<v1::PutJoinTokenResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let is_open = *Caller::of(&request)?.connection() == PeerIdentity::Unchecked;
         let now_ms = self.coordinator.seed().wall_ms();
@@ -134,7 +135,7 @@ impl AdminService {
         Ok(v1::PutJoinTokenResponse {})
     }
 
-    async fn drain(&self, request: Request<v1::DrainRequest>) -> Answer<v1::DrainResponse> {
+    async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<v1::DrainResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::DrainRequest { node, undo } = request.into_inner();
         let node = NodeId(node);
@@ -151,7 +152,7 @@ impl AdminService {
     async fn remove(
         &self,
         request: Request<v1::RemoveNodeRequest>,
-    ) -> Answer<v1::RemoveNodeResponse> {
+    ) -> Result<v1::RemoveNodeResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let command = MetaCommand::RemoveNode { node: NodeId(request.into_inner().node) };
         self.coordinator.meta_propose(command, deadline).await?;
@@ -161,7 +162,7 @@ impl AdminService {
     async fn move_shard(
         &self,
         request: Request<v1::MoveShardRequest>,
-    ) -> Answer<v1::MoveShardResponse> {
+    ) -> Result<v1::MoveShardResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::MoveShardRequest { shard, from, to } = request.into_inner();
         let (shard, from, to) = (ShardId(shard), NodeId(from), NodeId(to));
@@ -175,7 +176,7 @@ impl AdminService {
         Ok(v1::MoveShardResponse {})
     }
 
-    async fn upgrade(&self, request: Request<v1::UpgradeRequest>) -> Answer<v1::UpgradeResponse> {
+    async fn upgrade(&self, request: Request<v1::UpgradeRequest>) -> Result<v1::UpgradeResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let releases = match request.into_inner().check {
             true => self.coordinator.releases().list(deadline).await?,
@@ -192,7 +193,7 @@ impl AdminService {
     async fn set_auto_split(
         &self,
         request: Request<v1::SetAutoSplitRequest>,
-    ) -> Answer<v1::SetAutoSplitResponse> {
+    ) -> Result<v1::SetAutoSplitResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let command = MetaCommand::SetAutoSplit { is_on: request.into_inner().is_on };
         self.coordinator.meta_propose(command, deadline).await?;
@@ -202,7 +203,7 @@ impl AdminService {
     async fn split_shard(
         &self,
         request: Request<v1::SplitShardRequest>,
-    ) -> Answer<v1::SplitShardResponse> {
+    ) -> Result<v1::SplitShardResponse> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let shard_count = request.into_inner().shard_count;
         let (shard, into) = self.coordinator.shards().split(shard_count, deadline).await?;
@@ -212,7 +213,7 @@ impl AdminService {
     async fn merge_shard(
         &self,
         request: Request<v1::MergeShardRequest>,
-    ) -> Answer<v1::MergeShardResponse> {
+    ) -> Result<v1::MergeShardResponse> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let shard_count = request.into_inner().shard_count;
         let (shard, gone) = self.coordinator.shards().merge(shard_count, deadline).await?;
@@ -222,7 +223,7 @@ impl AdminService {
     async fn backup(
         &self,
         request: Request<v1::BackupRequest>,
-    ) -> Answer<BoxStream<v1::BackupChunk>> {
+    ) -> Result<BoxStream<v1::BackupChunk>> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let is_snapshot = request.get_ref().snapshot;
         let parts = self.coordinator.backup(is_snapshot, deadline).await?.into_stream();
@@ -234,7 +235,7 @@ impl AdminService {
     async fn restore(
         &self,
         request: Request<Streaming<v1::BackupChunk>>,
-    ) -> Answer<v1::RestoreResponse> {
+    ) -> Result<v1::RestoreResponse> {
         let owner = Caller::of(&request)?.principal_name();
         let parts = request.into_inner().map(convert::backup_part);
         let Restored { restored, skipped } = self.coordinator.restore(parts, owner).await?;
@@ -244,7 +245,7 @@ impl AdminService {
     async fn scrub(
         &self,
         request: Request<v1::ScrubRequest>,
-    ) -> Answer<BoxStream<v1::ScrubReport>> {
+    ) -> Result<BoxStream<v1::ScrubReport>> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::ScrubRequest { filter } = request.into_inner();
         let named = (!filter.is_empty()).then_some(&*filter);

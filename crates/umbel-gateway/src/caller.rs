@@ -20,6 +20,7 @@ use umbel_proto::v1;
 use umbel_step::planted::{self, Planted};
 
 use super::credential::Credential;
+use crate::Result;
 
 #[cfg(test)]
 mod caller_test;
@@ -230,7 +231,7 @@ impl Caller {
     ///
     /// # Errors
     /// `CallFailure::Denied` if the request has not passed the gate, and so has no caller.
-    pub(super) fn of<T>(request: &Request<T>) -> Result<Self, CallFailure> {
+    pub(super) fn of<T>(request: &Request<T>) -> Result<Self> {
         let what = "the call has not passed the gate: this is a bug of umbel";
         let denied = || CallFailure::Denied { what: what.to_owned() };
         request.extensions().get().cloned().ok_or_else(denied)
@@ -246,7 +247,7 @@ impl Caller {
     ///
     /// # Errors
     /// If the rates are used up.
-    pub(super) fn take(&self, amounts: Amounts) -> Result<(), CallFailure> {
+    pub(super) fn take(&self, amounts: Amounts) -> Result<()> {
         match &self.standing {
             Standing::Principal(proved) => self.coordinator.callers().take(&proved.name, amounts),
             _ => Ok(()),
@@ -257,7 +258,7 @@ impl Caller {
     ///
     /// # Errors
     /// If the items are invalid, or the principal has used up its rates.
-    pub(super) fn items(&self, items: Option<v1::Items>) -> Result<ItemBatch, CallFailure> {
+    pub(super) fn items(&self, items: Option<v1::Items>) -> Result<ItemBatch> {
         self.questions(items, 1)
     }
 
@@ -270,7 +271,7 @@ impl Caller {
         &self,
         items: Option<v1::Items>,
         filter_count: usize,
-    ) -> Result<ItemBatch, CallFailure> {
+    ) -> Result<ItemBatch> {
         let items = ItemBatch::from_proto(items)?;
         self.take([0, (items.len() * filter_count) as u64, items.byte_count()])?;
         Ok(items)
@@ -387,12 +388,7 @@ impl Caller {
     ///
     /// # Errors
     /// If the text is not a valid filter name; if the caller lacks the right.
-    pub(super) fn filter(
-        &self,
-        verb: FilterVerb,
-        field: &str,
-        name: String,
-    ) -> Result<FilterName, CallFailure> {
+    pub(super) fn filter(&self, verb: FilterVerb, field: &str, name: String) -> Result<FilterName> {
         let name = FilterName::new(name)
             .map_err(|error| CallFailure::Invalid { what: format!("{field}: {error}") })?;
         let is_open = planted::on(Planted::GateLeftOpen) && verb == FilterVerb::Manage;
@@ -417,7 +413,7 @@ impl Caller {
         verb: FilterVerb,
         field: &str,
         names: Vec<String>,
-    ) -> Result<Vec<FilterName>, CallFailure> {
+    ) -> Result<Vec<FilterName>> {
         let names = names.into_iter().enumerate();
         names.map(|(at, name)| self.filter(verb, &format!("{field}[{at}]"), name)).collect()
     }
@@ -427,11 +423,7 @@ impl Caller {
     ///
     /// # Errors
     /// If the caller would gain a verb on the filter.
-    pub(super) fn check_rename(
-        &self,
-        name: &FilterName,
-        new_name: &FilterName,
-    ) -> Result<(), CallFailure> {
+    pub(super) fn check_rename(&self, name: &FilterName, new_name: &FilterName) -> Result<()> {
         for verb in FilterVerb::ALL {
             if self.has(|rights| rights.may(verb, new_name.as_str())) {
                 self.filter(verb, "name", name.as_str().to_owned())?;

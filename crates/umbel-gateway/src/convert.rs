@@ -22,6 +22,7 @@ use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
 use super::caller::Caller;
+use crate::Result;
 
 mod known;
 mod window;
@@ -30,7 +31,7 @@ pub(super) use known::known_frames;
 use window::{window_to_proto, with_window};
 
 /// The kind with this number on the wire; None if it is unspecified.
-fn kind_of(number: i32) -> Result<Option<Kind>, CallFailure> {
+fn kind_of(number: i32) -> Result<Option<Kind>> {
     let is_it = |kind: &Kind| kind_to_proto(kind.id()) as i32 == number;
     match Kind::ALL.into_iter().find(is_it) {
         None if number != v1::Kind::Unspecified as i32 => {
@@ -60,7 +61,7 @@ pub(super) fn kind_to_proto(id: u8) -> v1::Kind {
 
 /// How items are hashed; None if it is unspecified. Filters of RedisBloom's kind always have RedisBloom's
 /// hashes, which are public: a client that asks for secret hashes must not get these instead.
-fn hashing_of(number: i32, kind: Option<Kind>) -> Result<Option<Hashing>, CallFailure> {
+fn hashing_of(number: i32, kind: Option<Kind>) -> Result<Option<Hashing>> {
     let is_theirs = kind == Some(Kind::RedisBloom);
     let own = || {
         let what = "hashing: redisbloom filters are hashed as RedisBloom hashes, and no others are";
@@ -78,7 +79,7 @@ fn hashing_of(number: i32, kind: Option<Kind>) -> Result<Option<Hashing>, CallFa
 }
 
 /// How a filter is distributed over the nodes; None if it is unspecified.
-fn distribution_of(number: i32) -> Result<Option<Distribution>, CallFailure> {
+fn distribution_of(number: i32) -> Result<Option<Distribution>> {
     match v1::Distribution::try_from(number) {
         Ok(v1::Distribution::Unspecified) => Ok(None),
         Ok(v1::Distribution::Partitioned) => Ok(Some(Distribution::Partitioned)),
@@ -90,7 +91,7 @@ fn distribution_of(number: i32) -> Result<Option<Distribution>, CallFailure> {
 }
 
 /// The level of an insert; None for the filter's default.
-pub(super) fn ack_level(number: i32) -> Result<Option<AckLevel>, CallFailure> {
+pub(super) fn ack_level(number: i32) -> Result<Option<AckLevel>> {
     match v1::AckLevel::try_from(number) {
         Ok(v1::AckLevel::Unspecified) => Ok(None),
         Ok(v1::AckLevel::Local) => Ok(Some(AckLevel::Local)),
@@ -109,7 +110,7 @@ pub(super) const fn ack_level_to_proto(level: AckLevel) -> v1::AckLevel {
 }
 
 /// The level of a read; None for the filter's default.
-pub(super) fn read_level(number: i32) -> Result<Option<ReadLevel>, CallFailure> {
+pub(super) fn read_level(number: i32) -> Result<Option<ReadLevel>> {
     match v1::ReadLevel::try_from(number) {
         Ok(v1::ReadLevel::Unspecified) => Ok(None),
         Ok(v1::ReadLevel::Linearizable) => Ok(Some(ReadLevel::Linearizable)),
@@ -129,9 +130,7 @@ pub(super) const fn read_level_to_proto(level: ReadLevel) -> v1::ReadLevel {
     }
 }
 
-pub(super) fn client_request(
-    request: Option<v1::RequestId>,
-) -> Result<Option<ClientRequest>, CallFailure> {
+pub(super) fn client_request(request: Option<v1::RequestId>) -> Result<Option<ClientRequest>> {
     let Some(v1::RequestId { session, sequence, acknowledged_below }) = request else {
         return Ok(None);
     };
@@ -155,7 +154,7 @@ pub(super) fn client_request(
 pub(super) fn new_filter(
     caller: &Caller,
     request: v1::CreateRequest,
-) -> Result<(FilterName, FilterRequest), CallFailure> {
+) -> Result<(FilterName, FilterRequest)> {
     let v1::CreateRequest {
         name,
         kind,
@@ -279,7 +278,7 @@ pub(super) fn export_chunk(part: ExportPart) -> v1::ExportChunk {
 
 /// How the shards were cut when the copy was made; `founded` is 0 in copies that do not mention splits,
 /// whose shards had none.
-pub(super) fn shard_ranges(shard_count: u32, founded: u32) -> Result<ShardRanges, CallFailure> {
+pub(super) fn shard_ranges(shard_count: u32, founded: u32) -> Result<ShardRanges> {
     let founded = if founded == 0 { shard_count } else { founded };
     ShardRanges::new(founded, shard_count).map_err(|error| invalid(error.to_string()))
 }
@@ -288,7 +287,7 @@ pub(super) fn shard_ranges(shard_count: u32, founded: u32) -> Result<ShardRanges
 pub(super) fn import_part(
     caller: &Caller,
     chunk: Result<v1::ImportChunk, Status>,
-) -> Result<ImportPart, CallFailure> {
+) -> Result<ImportPart> {
     use v1::import_chunk::Part;
     Ok(match chunk.map_err(|status| broken(&status))?.part {
         Some(Part::Header(v1::ImportHeader { name, exported: Some(exported) })) => {
@@ -336,9 +335,7 @@ pub(super) fn backup_chunk(part: BackupPart) -> v1::BackupChunk {
 }
 
 /// Converts a part of a backup; the stream may have failed.
-pub(super) fn backup_part(
-    chunk: Result<v1::BackupChunk, Status>,
-) -> Result<BackupPart, CallFailure> {
+pub(super) fn backup_part(chunk: Result<v1::BackupChunk, Status>) -> Result<BackupPart> {
     use v1::backup_chunk::Part;
     Ok(match chunk.map_err(|status| broken(&status))?.part {
         Some(Part::Header(header)) => {

@@ -13,11 +13,11 @@ use umbel_engine::placement::ShardRanges;
 use umbel_engine::{NodeId, ShardId};
 use umbel_filter::sizing::{self, Estimate};
 use umbel_node::calls::{CopyReport, RateProbes};
-use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 use umbel_replicated_engine::hypercube::{DistinctCount, DistinctEstimates};
 
 use super::convert::{read_level_to_proto, summary};
+use crate::Result;
 
 pub(super) fn info(info: &FilterInfo) -> v1::InfoResponse {
     let load = match &info.copies {
@@ -240,7 +240,7 @@ pub(super) fn overlap(overlap: &Overlap) -> v1::OverlapResponse {
 }
 
 /// The shard map as this node knows it.
-pub(super) fn shard_map(coordinator: &Coordinator) -> Result<v1::ShardMapResponse, CallFailure> {
+pub(super) fn shard_map(coordinator: &Coordinator) -> Result<v1::ShardMapResponse> {
     let mut map = coordinator.read_meta(|state| {
         let ranges = state.shard_map().ranges();
         let in_order = ranges.into_iter().flat_map(ShardRanges::in_order);

@@ -25,7 +25,8 @@ use umbel_proto::v1::enrolment_server::{self, EnrolmentServer};
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::{ENROLMENT_MESSAGE_BYTES_MAX, ENROLMENTS_MAX, ISSUED_DAYS, PASSED_ON_TIMEOUT};
-use super::service_methods::{Answer, service_methods};
+use super::service_methods::service_methods;
+use crate::Result;
 
 /// Serves nodes that have no certificate yet, or one that is to be renewed.
 pub(super) struct EnrolmentService {
@@ -49,7 +50,7 @@ impl EnrolmentService {
 
     /// Checks that the token exists, before anything is done for the caller. The majority is asked as rarely as for
     /// unknown principals, because anybody can invent tokens.
-    async fn check_token(&self, digest: &[u8; 32]) -> Result<(), CallFailure> {
+    async fn check_token(&self, digest: &[u8; 32]) -> Result<()> {
         let has = |state: &MetaState| state.has_join_token(digest);
         if self.coordinator.read_meta(has)? {
             return Ok(());
@@ -76,7 +77,7 @@ impl EnrolmentService {
         caller: &Caller,
         request: v1::EnrolRequest,
         deadline: Instant,
-    ) -> Result<v1::EnrolResponse, CallFailure> {
+    ) -> Result<v1::EnrolResponse> {
         if request.protocol != PEER_PROTOCOL {
             let what = format!(
                 "protocol is {}, but this cluster speaks {PEER_PROTOCOL}: bring both to one release",
@@ -111,7 +112,7 @@ impl EnrolmentService {
     /// the address of the first one: a certificate is for the host of the address, and one node must not get those of
     /// others. The catalogue does not compare the addresses, because nodes of older releases, which apply the same
     /// log, would admit where this one refuses.
-    async fn admit(&self, applicant: Applicant, deadline: Instant) -> Result<NodeId, CallFailure> {
+    async fn admit(&self, applicant: Applicant, deadline: Instant) -> Result<NodeId> {
         let address = applicant.address.clone();
         let command = MetaCommand::AdmitNode(applicant);
         let node = match self.coordinator.meta_propose(command, deadline).await? {
@@ -135,7 +136,7 @@ impl EnrolmentService {
         request: &[u8],
         node: NodeId,
         host: &str,
-    ) -> Result<v1::EnrolResponse, CallFailure> {
+    ) -> Result<v1::EnrolResponse> {
         let cluster = self.coordinator.cluster_id();
         let identity = NodeIdentity { cluster, node: node.0 };
         let signed = signer.sign(request, identity, host, ISSUED_DAYS);
@@ -150,7 +151,7 @@ impl EnrolmentService {
         &self,
         request: v1::EnrolRequest,
         deadline: Instant,
-    ) -> Result<v1::EnrolResponse, CallFailure> {
+    ) -> Result<v1::EnrolResponse> {
         let net = self.coordinator.net()?;
         let request = v1::EnrolRequest { is_passed_on: true, ..request };
         let cluster = self.coordinator.cluster_id();
@@ -187,11 +188,7 @@ impl EnrolmentService {
         })
     }
 
-    async fn renew_now(
-        &self,
-        identity: NodeIdentity,
-        request: &[u8],
-    ) -> Result<v1::EnrolResponse, CallFailure> {
+    async fn renew_now(&self, identity: NodeIdentity, request: &[u8]) -> Result<v1::EnrolResponse> {
         let Some(signer) = self.coordinator.net()?.node_signer() else {
             return Ok(v1::EnrolResponse::default());
         };
@@ -243,7 +240,7 @@ fn addresses(state: &MetaState) -> Vec<(NodeId, String)> {
 }
 
 /// The host of a node's address.
-fn host(address: &str) -> Result<&str, CallFailure> {
+fn host(address: &str) -> Result<&str> {
     host_of(address).ok_or_else(|| invalid(&format!("address {address:?} is not HOST:PORT")))
 }
 
@@ -255,7 +252,7 @@ fn is_refusal(status: &Status) -> bool {
 
 /// The methods of the service, which its trait boxes.
 impl EnrolmentService {
-    async fn enrol(&self, request: Request<v1::EnrolRequest>) -> Answer<v1::EnrolResponse> {
+    async fn enrol(&self, request: Request<v1::EnrolRequest>) -> Result<v1::EnrolResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let caller = Caller::of(&request)?;
         if *caller.connection() == PeerIdentity::Unchecked {
@@ -268,7 +265,7 @@ impl EnrolmentService {
         self.enrol_now(&caller, request.into_inner(), deadline).await
     }
 
-    async fn renew(&self, request: Request<v1::RenewRequest>) -> Answer<v1::EnrolResponse> {
+    async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<v1::EnrolResponse> {
         let PeerIdentity::Member(identity) = *Caller::of(&request)?.connection() else {
             let what = "a certificate is renewed for the node that shows it, and this one does not say \
                         which node it is";

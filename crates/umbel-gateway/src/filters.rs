@@ -25,7 +25,7 @@ use super::errors::{opens_no_streams, status};
 use super::item_calls;
 use super::item_streams::{self, ItemRequest, ItemStreams};
 use super::limits::LIST_FILTERS_MAX;
-use super::service_methods::Answer;
+use crate::Result;
 
 mod methods;
 mod seen;
@@ -59,23 +59,14 @@ impl FiltersService {
     }
 
     /// The ids of the nodes that have not confirmed a change yet, if a filter that it concerned has copies.
-    async fn unconfirmed(
-        &self,
-        has_copies: bool,
-        deadline: Instant,
-    ) -> Result<Vec<u64>, CallFailure> {
+    async fn unconfirmed(&self, has_copies: bool, deadline: Instant) -> Result<Vec<u64>> {
         let nodes = self.coordinator.copies().unconfirmed_soon(has_copies, deadline).await?;
         Ok(describe::numbers(&nodes))
     }
 
     /// The filter of this name, if the caller sees it, as a page of a list: as this node knows it, which needs no
     /// majority; if it knows none, as a majority does.
-    async fn find(
-        &self,
-        caller: &Caller,
-        name: &str,
-        deadline: Instant,
-    ) -> Result<FilterPage, CallFailure> {
+    async fn find(&self, caller: &Caller, name: &str, deadline: Instant) -> Result<FilterPage> {
         let look = || {
             let visible = caller.visible();
             self.coordinator.list(name, "", 1, |found| found == name && visible(found))
@@ -88,11 +79,7 @@ impl FiltersService {
         look()
     }
 
-    fn listed(
-        &self,
-        page: &FilterPage,
-        with_shard_map: bool,
-    ) -> Result<v1::ListResponse, CallFailure> {
+    fn listed(&self, page: &FilterPage, with_shard_map: bool) -> Result<v1::ListResponse> {
         let map = with_shard_map.then(|| describe::shard_map(&self.coordinator));
         Ok(convert::list(page, map.transpose()?))
     }
@@ -101,7 +88,7 @@ impl FiltersService {
         &self,
         request: Request<v1::MergeRequest>,
         operation: SetOperation,
-    ) -> Answer<v1::MergeResponse> {
+    ) -> Result<v1::MergeResponse> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let caller = Caller::of(&request)?;
         let v1::MergeRequest { target, sources, request } = request.into_inner();
@@ -127,7 +114,7 @@ fn has_replicated(page: &FilterPage) -> bool {
 
 /// The methods of the service, which `methods` measures and boxes.
 impl FiltersService {
-    async fn create(&self, request: Request<v1::CreateRequest>) -> Answer<v1::CreateResponse> {
+    async fn create(&self, request: Request<v1::CreateRequest>) -> Result<v1::CreateResponse> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let caller = Caller::of(&request)?;
         let (name, new) = convert::new_filter(&caller, request.into_inner())?;
@@ -138,11 +125,11 @@ impl FiltersService {
         Ok(v1::CreateResponse { filter, unconfirmed_nodes: unconfirmed })
     }
 
-    async fn drop(&self, request: Request<v1::DropRequest>) -> Answer<v1::DropResponse> {
+    async fn drop(&self, request: Request<v1::DropRequest>) -> Result<v1::DropResponse> {
         self.drop_seen(request, None).await
     }
 
-    async fn list(&self, request: Request<v1::ListRequest>) -> Answer<v1::ListResponse> {
+    async fn list(&self, request: Request<v1::ListRequest>) -> Result<v1::ListResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let visible = Caller::of(&request)?.visible();
         let v1::ListRequest { prefix, limit, after, as_heard, with_shard_map } =
@@ -158,14 +145,14 @@ impl FiltersService {
         self.listed(&page, with_shard_map)
     }
 
-    async fn info(&self, request: Request<v1::InfoRequest>) -> Answer<v1::InfoResponse> {
+    async fn info(&self, request: Request<v1::InfoRequest>) -> Result<v1::InfoResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Read, "name", request.into_inner().name)?;
         Ok(describe::info(&self.coordinator.info(&name, deadline).await?))
     }
 
-    async fn insert(&self, request: Request<v1::InsertRequest>) -> Answer<v1::InsertResponse> {
+    async fn insert(&self, request: Request<v1::InsertRequest>) -> Result<v1::InsertResponse> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         let caller = Caller::of(&request)?;
         item_calls::insert(&self.coordinator, &caller, request.into_inner(), deadline).await
@@ -174,7 +161,7 @@ impl FiltersService {
     async fn contains(
         &self,
         request: Request<v1::ContainsRequest>,
-    ) -> Answer<v1::ContainsResponse> {
+    ) -> Result<v1::ContainsResponse> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         let caller = Caller::of(&request)?;
         item_calls::contains(&self.coordinator, &caller, request.into_inner(), deadline).await
@@ -183,7 +170,7 @@ impl FiltersService {
     async fn contains_any(
         &self,
         request: Request<v1::ContainsAnyRequest>,
-    ) -> Answer<v1::ContainsAnyResponse> {
+    ) -> Result<v1::ContainsAnyResponse> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         let caller = Caller::of(&request)?;
         let v1::ContainsAnyRequest { filters, items, level, timeout_ms: _ } = request.into_inner();
@@ -196,7 +183,7 @@ impl FiltersService {
         Ok(describe::first_filters(&firsts, level))
     }
 
-    async fn remove(&self, request: Request<v1::RemoveRequest>) -> Answer<v1::RemoveResponse> {
+    async fn remove(&self, request: Request<v1::RemoveRequest>) -> Result<v1::RemoveResponse> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         let caller = Caller::of(&request)?;
         let v1::RemoveRequest { filter, items, request, timeout_ms: _ } = request.into_inner();
@@ -210,11 +197,11 @@ impl FiltersService {
         Ok(v1::RemoveResponse { removed_count, absent_count, removed_bits })
     }
 
-    async fn clear(&self, request: Request<v1::ClearRequest>) -> Answer<v1::ClearResponse> {
+    async fn clear(&self, request: Request<v1::ClearRequest>) -> Result<v1::ClearResponse> {
         self.clear_seen(request, None).await
     }
 
-    async fn rotate(&self, request: Request<v1::RotateRequest>) -> Answer<v1::RotateResponse> {
+    async fn rotate(&self, request: Request<v1::RotateRequest>) -> Result<v1::RotateResponse> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
@@ -222,7 +209,7 @@ impl FiltersService {
         Ok(v1::RotateResponse { generation: generation.0 })
     }
 
-    async fn rename(&self, request: Request<v1::RenameRequest>) -> Answer<v1::RenameResponse> {
+    async fn rename(&self, request: Request<v1::RenameRequest>) -> Result<v1::RenameResponse> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let caller = Caller::of(&request)?;
         let v1::RenameRequest { name, new_name, replace } = request.into_inner();
@@ -236,15 +223,15 @@ impl FiltersService {
         Ok(v1::RenameResponse { filter, unconfirmed_nodes: unconfirmed })
     }
 
-    async fn merge(&self, request: Request<v1::MergeRequest>) -> Answer<v1::MergeResponse> {
+    async fn merge(&self, request: Request<v1::MergeRequest>) -> Result<v1::MergeResponse> {
         self.put_together(request, SetOperation::Union).await
     }
 
-    async fn intersect(&self, request: Request<v1::MergeRequest>) -> Answer<v1::MergeResponse> {
+    async fn intersect(&self, request: Request<v1::MergeRequest>) -> Result<v1::MergeResponse> {
         self.put_together(request, SetOperation::Intersection).await
     }
 
-    async fn expire(&self, request: Request<v1::ExpireRequest>) -> Answer<v1::ExpireResponse> {
+    async fn expire(&self, request: Request<v1::ExpireRequest>) -> Result<v1::ExpireResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let caller = Caller::of(&request)?;
         let v1::ExpireRequest { name, after_ms } = request.into_inner();
@@ -259,7 +246,7 @@ impl FiltersService {
         Ok(v1::ExpireResponse { expires_ms })
     }
 
-    async fn overlap(&self, request: Request<v1::OverlapRequest>) -> Answer<v1::OverlapResponse> {
+    async fn overlap(&self, request: Request<v1::OverlapRequest>) -> Result<v1::OverlapResponse> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let caller = Caller::of(&request)?;
         let v1::OverlapRequest { ours, theirs } = request.into_inner();
@@ -269,7 +256,7 @@ impl FiltersService {
         Ok(describe::overlap(&overlap))
     }
 
-    async fn flush(&self, request: Request<v1::FlushRequest>) -> Answer<v1::FlushResponse> {
+    async fn flush(&self, request: Request<v1::FlushRequest>) -> Result<v1::FlushResponse> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Insert, "name", request.into_inner().name)?;
@@ -279,7 +266,7 @@ impl FiltersService {
     async fn export(
         &self,
         request: Request<v1::ExportRequest>,
-    ) -> Answer<BoxStream<v1::ExportChunk>> {
+    ) -> Result<BoxStream<v1::ExportChunk>> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let caller = Caller::of(&request)?;
         let v1::ExportRequest { name, since, snapshot: is_snapshot } = request.into_inner();
@@ -295,7 +282,7 @@ impl FiltersService {
     async fn import(
         &self,
         request: Request<Streaming<v1::ImportChunk>>,
-    ) -> Answer<v1::ImportResponse> {
+    ) -> Result<v1::ImportResponse> {
         let caller = Caller::of(&request)?;
         let owner = caller.principal_name();
         let parts = request.into_inner().map(|chunk| convert::import_part(&caller, chunk));
@@ -306,7 +293,7 @@ impl FiltersService {
     async fn open_session(
         &self,
         request: Request<v1::OpenSessionRequest>,
-    ) -> Answer<v1::OpenSessionResponse> {
+    ) -> Result<v1::OpenSessionResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let caller = Caller::of(&request)?;
         let v1::OpenSessionRequest { filter, with_shard_map } = request.into_inner();

@@ -3,11 +3,11 @@
 use tokio::time::Instant;
 use umbel_coordinator::Coordinator;
 use umbel_engine::meta::FilterVerb;
-use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
 use super::caller::Caller;
 use super::convert;
+use crate::Result;
 
 /// Inserts the items of a request.
 ///
@@ -18,7 +18,7 @@ pub(super) async fn insert(
     caller: &Caller,
     request: v1::InsertRequest,
     deadline: Instant,
-) -> Result<v1::InsertResponse, CallFailure> {
+) -> Result<v1::InsertResponse> {
     let v1::InsertRequest { filter, items, request, timeout_ms: _, level, at_ms } = request;
     let filter = caller.filter(FilterVerb::Insert, "filter", filter)?;
     let items = caller.items(items)?;
@@ -42,7 +42,7 @@ pub(super) async fn contains(
     caller: &Caller,
     request: v1::ContainsRequest,
     deadline: Instant,
-) -> Result<v1::ContainsResponse, CallFailure> {
+) -> Result<v1::ContainsResponse> {
     let v1::ContainsRequest { filter, items, level, timeout_ms: _ } = request;
     let filter = caller.filter(FilterVerb::Read, "filter", filter)?;
     let items = caller.items(items)?;

@@ -35,6 +35,7 @@ use super::errors::status;
 use super::item_calls;
 use super::limits::{ITEM_STREAM_BYTES, ITEM_STREAM_REQUEST_BYTES, ITEM_STREAM_REQUESTS_MAX};
 use super::measure::measured;
+use crate::Result;
 
 #[cfg(test)]
 mod item_streams_test;
@@ -74,7 +75,7 @@ pub(super) trait ItemRequest: Message + Sized + 'static {
         coordinator: Arc<Coordinator>,
         caller: Caller,
         deadline: Instant,
-    ) -> impl Future<Output = Result<Self::Response, CallFailure>> + Send;
+    ) -> impl Future<Output = Result<Self::Response>> + Send;
 
     /// The answer in the stream.
     fn answer(outcome: Result<Self::Response, Status>) -> Self::Answer;
@@ -101,7 +102,7 @@ macro_rules! item_requests {
                 coordinator: Arc<Coordinator>,
                 caller: Caller,
                 deadline: Instant,
-            ) -> Result<v1::$response, CallFailure> {
+            ) -> Result<v1::$response> {
                 item_calls::$call(&coordinator, &caller, self, deadline).await
             }
 

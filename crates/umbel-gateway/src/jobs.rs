@@ -12,7 +12,8 @@ use umbel_proto::v1;
 use umbel_proto::v1::jobs_server::{self, JobsServer};
 
 use super::deadlines::Deadlines;
-use super::service_methods::{Answer, service_methods};
+use super::service_methods::service_methods;
+use crate::Result;
 
 /// Serves the requests about jobs.
 pub(super) struct JobsService {
@@ -59,7 +60,7 @@ impl JobsService {
     async fn submit_job(
         &self,
         request: Request<v1::SubmitJobRequest>,
-    ) -> Answer<v1::SubmitJobResponse> {
+    ) -> Result<v1::SubmitJobResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::SubmitJobRequest { nonce, spec, workers, seed } = request.into_inner();
         let workers = workers.into_iter().map(NodeId).collect();
@@ -71,7 +72,7 @@ impl JobsService {
     async fn list_jobs(
         &self,
         request: Request<v1::ListJobsRequest>,
-    ) -> Answer<v1::ListJobsResponse> {
+    ) -> Result<v1::ListJobsResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let jobs = self.coordinator.jobs().list(deadline).await?;
         let jobs = jobs.iter().map(|(job, record)| job_row(*job, record)).collect();
@@ -81,7 +82,7 @@ impl JobsService {
     async fn describe_job(
         &self,
         request: Request<v1::DescribeJobRequest>,
-    ) -> Answer<v1::DescribeJobResponse> {
+    ) -> Result<v1::DescribeJobResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let job = JobId(request.into_inner().job);
         let (record, progress) = self.coordinator.jobs().describe(job, deadline).await?;
@@ -101,7 +102,7 @@ impl JobsService {
     async fn cancel_job(
         &self,
         request: Request<v1::CancelJobRequest>,
-    ) -> Answer<v1::CancelJobResponse> {
+    ) -> Result<v1::CancelJobResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         self.coordinator.jobs().cancel(JobId(request.into_inner().job), deadline).await?;
         Ok(v1::CancelJobResponse {})
@@ -110,7 +111,7 @@ impl JobsService {
     async fn resume_job(
         &self,
         request: Request<v1::ResumeJobRequest>,
-    ) -> Answer<v1::ResumeJobResponse> {
+    ) -> Result<v1::ResumeJobResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         self.coordinator.jobs().resume(JobId(request.into_inner().job), deadline).await?;
         Ok(v1::ResumeJobResponse {})

@@ -4,16 +4,16 @@ use std::future::Future;
 
 use tokio::time::Instant;
 use tonic::{Code, Response, Status};
-use umbel_node::failure::CallFailure;
 use umbel_node::metrics;
 
 use super::errors::{code_name, status};
+use crate::Result;
 
 /// Runs a call and records its duration and status. If the client disconnects, the call is dropped and
 /// not counted.
 pub(super) async fn measured<T>(
     method: &'static str,
-    call: impl Future<Output = Result<T, CallFailure>>,
+    call: impl Future<Output = Result<T>>,
 ) -> Result<Response<T>, Status> {
     let began = Instant::now();
     let outcome = call.await;

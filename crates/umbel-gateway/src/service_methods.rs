@@ -8,10 +8,6 @@ use std::future::Future;
 use std::pin::Pin;
 
 use tonic::{Response, Status};
-use umbel_node::failure::CallFailure;
-
-/// The outcome of a service's own method.
-pub(crate) type Answer<T> = Result<T, CallFailure>;
 
 /// The answer of a method of a service's trait, when it comes.
 pub(crate) type Answering<'a, T> =

@@ -16,12 +16,13 @@ use umbel_proto::v1;
 use super::convert;
 use super::describe;
 use super::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
+use crate::Result;
 
 /// The status as known to this node; it leaves out what is not answered within `STATUS_TIMEOUT`.
 pub(super) async fn status_now(
     coordinator: &Coordinator,
     request: &v1::StatusRequest,
-) -> Result<v1::StatusResponse, CallFailure> {
+) -> Result<v1::StatusResponse> {
     let meta = coordinator.meta_view().unwrap_or_default();
     let mut response = coordinator.read_meta(|state| table(state, &meta))?;
     response.cluster_id = convert::cluster_text(coordinator.cluster_id());
@@ -83,7 +84,7 @@ fn planned(
     coordinator: &Coordinator,
     without: NodeId,
     alive: &BTreeSet<NodeId>,
-) -> Result<Vec<ShardMove>, CallFailure> {
+) -> Result<Vec<ShardMove>> {
     // Works on a copy: a forecast for a thousand shards takes a while and must not block the catalogue.
     let mut state = coordinator.read_meta(MetaState::clone)?;
     if without != NodeId(0) {

@@ -16,6 +16,7 @@ use super::super::entry::RecordId;
 use super::super::error::ExchangeFrameError;
 use super::super::frame::Frame;
 use super::{Claim, GroupSize, RecordPart, RecordRange};
+use crate::Result;
 use crate::limits::{FRAME_PAYLOAD_BYTES_CUT, RECORD_ID_CHUNK_BITS, RECORD_ID_ITEM_BITS};
 use umbel_bits::{LEB128_BYTES_MAX, Leb128, put_leb128};
 
@@ -28,7 +29,7 @@ pub(super) fn encode_range(range: RecordRange) -> Vec<u8> {
 }
 
 /// Decodes a range, which may be empty or of any chunks.
-pub(super) fn decode_range(frame: &Frame<'_>) -> Result<RecordRange, ExchangeFrameError> {
+pub(super) fn decode_range(frame: &Frame<'_>) -> Result<RecordRange> {
     let mut rest = frame.payload;
     let (start, length) = (take(&mut rest)?, take(&mut rest)?);
     check_end(rest)?;
@@ -59,10 +60,7 @@ pub(super) fn encode_claims(range: RecordRange, claims: &[Claim]) -> Vec<(Vec<u8
 }
 
 /// Decodes the claims of a frame, and checks that they are ascending and within the range.
-pub(super) fn decode_claims(
-    frame: &Frame<'_>,
-    range: RecordRange,
-) -> Result<Vec<Claim>, ExchangeFrameError> {
+pub(super) fn decode_claims(frame: &Frame<'_>, range: RecordRange) -> Result<Vec<Claim>> {
     let malformed = ExchangeFrameError::Header { field: "claims" };
     let mut rest = frame.payload;
     let mut claims = with_room(frame, rest)?;
@@ -112,10 +110,7 @@ pub(super) fn encode_sizes(sizes: &[GroupSize]) -> Vec<(Vec<u8>, u32)> {
 }
 
 /// Decodes the sizes of a frame.
-pub(super) fn decode_sizes(
-    frame: &Frame<'_>,
-    names_parts: bool,
-) -> Result<Vec<GroupSize>, ExchangeFrameError> {
+pub(super) fn decode_sizes(frame: &Frame<'_>, names_parts: bool) -> Result<Vec<GroupSize>> {
     let malformed = ExchangeFrameError::Header { field: "sizes" };
     let mut rest = frame.payload;
     let mut sizes = with_room(frame, rest)?;
@@ -161,7 +156,7 @@ fn cut<T>(things: &[T], mut write: impl FnMut(&T, bool, &mut Vec<u8>)) -> Vec<(V
 
 /// An empty vector with the capacity that the header announces. Fails if the payload cannot contain so many
 /// elements, each of which takes at least one byte.
-fn with_room<T>(frame: &Frame<'_>, payload: &[u8]) -> Result<Vec<T>, ExchangeFrameError> {
+fn with_room<T>(frame: &Frame<'_>, payload: &[u8]) -> Result<Vec<T>> {
     let max = payload.len() as u64;
     if u64::from(frame.count) > max {
         return Err(ExchangeFrameError::TooLarge { field: "count", got: frame.count.into(), max });
@@ -169,12 +164,12 @@ fn with_room<T>(frame: &Frame<'_>, payload: &[u8]) -> Result<Vec<T>, ExchangeFra
     Ok(Vec::with_capacity(frame.count as usize))
 }
 
-fn take(rest: &mut &[u8]) -> Result<u64, ExchangeFrameError> {
+fn take(rest: &mut &[u8]) -> Result<u64> {
     let number = Leb128::shortest(LEB128_BYTES_MAX).take(rest).ok().flatten();
     number.ok_or(ExchangeFrameError::Header { field: "payload" })
 }
 
-fn check_end(rest: &[u8]) -> Result<(), ExchangeFrameError> {
+fn check_end(rest: &[u8]) -> Result<()> {
     if rest.is_empty() {
         Ok(())
     } else {

@@ -7,9 +7,10 @@ use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
 use super::invalid;
+use crate::Result;
 
 /// The frames that a client has.
-pub(crate) fn known_frames(since: v1::ExportSince) -> Result<KnownFrames, CallFailure> {
+pub(crate) fn known_frames(since: v1::ExportSince) -> Result<KnownFrames> {
     let mut frames = KnownFrames::default();
     for v1::KnownFrames { shard, piece_counts, digests } in since.known {
         let shard = ShardId(shard);

@@ -8,13 +8,14 @@ use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
 use super::invalid;
+use crate::Result;
 
 /// The kind and the size of a new filter with this window, if any.
 pub(super) fn with_window(
     kind: Option<Kind>,
     size: FilterSize,
     window: Option<v1::Window>,
-) -> Result<(Kind, FilterSize), CallFailure> {
+) -> Result<(Kind, FilterSize)> {
     let Some(window) = window else { return Ok((kind.unwrap_or(Kind::Blocked), size)) };
     if let Some(kind) = kind.filter(|&kind| kind != Kind::Window) {
         return Err(invalid(format!("kind is {kind} and window is set, expected one of them")));
@@ -26,7 +27,7 @@ pub(super) fn with_window(
     Ok((Kind::Window, FilterSize::Window { rate, rules: rules_of(window)? }))
 }
 
-fn rules_of(window: v1::Window) -> Result<WindowRules, CallFailure> {
+fn rules_of(window: v1::Window) -> Result<WindowRules> {
     let v1::Window { slice_ms, slice_count, event_time, late, refresh, manual } = window;
     let late = match v1::LateItems::try_from(late) {
         Ok(v1::LateItems::Unspecified | v1::LateItems::Reject) => LateItems::Reject,

@@ -6,8 +6,8 @@ use umbel_engine::meta::FilterVerb;
 use umbel_proto::v1;
 
 use super::super::caller::Caller;
-use super::super::service_methods::Answer;
 use super::FiltersService;
+use crate::Result;
 
 impl FiltersService {
     /// Drops a filter; with `seen`, only the filter that was seen, and no other of its name.
@@ -15,7 +15,7 @@ impl FiltersService {
         &self,
         request: Request<v1::DropRequest>,
         seen: Option<Seen>,
-    ) -> Answer<v1::DropResponse> {
+    ) -> Result<v1::DropResponse> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
@@ -29,7 +29,7 @@ impl FiltersService {
         &self,
         request: Request<v1::ClearRequest>,
         seen: Option<Seen>,
-    ) -> Answer<v1::ClearResponse> {
+    ) -> Result<v1::ClearResponse> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;

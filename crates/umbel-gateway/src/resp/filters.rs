@@ -24,6 +24,7 @@ use super::packed::Packed;
 use super::session::{NoFilter, Session};
 use super::shared::Counts;
 use crate::limits::RESP_BUSY_WAIT_MAX;
+use crate::resp::Result;
 
 /// Bytes of RedisBloom's own record of a filter, which its `Size` includes besides the arrays.
 const CHAIN_BYTES: u64 = 32;
@@ -158,7 +159,7 @@ pub(super) async fn client_request(
     session: &Session,
     request: Option<RequestName>,
     deadline: Instant,
-) -> Result<Option<ClientRequest>, Refusal> {
+) -> Result<Option<ClientRequest>> {
     let Some(RequestName { session: number, sequence, acknowledged_below }) = request else {
         return Ok(None);
     };
@@ -259,11 +260,7 @@ fn plan(session: &Session, new: NewBloom) -> FilterRequest {
 }
 
 /// Creates a filter, if the caller may.
-pub(super) async fn create(
-    session: &Session,
-    name: &FilterName,
-    new: FilterRequest,
-) -> Result<(), Refusal> {
+pub(super) async fn create(session: &Session, name: &FilterName, new: FilterRequest) -> Result<()> {
     try_create(session, name, new).await.map_err(|failure| refusal(&failure))
 }
 
@@ -280,21 +277,14 @@ async fn try_create(
 }
 
 /// `BF.RESERVE`.
-pub(super) async fn reserve(
-    session: &Session,
-    key: &[u8],
-    new: NewBloom,
-) -> Result<Reply, Refusal> {
+pub(super) async fn reserve(session: &Session, key: &[u8], new: NewBloom) -> Result<Reply> {
     let name = session.filter(FilterVerb::Manage, key)?;
     create(session, &name, plan(session, new)).await?;
     Ok(Reply::OK)
 }
 
 /// A filter's information; None if the filter does not exist.
-pub(super) async fn described(
-    session: &Session,
-    key: &[u8],
-) -> Result<Option<FilterInfo>, Refusal> {
+pub(super) async fn described(session: &Session, key: &[u8]) -> Result<Option<FilterInfo>> {
     let deadline = session.shared.deadlines.of_command();
     let name = match session.filter(FilterVerb::Read, key) {
         Ok(name) => name,
@@ -403,7 +393,7 @@ fn bloom_numbers(info: &FilterInfo) -> BloomNumbers {
 }
 
 /// `MEMORY USAGE`: the `Size` of `BF.INFO`; for RedisBloom's own filter also what Redis counts for the key.
-pub(super) async fn memory_usage(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+pub(super) async fn memory_usage(session: &Session, key: &[u8]) -> Result<Reply> {
     let Some(info) = described(session, key).await? else { return Ok(Reply::Null) };
     Ok(Reply::number(match chain_numbers(&info) {
         Some(numbers) => numbers.size + KEY_BYTES,
@@ -412,7 +402,7 @@ pub(super) async fn memory_usage(session: &Session, key: &[u8]) -> Result<Reply,
 }
 
 /// `BF.CARD`.
-pub(super) async fn cardinality(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+pub(super) async fn cardinality(session: &Session, key: &[u8]) -> Result<Reply> {
     let info = described(session, key).await?;
     Ok(Reply::number(info.as_ref().map_or(0, item_count)))
 }
@@ -422,7 +412,7 @@ pub(super) async fn bloom_info(
     session: &Session,
     key: &[u8],
     field: Option<InfoField>,
-) -> Result<Reply, Refusal> {
+) -> Result<Reply> {
     let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
     let BloomNumbers { capacity, size, filters, expansion } = bloom_numbers(&info);
     let rows = [
@@ -444,7 +434,7 @@ pub(super) async fn bloom_info(
 }
 
 /// `UMBEL.SESSION`.
-pub(super) async fn open_session(session: &Session) -> Result<Reply, Refusal> {
+pub(super) async fn open_session(session: &Session) -> Result<Reply> {
     let deadline = session.shared.deadlines.of_command();
     let opened = session.shared.coordinator.sessions().open(session.caller.owner(), deadline).await;
     Ok(Reply::number(opened.map_err(|failure| refusal(&failure))?.0))

@@ -23,16 +23,14 @@ use crate::limits::RESP_PAYLOADS_MAX;
 use crate::redis_bloom_value::{
     BloomValueError, CUCKOO_TYPE_NAME, PayloadOfFrames, Unwanted, ValueError, ValuePart, read_value,
 };
+use crate::resp::Result;
 
 /// Largest filter that has a payload, in bytes of its arrays: 16 MiB, which `RESTORE` accepts in one
 /// argument together with the other fields. For a compressed payload the limit applies to what it unpacks
 /// to.
 const PAYLOAD_BYTES_MAX: u64 = 16 << 20;
 
-pub(super) async fn answer(
-    session: &mut Session,
-    command: PayloadCommand<'_>,
-) -> Result<Reply, Refusal> {
+pub(super) async fn answer(session: &mut Session, command: PayloadCommand<'_>) -> Result<Reply> {
     // A connection whose last payload has not been sent yet still has that one's permit.
     if session.payload.is_none() {
         let room = Arc::clone(&session.shared.payloads).try_acquire_owned();
@@ -50,7 +48,7 @@ pub(super) async fn answer(
     }
 }
 
-async fn dump(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+async fn dump(session: &Session, key: &[u8]) -> Result<Reply> {
     let name = match session.filter(FilterVerb::Export, key) {
         Err(NoFilter::NoName) => return Ok(Reply::Null),
         name => name?,
@@ -94,7 +92,7 @@ async fn restore(
     key: &[u8],
     (time, replaces): (RestoreTime<'_>, bool),
     payload: &[u8],
-) -> Result<Reply, Refusal> {
+) -> Result<Reply> {
     let name = session.filter(FilterVerb::Manage, key)?;
     if !replaces && is_taken(session, &name).await? {
         return Err(Refusal::BusyKey);
@@ -137,7 +135,7 @@ async fn restore(
 }
 
 /// Whether a filter has this name, by a catalogue that was refreshed for this command.
-async fn is_taken(session: &Session, name: &FilterName) -> Result<bool, Refusal> {
+async fn is_taken(session: &Session, name: &FilterName) -> Result<bool> {
     let coordinator = &session.shared.coordinator;
     let refreshed = coordinator.meta_refresh(session.shared.deadlines.of_command()).await;
     let found = refreshed.and_then(|()| {
@@ -151,7 +149,7 @@ async fn is_taken(session: &Session, name: &FilterName) -> Result<bool, Refusal>
 
 /// The settings and all other parts of an import: parsed as a whole first, so that an invalid payload
 /// creates nothing.
-fn parts_of(payload: &[u8]) -> Result<(Bytes, Vec<ImportPart>), Refusal> {
+fn parts_of(payload: &[u8]) -> Result<(Bytes, Vec<ImportPart>)> {
     let value = checked_payload(payload).map_err(|_| Refusal::DumpPayload)?;
     let (mut head, mut parts, mut too_large) = (Bytes::new(), Vec::new(), None);
     let read = read_module_value(value, |id, module| {

@@ -6,7 +6,7 @@ use umbel_engine::placement::ShardRecord;
 use umbel_resp::number::natural;
 use umbel_resp::{
     Arguments, ClientAttribute, ClientChoice, ClientCommand, ConnectionCommand, Hello, Protocol,
-    Refusal, Reply, glob,
+    Reply, glob,
 };
 
 use super::answers::refusal;
@@ -14,6 +14,7 @@ use super::cluster::mode;
 use super::info;
 use super::session::{DEFAULT_USER, Session};
 use crate::limits::RESP_CONNECTIONS_MAX;
+use crate::resp::Result;
 
 /// The release of Redis whose behaviour the connection follows.
 pub(super) const REDIS_VERSION: &str = "7.4.0";
@@ -21,10 +22,7 @@ pub(super) const REDIS_VERSION: &str = "7.4.0";
 /// The release of the module whose commands are supported.
 pub(super) const MODULE_VERSION: i64 = 80_000;
 
-pub(super) async fn answer(
-    session: &mut Session,
-    command: ConnectionCommand<'_>,
-) -> Result<Reply, Refusal> {
+pub(super) async fn answer(session: &mut Session, command: ConnectionCommand<'_>) -> Result<Reply> {
     Ok(match command {
         ConnectionCommand::Ping(None) => Reply::Status("PONG".into()),
         ConnectionCommand::Ping(Some(text)) | ConnectionCommand::Echo(text) => Reply::bulk(text),
@@ -89,7 +87,7 @@ pub(super) async fn answer(
 }
 
 /// The names of all principals; Redis's user where there are none.
-fn users(session: &Session) -> Result<Reply, Refusal> {
+fn users(session: &Session) -> Result<Reply> {
     let names = session.shared.coordinator.read_meta(|state: &MetaState| {
         state.principals().map(|(name, _)| Reply::bulk(name.as_str())).collect::<Vec<_>>()
     });
@@ -141,7 +139,7 @@ fn module() -> Reply {
     ])
 }
 
-async fn greet(session: &mut Session, hello: Hello<'_>) -> Result<Reply, Refusal> {
+async fn greet(session: &mut Session, hello: Hello<'_>) -> Result<Reply> {
     if let Some(credentials) = hello.credentials {
         session.authenticate(credentials).await?;
     }

@@ -20,6 +20,7 @@ use super::shared::{Client, Shared};
 use crate::caller::{Caller, Need};
 use crate::credential::Credential;
 use crate::limits::{RESP_TRANSACTION_BYTES_MAX, RESP_TRANSACTION_COMMANDS_MAX};
+use crate::resp::Result;
 
 /// The user of clients that name none.
 pub(super) const DEFAULT_USER: &str = "default";
@@ -67,7 +68,7 @@ pub(super) struct Executing {
 
 impl Queue {
     /// Queues one more command.
-    pub(super) fn push(&mut self, request: &Request) -> Result<(), Refusal> {
+    pub(super) fn push(&mut self, request: &Request) -> Result<()> {
         let byte_count = self.byte_count + request.held_bytes();
         if self.requests.len() >= RESP_TRANSACTION_COMMANDS_MAX
             || byte_count > RESP_TRANSACTION_BYTES_MAX
@@ -156,7 +157,7 @@ impl Session {
     }
 
     /// Refuses every caller while this node does not know who may do what: the client tries again.
-    fn check_known_callers(&self, need: Need) -> Result<(), Refusal> {
+    fn check_known_callers(&self, need: Need) -> Result<()> {
         match self.caller.is_unknown() {
             true => Err(Refusal::Other(format!("LOADING {}", self.caller.refusal(need)).into())),
             false => Ok(()),
@@ -164,7 +165,7 @@ impl Session {
     }
 
     /// Refuses `HELLO` of a caller that has not proved its identity.
-    pub(super) fn check_greeting(&self) -> Result<(), Refusal> {
+    pub(super) fn check_greeting(&self) -> Result<()> {
         self.check_known_callers(Need::Somebody)?;
         self.is_known().then_some(()).ok_or(Refusal::HelloNoAuth)
     }
@@ -181,7 +182,7 @@ impl Session {
     }
 
     /// Whether the caller may send a command, whatever filter it is about; returns what the command requires.
-    pub(super) fn permit(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
+    pub(super) fn permit(&self, spec: &'static CommandSpec) -> Result<Need> {
         let need = need_of(spec.name);
         if need == Need::Nothing {
             return Ok(need);
@@ -198,7 +199,7 @@ impl Session {
     }
 
     /// The same for a command that is answered now: a denial is written to the audit log.
-    pub(super) fn check(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
+    pub(super) fn check(&self, spec: &'static CommandSpec) -> Result<Need> {
         self.permit(spec).inspect_err(|refusal| {
             if matches!(refusal, Refusal::NoPermission { .. }) {
                 tracing::warn!(
@@ -210,7 +211,7 @@ impl Session {
     }
 
     /// The same for a command that is carried out: takes it from the caller's rates.
-    pub(super) fn admit(&self, spec: &'static CommandSpec) -> Result<(), Refusal> {
+    pub(super) fn admit(&self, spec: &'static CommandSpec) -> Result<()> {
         let need = self.check(spec)?;
         if need == Need::Nothing {
             return Ok(());
@@ -263,10 +264,7 @@ impl Session {
     }
 
     /// `AUTH`, also as part of `HELLO`.
-    pub(super) async fn authenticate(
-        &mut self,
-        credentials: Credentials<'_>,
-    ) -> Result<(), Refusal> {
+    pub(super) async fn authenticate(&mut self, credentials: Credentials<'_>) -> Result<()> {
         let bare = look(&self.shared, &self.identity, None).await;
         let is_guarded = self.shared.coordinator.read_meta(MetaState::is_guarded).unwrap_or(true);
         if !is_guarded && bare.is_somebody() {

@@ -11,6 +11,7 @@ use umbel_node::calls::NodeStanding;
 use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
+use crate::Result;
 use crate::console::json::{self, Value};
 use crate::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 use crate::status::status_now;
@@ -22,7 +23,7 @@ pub(super) type Standings = BTreeMap<NodeId, NodeStanding>;
 ///
 /// # Errors
 /// If this node belongs to no cluster.
-pub(super) async fn sample(coordinator: &Coordinator) -> Result<Value, CallFailure> {
+pub(super) async fn sample(coordinator: &Coordinator) -> Result<Value> {
     let request = v1::StatusRequest::default();
     let (status, standings) =
         tokio::join!(status_now(coordinator, &request), standings(coordinator));
@@ -33,7 +34,7 @@ pub(super) async fn sample(coordinator: &Coordinator) -> Result<Value, CallFailu
 ///
 /// # Errors
 /// If this node belongs to no cluster.
-pub(super) async fn standings(coordinator: &Coordinator) -> Result<Standings, CallFailure> {
+pub(super) async fn standings(coordinator: &Coordinator) -> Result<Standings> {
     let nodes = coordinator.read_meta(MetaState::live_nodes)?;
     let asked = stream::iter(nodes).map(async |node| {
         let standing = coordinator.reports().standing_of(node, STATUS_TIMEOUT).await;

@@ -14,6 +14,7 @@ use umbel_replicated_engine::hypercube::{Cube, CubeRank};
 
 use super::cluster::{Standings, standings};
 use super::filters::{ASKED_AT_ONCE_MAX, ROWS_MAX, info};
+use crate::Result;
 use crate::caller::Caller;
 use crate::console::json::{self, Value};
 use crate::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
@@ -22,10 +23,7 @@ use crate::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 ///
 /// # Errors
 /// If this node belongs to no cluster.
-pub(super) async fn sample(
-    coordinator: &Coordinator,
-    caller: &Caller,
-) -> Result<Value, CallFailure> {
+pub(super) async fn sample(coordinator: &Coordinator, caller: &Caller) -> Result<Value> {
     let may_read = caller.readable();
     let (nodes, mut wanted) = coordinator.read_meta(|state: &MetaState| {
         let is_wanted = |record: &FilterRecord| {

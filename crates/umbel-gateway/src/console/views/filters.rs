@@ -10,6 +10,7 @@ use umbel_filter::Kind;
 use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
+use crate::Result;
 use crate::caller::Caller;
 use crate::console::json::{self, Value};
 use crate::console::query::Page;
@@ -35,7 +36,7 @@ pub(super) async fn sample(
     caller: &Caller,
     page: &Page,
     depth: Depth,
-) -> Result<Value, CallFailure> {
+) -> Result<Value> {
     let counts = depth == Depth::Counted;
     let found = coordinator.list(&page.prefix, &page.after, ROWS_MAX, caller.visible())?;
     let (may_read, may_manage) = (caller.readable(), caller.allowed(FilterVerb::Manage));

@@ -10,6 +10,7 @@ use umbel_node::failure::CallFailure;
 
 use super::job_outcome::{outcome, summary_of};
 use super::job_repeats::repeats;
+use crate::Result;
 use crate::console::json::{self, Value};
 
 /// Jobs that are shown: the newest.
@@ -34,7 +35,7 @@ type Standings = Vec<(NodeId, Option<JobStanding>)>;
 ///
 /// # Errors
 /// If this node belongs to no cluster.
-pub(super) async fn sample(coordinator: &Coordinator, open: &str) -> Result<Value, CallFailure> {
+pub(super) async fn sample(coordinator: &Coordinator, open: &str) -> Result<Value> {
     let newest = |state: &MetaState| {
         let has_more = state.jobs().count() > ROWS_MAX;
         let jobs = state.jobs().rev().take(ROWS_MAX);

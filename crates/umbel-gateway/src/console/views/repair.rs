@@ -9,6 +9,7 @@ use umbel_engine::{FilterId, NodeId};
 use umbel_node::calls::{ComparedRow, Compares, ComparisonsReport};
 use umbel_node::failure::CallFailure;
 
+use crate::Result;
 use crate::caller::Caller;
 use crate::console::json::{self, Value};
 use crate::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
@@ -20,10 +21,7 @@ const ROWS_MAX: usize = 200;
 ///
 /// # Errors
 /// If this node belongs to no cluster.
-pub(super) async fn sample(
-    coordinator: &Coordinator,
-    caller: &Caller,
-) -> Result<Value, CallFailure> {
+pub(super) async fn sample(coordinator: &Coordinator, caller: &Caller) -> Result<Value> {
     let may_read = caller.readable();
     let (nodes, names) = coordinator.read_meta(|state: &MetaState| {
         let all = state.filters().map(|(filter, record)| (filter, record.name.as_str()));
