@@ -5,8 +5,7 @@ use tokio::time::Instant;
 use umbel_engine::meta::FilterName;
 
 use super::items::read_level;
-use super::{Coordinator, ReadLevel};
-use crate::Result;
+use super::{Coordinator, ReadLevel, Result};
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
 

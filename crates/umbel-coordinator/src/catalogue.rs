@@ -17,8 +17,7 @@ use umbel_replicated_engine::hypercube::DistinctEstimates;
 use umbel_step::planted::{self, Planted};
 
 use super::sizes::{FilterSize, planned};
-use super::{Coordinator, LiveFilter};
-use crate::Result;
+use super::{Coordinator, LiveFilter, Result};
 use umbel_node::calls::{CopyLoad, CopyReport, ShardAnswer, ShardRequest, SliceLoad};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::unexpected;

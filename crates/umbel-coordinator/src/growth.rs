@@ -16,8 +16,7 @@ use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{HashRange, Kind};
 use umbel_step::planted::{self, Planted};
 
-use super::LiveFilter;
-use crate::Result;
+use super::{LiveFilter, Result};
 use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::{LeaderCalls, absorbed_by, unexpected};

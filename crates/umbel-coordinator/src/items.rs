@@ -13,8 +13,7 @@ use umbel_step::planted::{self, Planted};
 
 pub use self::outcomes::{beside_done, graver, partly};
 pub(super) use self::recut::{cut_before, pieces_of};
-use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
-use crate::Result;
+use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel, Result};
 use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;

@@ -10,8 +10,7 @@ use umbel_engine::{FilterId, Generation, ShardId};
 
 use super::catalogue::ranges_of;
 use super::replicated::scrub::{ScrubbedPair, scrub_pairs};
-use crate::Coordinator;
-use crate::Result;
+use crate::{Coordinator, Result};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::cube::SESSION_TIME_MAX;
 use umbel_node::leader_calls::{LeaderCalls, unexpected};

@@ -7,8 +7,7 @@ use umbel_engine::shard::PartError;
 use umbel_ports::Purpose;
 use umbel_step::planted::{self, Planted};
 
-use super::ClientRequest;
-use crate::Result;
+use super::{ClientRequest, Result};
 use umbel_node::leader_calls::{LeaderCalls, unexpected};
 
 /// The sessions of clients.

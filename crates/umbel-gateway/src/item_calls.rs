@@ -6,8 +6,7 @@ use umbel_engine::meta::FilterVerb;
 use umbel_proto::v1;
 
 use super::caller::Caller;
-use super::convert;
-use crate::Result;
+use super::{Result, convert};
 
 /// Inserts the items of a request.
 ///

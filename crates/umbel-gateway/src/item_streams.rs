@@ -32,10 +32,9 @@ use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::entrance::Entrance;
 use super::errors::status;
-use super::item_calls;
 use super::limits::{ITEM_STREAM_BYTES, ITEM_STREAM_REQUEST_BYTES, ITEM_STREAM_REQUESTS_MAX};
 use super::measure::measured;
-use crate::Result;
+use super::{Result, item_calls};
 
 #[cfg(test)]
 mod item_streams_test;

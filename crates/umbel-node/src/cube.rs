@@ -41,3 +41,6 @@ pub use image::assembler;
 pub(crate) use scrub::shape_id;
 pub use scrub::{CopyComparison, SESSION_TIME_MAX};
 pub(crate) use scrub::{answer_scrub, take_turns, turn_pause};
+
+/// The result of most functions of copies.
+pub(crate) type Result<T, E = CopyFailure> = std::result::Result<T, E>;

@@ -3,7 +3,7 @@
 
 use super::attempt::Attempt;
 use super::digest::SetDigest;
-use super::error::{SessionError, field};
+use super::error::{Result, field};
 use super::event::SessionOutput;
 use super::item::{Item, ItemIndex};
 use super::items_code::bodies_of;
@@ -140,11 +140,7 @@ impl Core {
     }
 
     /// Records the result of a full scan. A second scan under the same key must find the same.
-    pub(crate) fn note_pass(
-        &mut self,
-        gathered: &Gathered,
-        is_new_key: bool,
-    ) -> Result<(), SessionError> {
+    pub(crate) fn note_pass(&mut self, gathered: &Gathered, is_new_key: bool) -> Result<()> {
         self.sets.note_pass(gathered, is_new_key, self.arrivals.has_applied)
     }
 
@@ -163,7 +159,7 @@ impl Core {
     }
 
     /// Sends from the queue until it is empty or the session must wait.
-    pub(crate) fn pump(&mut self, out: &mut Outbox<SessionOutput>) -> Result<(), SessionError> {
+    pub(crate) fn pump(&mut self, out: &mut Outbox<SessionOutput>) -> Result<()> {
         while self.awaiting == Awaiting::Nothing && !self.jobs.is_empty() {
             if self.traffic.must_pause() {
                 self.awaiting = Awaiting::Resume;
@@ -203,7 +199,7 @@ impl Core {
         &mut self,
         items: &[Item],
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         self.jobs.check_fetched(items, &self.attempt.key)?;
         for body in bodies_of(items) {
             self.traffic.send(&Message::Items(body), out);
@@ -212,7 +208,7 @@ impl Core {
     }
 
     /// Records the peer's digest of the union. An error if items or symbols are still incomplete.
-    pub(crate) fn take_done(&mut self, attempt: u8, union: SetDigest) -> Result<(), SessionError> {
+    pub(crate) fn take_done(&mut self, attempt: u8, union: SetDigest) -> Result<()> {
         if attempt != self.attempt.number || self.unions.received.is_some() {
             return Err(field("attempt", attempt.into()));
         }
@@ -230,7 +226,7 @@ impl Core {
     ///
     /// # Errors
     /// If the peer does not have as many items as it stated.
-    pub(crate) fn finish(&mut self, out: &mut Outbox<SessionOutput>) -> Result<(), SessionError> {
+    pub(crate) fn finish(&mut self, out: &mut Outbox<SessionOutput>) -> Result<()> {
         let union = self.sets.own.and(self.arrivals.sum);
         let counts = (
             union.count.checked_sub(self.sets.there_count),

@@ -89,6 +89,9 @@ impl fmt::Display for SessionRefusal {
     }
 }
 
+/// The result of most functions of sessions.
+pub(crate) type Result<T, E = SessionError> = std::result::Result<T, E>;
+
 /// Why a session failed. Items that were handed out before are whole, were requested, and may be kept;
 /// whether the sets are equal now is unknown.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

@@ -9,7 +9,7 @@ use super::coded::{CodedDecoder, CodedVerdict};
 use super::core::Core;
 use super::difference::Difference;
 use super::digest::SetDigest;
-use super::error::{SessionError, field};
+use super::error::{Result, SessionError, field};
 use super::event::SessionOutput;
 use super::filter::FilterTest;
 use super::job::Job;
@@ -117,7 +117,7 @@ impl Initiator {
         core: &mut Core,
         gathered: Gathered,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Greeting => {
                 core.note_pass(&gathered, true)?;
@@ -157,7 +157,7 @@ impl Initiator {
         core: &mut Core,
         message: Message,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         match (&mut self.state, message) {
             (State::AwaitWelcome, Message::Welcome(welcome)) => self.on_welcome(core, welcome, out),
             (State::Sketching(decoder), message @ Message::Sketch { .. }) => {
@@ -230,11 +230,7 @@ impl Initiator {
         core.run_pass(Pass::table(core.attempt.key), out);
     }
 
-    fn after_sketch(
-        &mut self,
-        core: &mut Core,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    fn after_sketch(&mut self, core: &mut Core, out: &mut Outbox<SessionOutput>) -> Result<()> {
         let State::Sketching(decoder) = &mut self.state else { return Ok(()) };
         core.terms.check_difference(decoder.found() as u64)?;
         let Some(table) = &core.sets.table else { return Ok(()) };
@@ -257,7 +253,7 @@ impl Initiator {
         core: &mut Core,
         verdict: CodedVerdict,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         match verdict {
             CodedVerdict::Waiting => Ok(()),
             CodedVerdict::Ask(count) => {
@@ -298,7 +294,7 @@ impl Initiator {
         core: &mut Core,
         difference: Difference,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         self.doubtful = difference.doubtful_count as f64;
         let decoded = (difference.here.len() + difference.there.len()) as f64 + self.doubtful;
         self.found = self.filtered_here + core.arrivals.sum.count as f64 + decoded;
@@ -318,11 +314,7 @@ impl Initiator {
     }
 
     /// All items of the responder have arrived: what was not among them is only here.
-    fn after_whole(
-        &mut self,
-        core: &mut Core,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    fn after_whole(&mut self, core: &mut Core, out: &mut Outbox<SessionOutput>) -> Result<()> {
         let Accept::Whole { seen } = std::mem::replace(&mut core.arrivals.accept, Accept::Nothing)
         else {
             return Ok(());
@@ -341,7 +333,7 @@ impl Initiator {
         ours: SetDigest,
         theirs: SetDigest,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<bool, SessionError> {
+    ) -> Result<bool> {
         if ours == theirs || planted::on(Planted::UnionUnchecked) {
             core.finish(out)?;
             return Ok(true);

@@ -4,7 +4,7 @@
 //! which saves about log2 k − 1.4 bits per item in a batch of k. Others are sorted and sent as length and
 //! bytes, compressed with zstd if that saves a twentieth, and split wherever a frame is full.
 
-use super::error::{SessionError, SessionFrameError};
+use super::error::{Result, SessionError, SessionFrameError};
 use super::item::Item;
 use super::lists::{ListReader, ListWriter, range_of_bits};
 use super::message::ItemsBody;
@@ -105,7 +105,7 @@ impl ItemsReader {
     }
 
     /// Appends bytes of the stream and returns the items that are complete with them.
-    pub(crate) fn take_stream(&mut self, bytes: &[u8]) -> Result<Vec<Item>, SessionError> {
+    pub(crate) fn take_stream(&mut self, bytes: &[u8]) -> Result<Vec<Item>> {
         self.stream.extend_from_slice(bytes);
         let mut items = Vec::new();
         let mut reader = Reader::new(&self.stream);
@@ -126,11 +126,7 @@ impl ItemsReader {
     }
 
     /// The items of a frame with items of one length.
-    pub(crate) fn take_fixed(
-        &mut self,
-        item_bytes: u64,
-        bytes: &[u8],
-    ) -> Result<Vec<Item>, SessionError> {
+    pub(crate) fn take_fixed(&mut self, item_bytes: u64, bytes: &[u8]) -> Result<Vec<Item>> {
         let length = self.check_length(item_bytes)?;
         let wrong = SessionFrameError::Field { field: "item bytes", got: item_bytes };
         let rest_bytes = length.checked_sub(GAP_BYTES).ok_or(wrong.clone())?;
@@ -152,7 +148,7 @@ impl ItemsReader {
         Ok(items)
     }
 
-    fn check_length(&self, length: u64) -> Result<usize, SessionError> {
+    fn check_length(&self, length: u64) -> Result<usize> {
         let max = self.item_bytes_max;
         let checked = usize::try_from(length).ok().filter(|&length| length <= max);
         checked.ok_or(SessionError::LimitExceeded {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::coded::CodedJob;
-use super::error::SessionError;
+use super::error::{Result, SessionError};
 use super::filter::FilterJob;
 use super::item::{Item, ItemIndex};
 use super::keys::SessionKey;
@@ -173,7 +173,7 @@ impl Jobs {
     }
 
     /// The next piece of the first job.
-    pub(crate) fn next(&mut self, sets: &Sets, symbol_bits: u8) -> Result<Next, SessionError> {
+    pub(crate) fn next(&mut self, sets: &Sets, symbol_bits: u8) -> Result<Next> {
         let Some(mut job) = self.queue.pop_front() else { return Ok(Next::Ended) };
         let frame = match &mut job {
             Job::Part(encoder) => match &sets.table {
@@ -208,11 +208,7 @@ impl Jobs {
     }
 
     /// Checks that fetched items are those of the scan; the job continues behind them.
-    pub(crate) fn check_fetched(
-        &mut self,
-        items: &[Item],
-        key: &SessionKey,
-    ) -> Result<(), SessionError> {
+    pub(crate) fn check_fetched(&mut self, items: &[Item], key: &SessionKey) -> Result<()> {
         let Some(Job::Items(job)) = self.queue.front_mut() else {
             return Err(SessionError::Driver { what: "items that were not fetched" });
         };

@@ -1,10 +1,10 @@
 //! Merges the responder's whole list of symbols with this side's table while it arrives.
 
 use super::difference::Difference;
-use super::error::SessionError;
 use super::lists::{ListReader, range_of_bits};
 use super::table::{Entry, Table};
 use super::wire::Reader;
+use crate::error::Result;
 
 /// A merge that continues from frame to frame.
 #[derive(Debug)]
@@ -29,12 +29,7 @@ impl Listing {
         self.here.len() + self.there.len()
     }
 
-    pub(crate) fn take(
-        &mut self,
-        table: &Table,
-        bits: u8,
-        body: &[u8],
-    ) -> Result<(), SessionError> {
+    pub(crate) fn take(&mut self, table: &Table, bits: u8, body: &[u8]) -> Result<()> {
         let (symbols, _) = self.reader.read(&mut Reader::new(body), 0)?;
         for symbol in symbols {
             while let Some(entry) = table.entries().get(self.cursor)

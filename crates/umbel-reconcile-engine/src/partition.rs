@@ -7,7 +7,7 @@
 
 use umbel_sketch::{Field, LsbReader, LsbWriter, decode_syndromes, toggle_symbols};
 
-use super::error::{SessionError, SessionFrameError, limit};
+use super::error::{Result, SessionFrameError, limit};
 use super::growth::{Occupancy, SYNDROMES_MAX, refit};
 use super::lists::{ListReader, ListWriter};
 use super::message::{Extend, Message};
@@ -90,7 +90,7 @@ impl Encoder {
     ///
     /// # Errors
     /// If a whole bucket was requested that is longer than a frame.
-    pub(crate) fn next(&mut self, table: &Table) -> Result<Option<Message>, SessionError> {
+    pub(crate) fn next(&mut self, table: &Table) -> Result<Option<Message>> {
         let left = self.listed.get(self.cursor..).unwrap_or_default();
         if left.is_empty() {
             return Ok(None);
@@ -271,11 +271,7 @@ impl Decoder {
     }
 
     /// Processes a frame of syndromes.
-    pub(crate) fn take_sketch(
-        &mut self,
-        table: &Table,
-        message: &Message,
-    ) -> Result<(), SessionError> {
+    pub(crate) fn take_sketch(&mut self, table: &Table, message: &Message) -> Result<()> {
         let Message::Sketch { window, from, to, count, bits } = message else { return Ok(()) };
         if self.to == Extend::LIST || (*window, *from, *to) != (self.window, self.from, self.to) {
             return Err(SessionFrameError::Field { field: "syndromes", got: (*to).into() }.into());
@@ -321,7 +317,7 @@ impl Decoder {
         window: u64,
         count: u64,
         bits: &[u8],
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         if self.to != Extend::LIST || window != self.window {
             return Err(SessionFrameError::Field { field: "window", got: window }.into());
         }

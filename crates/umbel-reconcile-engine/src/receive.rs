@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::attempt::Attempt;
 use super::digest::SetDigest;
-use super::error::{SessionError, field};
+use super::error::{Result, SessionError, field};
 use super::event::SessionOutput;
 use super::item::{Item, RemoteItem};
 use super::items_code::{ItemsReader, unpack};
@@ -93,7 +93,7 @@ impl Arrivals {
         list: &[u8],
         bits: u8,
         total_max: u64,
-    ) -> Result<(Vec<u64>, bool), SessionError> {
+    ) -> Result<(Vec<u64>, bool)> {
         let new = || ListReader::new(range_of_bits(bits.into()), total_max);
         let mut reader = self.symbols.take().unwrap_or_else(new);
         let (symbols, _) = reader.read(&mut Reader::new(list), 0)?;
@@ -136,7 +136,7 @@ impl Receiver<'_> {
         &mut self,
         body: &ItemsBody,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         let flow = self.terms.flow_here();
         match body {
             ItemsBody::Sum(sum) => {
@@ -168,7 +168,7 @@ impl Receiver<'_> {
         list: &[u8],
         flow: Flow,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         let is_id = self.terms.kind() == SymbolKind::Id64;
         if flow == Flow::Sum && !is_id || !matches!(self.arrivals.accept, Accept::Any) {
             return Err(field("items encoding", 1));
@@ -189,11 +189,7 @@ impl Receiver<'_> {
     }
 
     /// Accepts items that arrived: those that were requested, each once, and not those that are here.
-    fn receive(
-        &mut self,
-        items: Vec<Item>,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    fn receive(&mut self, items: Vec<Item>, out: &mut Outbox<SessionOutput>) -> Result<()> {
         let mut accepted = Vec::new();
         for item in items {
             let hash = self.attempt.key.hash(item.as_item_ref());
@@ -210,7 +206,7 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    fn accepts(&mut self, hash: KeyedHash, symbol: u64) -> Result<bool, SessionError> {
+    fn accepts(&mut self, hash: KeyedHash, symbol: u64) -> Result<bool> {
         let is_here = self.sets.contains(hash);
         match &mut self.arrivals.accept {
             Accept::Nothing => Err(SessionError::UnexpectedItem { symbol }),

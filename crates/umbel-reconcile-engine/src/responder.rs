@@ -6,7 +6,7 @@ use super::coded::CodedJob;
 use super::core::{Core, Unions};
 use super::difference::Difference;
 use super::digest::SetDigest;
-use super::error::{SessionError, SessionRefusal, field};
+use super::error::{Result, SessionError, SessionRefusal, field};
 use super::event::SessionOutput;
 use super::filter::{FilterJob, FilterStage, FilterTest};
 use super::job::{ItemsJob, Job, ListJob};
@@ -78,7 +78,7 @@ impl Responder {
         core: &mut Core,
         gathered: Gathered,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Greeting(hello) => {
                 core.note_pass(&gathered, true)?;
@@ -140,7 +140,7 @@ impl Responder {
         core: &mut Core,
         message: Message,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         match (&mut self.state, message) {
             (State::Idle, Message::Hello(hello)) => self.on_hello(core, hello, out),
             (State::AwaitPlan, Message::Plan(plan)) => self.on_plan(core, plan, out),
@@ -219,7 +219,7 @@ impl Responder {
         core: &mut Core,
         hello: Box<Hello>,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         if let Some(refusal) = core.terms.refusal(&hello) {
             return refuse(core, refusal, out);
         }
@@ -254,7 +254,7 @@ impl Responder {
         hello: &Hello,
         (sketch, estimator): (Option<PinSketch>, Option<Box<Estimator>>),
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         if core.sets.check_skew(&core.terms.options.limits).is_err() {
             return refuse(core, SessionRefusal::TooLarge, out);
         }
@@ -313,7 +313,7 @@ impl Responder {
         core: &mut Core,
         plan: Plan,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         if plan.attempt != core.attempt.number {
             return Err(field("attempt", plan.attempt.into()));
         }
@@ -389,7 +389,7 @@ impl Responder {
         core: &mut Core,
         attempt: u8,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         if attempt != core.attempt.number + 1 || attempt >= ATTEMPTS_MAX {
             return Err(field("attempt", attempt.into()));
         }
@@ -406,7 +406,7 @@ impl Responder {
         ours: SetDigest,
         theirs: SetDigest,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<bool, SessionError> {
+    ) -> Result<bool> {
         if ours == theirs || planted::on(Planted::UnionUnchecked) {
             core.finish(out)?;
             return Ok(true);
@@ -418,11 +418,7 @@ impl Responder {
     }
 }
 
-fn refuse(
-    core: &mut Core,
-    refusal: SessionRefusal,
-    out: &mut Outbox<SessionOutput>,
-) -> Result<(), SessionError> {
+fn refuse(core: &mut Core, refusal: SessionRefusal, out: &mut Outbox<SessionOutput>) -> Result<()> {
     core.traffic.send(&Message::Welcome(Welcome::Refused(refusal)), out);
     Err(SessionError::Refused(refusal))
 }

@@ -1,7 +1,7 @@
 //! The state machine of both halves of a session.
 
 use super::core::{Awaiting, Core};
-use super::error::{SessionError, limit};
+use super::error::{Result, SessionError, limit};
 use super::event::{SessionInput, SessionOutput};
 use super::initiator::Initiator;
 use super::message::Message;
@@ -86,7 +86,7 @@ impl Session {
     ///
     /// # Errors
     /// If the sketch is of items of another kind or dataset, or the session has a secret.
-    pub fn with_sketch(mut self, sketch: StoredSketch) -> Result<Self, SessionError> {
+    pub fn with_sketch(mut self, sketch: StoredSketch) -> Result<Self> {
         let options = &self.core.terms.options;
         let spec = sketch.spec();
         if (spec.kind(), spec.dataset_id()) != (options.kind, options.dataset_id) {
@@ -127,11 +127,7 @@ impl Session {
         self.core.awaiting == Awaiting::Nothing && self.core.jobs.is_empty()
     }
 
-    fn advance(
-        &mut self,
-        input: SessionInput,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    fn advance(&mut self, input: SessionInput, out: &mut Outbox<SessionOutput>) -> Result<()> {
         match input {
             SessionInput::Start => {
                 if let Half::Initiator(half) = &mut self.half {
@@ -186,7 +182,7 @@ impl Session {
         SessionError::Disconnected { phase: self.core.phase }
     }
 
-    fn waited_for(&mut self, awaiting: Awaiting) -> Result<(), SessionError> {
+    fn waited_for(&mut self, awaiting: Awaiting) -> Result<()> {
         if self.core.awaiting != awaiting {
             return Err(SessionError::Driver { what: "an answer to no question" });
         }
@@ -195,7 +191,7 @@ impl Session {
     }
 
     /// Sends and processes frames until the session must wait.
-    fn go_on(&mut self, out: &mut Outbox<SessionOutput>) -> Result<(), SessionError> {
+    fn go_on(&mut self, out: &mut Outbox<SessionOutput>) -> Result<()> {
         loop {
             self.core.pump(out)?;
             self.core.traffic.check()?;
@@ -233,7 +229,7 @@ impl Session {
     }
 
     /// Compares the digests of the union once both are known; true if the session ended.
-    fn conclude(&mut self, out: &mut Outbox<SessionOutput>) -> Result<bool, SessionError> {
+    fn conclude(&mut self, out: &mut Outbox<SessionOutput>) -> Result<bool> {
         let Some((ours, theirs)) = self.core.unions.both() else { return Ok(false) };
         if self.core.arrivals.unapplied > 0 {
             return Ok(false);

@@ -3,7 +3,7 @@
 use super::attempt::Attempt;
 use super::difference::Difference;
 use super::digest::SetDigest;
-use super::error::{SessionError, limit};
+use super::error::{Result, SessionError, limit};
 use super::keys::KeyedHash;
 use super::offline::StoredSketch;
 use super::options::{Direction, Limits};
@@ -39,7 +39,7 @@ impl Sets {
         gathered: &Gathered,
         is_new_key: bool,
         has_applied: bool,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         let changed = match self.sketch {
             Some(_) => SessionError::StaleSketch,
             None => SessionError::Driver { what: "two scans of the snapshot differ" },
@@ -90,7 +90,7 @@ impl Sets {
     }
 
     /// Checks the peer's number of items against the limit on skew.
-    pub(crate) fn check_skew(&self, limits: &Limits) -> Result<(), SessionError> {
+    pub(crate) fn check_skew(&self, limits: &Limits) -> Result<()> {
         let max = self.here_count.saturating_mul(4).saturating_add(1 << 20);
         if !limits.allow_skew && self.there_count > max {
             let what = "items of the peer (--allow-skew lifts this limit)";
@@ -101,7 +101,7 @@ impl Sets {
 
     /// Refuses a credit for which a responder would compute and send without end. Stored coded symbols are
     /// bounded by their number.
-    pub(crate) fn check_credit(&self, attempt: &Attempt, credit: u64) -> Result<(), SessionError> {
+    pub(crate) fn check_credit(&self, attempt: &Attempt, credit: u64) -> Result<()> {
         let both = self.own.count.saturating_add(self.there_count);
         let max = both.saturating_mul(RECONCILE_CREDIT_PER_ITEM_MAX);
         let max = max.saturating_add(RECONCILE_CREDIT_MIN);

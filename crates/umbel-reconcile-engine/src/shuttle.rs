@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::error::SessionError;
 use super::event::{SessionInput, SessionOutput};
 use super::item::{Item, ItemIndex, RemoteItem};
 use super::offline::{SketchSpec, StoredSketch};
 use super::options::{Direction, Options, SessionRole, SymbolKind};
 use super::outcome::SessionOutcome;
 use super::session::Session;
+use crate::error::Result;
 use umbel_step::Outbox;
 
 /// The stored sketch of a set, always with the same salt.
@@ -30,7 +30,7 @@ pub(crate) struct Side {
     pub(crate) applied: Vec<Item>,
     pub(crate) only_here: Option<Vec<ItemIndex>>,
     pub(crate) only_there: Vec<RemoteItem>,
-    pub(crate) result: Option<Result<SessionOutcome, SessionError>>,
+    pub(crate) result: Option<Result<SessionOutcome>>,
     /// Passes over the whole set.
     pub(crate) scan_count: usize,
     changes: bool,

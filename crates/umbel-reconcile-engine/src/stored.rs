@@ -19,7 +19,7 @@ use umbel_sketch::Estimator;
 
 use super::attempt::Attempt;
 use super::coded::CodedJob;
-use super::error::{SessionError, field};
+use super::error::{Result, SessionError, field};
 use super::message::{Estimate, Hello, StoredStart, Welcome};
 use super::offline::{SketchSpec, StoredSketch};
 use super::plan::{Plan, Stage};
@@ -66,10 +66,7 @@ impl Stored<'_> {
 
     /// Switches to the key of the sketch that a Hello refers to, if it does. Returns the estimator of this
     /// side's sketch if it has the same spec; otherwise the set must be scanned.
-    pub(crate) fn meet(
-        &mut self,
-        start: Option<StoredStart>,
-    ) -> Result<Option<Box<Estimator>>, SessionError> {
+    pub(crate) fn meet(&mut self, start: Option<StoredStart>) -> Result<Option<Box<Estimator>>> {
         let Some(start) = start else {
             self.sets.sketch = None;
             return Ok(None);
@@ -108,7 +105,7 @@ impl Stored<'_> {
     }
 
     /// The coded symbols for a plan of attempt 0, which must ask for stored ones.
-    pub(crate) fn serve(&self, plan: &Plan) -> Result<CodedJob, SessionError> {
+    pub(crate) fn serve(&self, plan: &Plan) -> Result<CodedJob> {
         let unable = || field("stage", 0);
         let sketch = self.sets.sketch.as_ref().ok_or_else(unable)?;
         let bits = sketch.spec().symbol_bits();

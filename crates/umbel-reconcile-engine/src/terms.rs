@@ -1,6 +1,6 @@
 //! What the session is to do: this side's options, and the aim that the initiator's first frame states.
 
-use super::error::{SessionError, SessionRefusal, limit};
+use super::error::{Result, SessionRefusal, limit};
 use super::message::{Hello, RequestMode};
 use super::options::{Aim, Direction, OnConflict, Options, SessionRole, SymbolKind};
 use super::plan::SYMBOL_BITS_MIN;
@@ -109,7 +109,7 @@ impl Terms {
     }
 
     /// Checks a number of differences against this side's limit.
-    pub(crate) fn check_difference(&self, count: u64) -> Result<(), SessionError> {
+    pub(crate) fn check_difference(&self, count: u64) -> Result<()> {
         let max = self.options.limits.diff_max;
         if count > max { Err(limit("differences", count, max)) } else { Ok(()) }
     }

@@ -1,6 +1,6 @@
 //! Bytes on the wire: sends frames, counts them, and limits them.
 
-use super::error::{SessionError, limit};
+use super::error::{Result, limit};
 use super::event::SessionOutput;
 use super::message::Message;
 use super::meter::Meter;
@@ -43,17 +43,13 @@ impl Traffic {
     ///
     /// # Errors
     /// If it exceeds the session's byte limit.
-    pub(crate) fn receive(
-        &mut self,
-        message: &Message,
-        wire_bytes: u64,
-    ) -> Result<(), SessionError> {
+    pub(crate) fn receive(&mut self, message: &Message, wire_bytes: u64) -> Result<()> {
         self.meter.count_received(message, wire_bytes);
         self.check()
     }
 
     /// Checks that the bytes sent and received are within the session's limit.
-    pub(crate) fn check(&self) -> Result<(), SessionError> {
+    pub(crate) fn check(&self) -> Result<()> {
         if planted::on(Planted::ByteCapIgnored) {
             return Ok(());
         }

@@ -8,7 +8,7 @@
 use super::attempt::Attempt;
 use super::difference::Difference;
 use super::digest::SetDigest;
-use super::error::{SessionError, field, limit};
+use super::error::{Result, field, limit};
 use super::event::SessionOutput;
 use super::job::{ItemsJob, Job, Jobs, SymbolsJob, SymbolsUse};
 use super::message::{ItemsBody, Message, RequestMode};
@@ -70,7 +70,7 @@ impl Transfer<'_> {
         difference: Difference,
         request_bits: u8,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         let Difference { here, mut there, .. } = difference;
         self.terms.check_difference((here.len() + there.len()) as u64)?;
         self.send_only_here(&here);
@@ -123,7 +123,7 @@ impl Transfer<'_> {
         mut entries: Vec<Entry>,
         asked_count: usize,
         is_exact: bool,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         // The requester already has what came from it.
         entries.retain(|entry| !entry.is_applied());
         let max = 2 * asked_count as u64 + EXTRA_ITEMS;

@@ -17,10 +17,14 @@ mod number;
 mod pick;
 mod text;
 
+use crate::item_error::RecordItemError;
 pub(crate) use canonical::Canonical;
 pub(crate) use cursor::Cursor;
 pub(crate) use pick::PathTree;
 pub(crate) use text::write_string;
+
+/// The result of most functions that read JSON.
+pub(crate) type Result<T, E = RecordItemError> = std::result::Result<T, E>;
 
 /// Deepest nesting of arrays and objects in a record: 128, as in serde_json, so that a record accepted
 /// here is not rejected by the next reader. It bounds the stack of the recursive functions.

@@ -5,8 +5,7 @@ use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterChange, FilterName};
 
 use super::Seen;
-use crate::Coordinator;
-use crate::Result;
+use crate::{Coordinator, Result};
 use umbel_node::failure::CallFailure;
 
 impl Coordinator {

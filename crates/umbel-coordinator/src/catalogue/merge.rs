@@ -7,10 +7,9 @@ use umbel_engine::shard::{PartError, SetOperation, ShardCommand};
 use umbel_filter::Kind;
 
 use super::ranges_of;
-use crate::Result;
 use crate::copy_failure::of_copy;
 use crate::items::{beside_done, graver};
-use crate::{ClientRequest, Coordinator, LiveFilter};
+use crate::{ClientRequest, Coordinator, LiveFilter, Result};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::unexpected;

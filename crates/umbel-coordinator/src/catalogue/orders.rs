@@ -4,8 +4,7 @@ use tokio::time::Instant;
 use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterChange, FilterOrder, FilterRecord, MetaCommand, MetaError};
 
-use crate::Coordinator;
-use crate::Result;
+use crate::{Coordinator, Result};
 use umbel_node::failure::CallFailure;
 
 impl Coordinator {

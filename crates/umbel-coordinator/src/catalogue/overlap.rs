@@ -6,10 +6,9 @@ use umbel_engine::shard::{OverlapCount, PartError, SliceShape};
 use umbel_filter::sizing::{self, Estimate, SizingError};
 
 use super::merge::{check_mergeable, check_ored};
-use crate::Result;
 use crate::copy_failure::of_copy;
 use crate::splits::split_meanwhile;
-use crate::{Coordinator, LiveFilter};
+use crate::{Coordinator, LiveFilter, Result};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::unexpected;

@@ -6,8 +6,7 @@ use umbel_engine::meta::{
     FilterChange, FilterName, FilterRecord, FilterState, MetaError, MetaState,
 };
 
-use crate::Coordinator;
-use crate::Result;
+use crate::{Coordinator, Result};
 use umbel_node::failure::CallFailure;
 
 /// Tries to replace the filter that has the new name, if other calls give that name to other filters meanwhile.

@@ -14,9 +14,8 @@ use umbel_filter::HashRange;
 
 use super::SHARD_CALLS_MAX;
 use super::merge::new_count_of;
-use crate::Result;
 use crate::items::{beside_done, cut_before, pieces_of};
-use crate::{ClientRequest, Coordinator, LiveFilter};
+use crate::{ClientRequest, Coordinator, LiveFilter, Result};
 use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::unexpected;

@@ -6,8 +6,7 @@ use umbel_engine::shard::{HashList, PartError};
 use umbel_filter::Kind;
 
 use super::hashed;
-use crate::Coordinator;
-use crate::Result;
+use crate::{Coordinator, Result};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;

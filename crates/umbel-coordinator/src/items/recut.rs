@@ -9,8 +9,7 @@ use umbel_filter::{HashRange, ItemHash};
 use tokio::time::Instant;
 
 use super::{Operation, item_count};
-use crate::Result;
-use crate::{Coordinator, LiveFilter};
+use crate::{Coordinator, LiveFilter, Result};
 use umbel_node::calls::ShardAnswer;
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::unexpected;

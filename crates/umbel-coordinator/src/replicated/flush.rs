@@ -10,8 +10,7 @@ use umbel_engine::{Generation, GroupId, NodeId};
 use umbel_replicated_engine::hypercube::VersionVector;
 
 use super::{CopyCalls, group_of, nodes_of};
-use crate::LiveFilter;
-use crate::Result;
+use crate::{LiveFilter, Result};
 use umbel_node::Local;
 use umbel_node::calls::{CopyAnswer, CopyRequest};
 use umbel_node::failure::CallFailure;

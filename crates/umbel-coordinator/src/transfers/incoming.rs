@@ -16,9 +16,8 @@ use super::{
     BACKUP_FORMAT, BackupFilter, BackupHead, BackupPart, ExportedSettings, ImportHead, ImportPart,
     QUIET_MAX, Restored, check_ranges, checked, decode_settings, invalid, step_deadline,
 };
-use crate::Coordinator;
-use crate::Result;
 use crate::catalogue::ranges_of;
+use crate::{Coordinator, Result};
 use umbel_node::failure::CallFailure;
 
 impl Coordinator {

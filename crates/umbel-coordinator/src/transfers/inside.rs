@@ -12,9 +12,8 @@ use umbel_ports::Purpose;
 use super::loading::drop_half;
 use super::outgoing::{ExportWish, unknown_change};
 use super::{ExportPart, ImportHead, ImportPart, one_shard, step_deadline};
-use crate::Coordinator;
-use crate::Result;
 use crate::catalogue::Seen;
+use crate::{Coordinator, Result};
 use umbel_node::failure::CallFailure;
 
 impl Coordinator {

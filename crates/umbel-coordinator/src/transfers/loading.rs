@@ -21,9 +21,8 @@ use super::whole::Assembly;
 use super::{
     CopyEnd, CopyFrame, FRAME_BYTES_MAX, FrameSum, LOADS_IN_FLIGHT_MAX, invalid, step_deadline,
 };
-use crate::Coordinator;
-use crate::Result;
 use crate::catalogue::is_answering;
+use crate::{Coordinator, Result};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::unexpected;

@@ -19,10 +19,9 @@ use super::{
     BACKUP_FORMAT, BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportHead,
     ExportPart, FrameSum, encode_exported, step_deadline,
 };
-use crate::Result;
 use crate::catalogue::{is_answering, ranges_of};
 use crate::splits::split_meanwhile;
-use crate::{Coordinator, LiveFilter};
+use crate::{Coordinator, LiveFilter, Result};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::export_change::{ExportedFrame, FrameDigests, Known};
 use umbel_node::failure::CallFailure;

@@ -23,8 +23,7 @@ use umbel_ports::Purpose;
 
 use super::outgoing::KnownFrames;
 use super::step_deadline;
-use crate::Coordinator;
-use crate::Result;
+use crate::{Coordinator, Result};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::{Tries, unexpected};

@@ -13,9 +13,8 @@ use umbel_engine::shard::{PartError, SliceShape};
 use umbel_engine::{FilterId, Generation};
 use umbel_filter::AnyFilter;
 
-use crate::Result;
 use crate::copy_failure::of_copy;
-use crate::{Coordinator, LiveFilter};
+use crate::{Coordinator, LiveFilter, Result};
 use umbel_node::cube;
 use umbel_node::failure::CallFailure;
 

@@ -19,12 +19,11 @@ use umbel_resp::{AnswerForm, InfoField, NewBloom, Refusal, Reply, RequestName};
 use umbel_step::planted::{self, Planted};
 
 use super::answers::refusal;
-use super::fixed_chains;
 use super::packed::Packed;
 use super::session::{NoFilter, Session};
 use super::shared::Counts;
+use super::{Result, fixed_chains};
 use crate::limits::RESP_BUSY_WAIT_MAX;
-use crate::resp::Result;
 
 /// Bytes of RedisBloom's own record of a filter, which its `Size` includes besides the arrays.
 const CHAIN_BYTES: u64 = 32;

@@ -16,14 +16,13 @@ use umbel_rdb::{checked_payload, read_module_value};
 use umbel_resp::{PayloadCommand, Refusal, Reply, RestoreTime};
 
 use super::answers::refusal;
-use super::chain_dumps;
 use super::expiry::{moment, now_for};
 use super::session::{NoFilter, Session};
+use super::{Result, chain_dumps};
 use crate::limits::RESP_PAYLOADS_MAX;
 use crate::redis_bloom_value::{
     BloomValueError, CUCKOO_TYPE_NAME, PayloadOfFrames, Unwanted, ValueError, ValuePart, read_value,
 };
-use crate::resp::Result;
 
 /// Largest filter that has a payload, in bytes of its arrays: 16 MiB, which `RESTORE` accepts in one
 /// argument together with the other fields. For a compressed payload the limit applies to what it unpacks

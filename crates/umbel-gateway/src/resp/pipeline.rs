@@ -22,8 +22,7 @@ use super::answers::refusal;
 use super::filters::{self, Answered};
 use super::packed::Packed;
 use super::session::{Executing, Queue, Session, name_of};
-use super::{chain_debug, cluster, cuckoo, dumps, expiry, keys, payloads, server, umbel};
-use crate::resp::Result;
+use super::{Result, chain_debug, cluster, cuckoo, dumps, expiry, keys, payloads, server, umbel};
 
 /// Names of commands that browsers send when a page makes them connect to this port. Such connections are
 /// closed.

@@ -11,10 +11,9 @@ use umbel_resp::{
 
 use super::answers::refusal;
 use super::cluster::mode;
-use super::info;
 use super::session::{DEFAULT_USER, Session};
+use super::{Result, info};
 use crate::limits::RESP_CONNECTIONS_MAX;
-use crate::resp::Result;
 
 /// The release of Redis whose behaviour the connection follows.
 pub(super) const REDIS_VERSION: &str = "7.4.0";

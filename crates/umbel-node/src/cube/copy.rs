@@ -20,6 +20,7 @@ use umbel_step::planted::{self, Planted};
 use super::failure::CopyFailure;
 use super::journal::Journal;
 use crate::arrivals::Arrivals;
+use crate::cube::Result;
 
 use room::room_for;
 
@@ -207,7 +208,7 @@ impl Copy {
         self.read().is_in_sync
     }
 
-    fn check(&self, state: &CopyState, theirs: Generation) -> Result<(), CopyFailure> {
+    fn check(&self, state: &CopyState, theirs: Generation) -> Result<()> {
         let ours = state.generation();
         if theirs == ours {
             Ok(())
@@ -220,11 +221,7 @@ impl Copy {
     ///
     /// # Errors
     /// If the copy is at another generation.
-    pub fn contains(
-        &self,
-        generation: Generation,
-        hashes: &[ItemHash],
-    ) -> Result<Vec<bool>, CopyFailure> {
+    pub fn contains(&self, generation: Generation, hashes: &[ItemHash]) -> Result<Vec<bool>> {
         let mut present = Vec::with_capacity(hashes.len());
         self.contains_into(generation, hashes, &mut present)?;
         Ok(present)
@@ -239,7 +236,7 @@ impl Copy {
         generation: Generation,
         hashes: &[ItemHash],
         present: &mut Vec<bool>,
-    ) -> Result<(), CopyFailure> {
+    ) -> Result<()> {
         let state = self.read();
         self.check(&state, generation)?;
         let early = 3 * u64::from(planted::on(Planted::CopyForgetsEarly));
@@ -256,7 +253,7 @@ impl Copy {
         self: &Arc<Self>,
         generation: Generation,
         hashes: &[ItemHash],
-    ) -> Result<Vec<bool>, CopyFailure> {
+    ) -> Result<Vec<bool>> {
         let is_new = self.insert(generation, hashes).await?;
         let new_count = is_new.iter().map(|&is_new| f64::from(u8::from(is_new))).sum();
         self.arrivals.add((self.filter, generation), new_count);
@@ -271,7 +268,7 @@ impl Copy {
         self: &Arc<Self>,
         generation: Generation,
         hashes: &[ItemHash],
-    ) -> Result<Vec<bool>, CopyFailure> {
+    ) -> Result<Vec<bool>> {
         if let Some(clock) = &self.clock {
             return self.insert_timed(generation, &clock.rules, hashes).await;
         }
@@ -311,7 +308,7 @@ impl Copy {
         index: u64,
         (generation, slice): (Generation, Option<u64>),
         hashes: &HashList,
-    ) -> Result<Vec<bool>, CopyFailure> {
+    ) -> Result<Vec<bool>> {
         let hashes = hashes.to_vec();
         let mut state = self.write();
         state.applied_index = index;
@@ -462,7 +459,7 @@ impl Copy {
     ///
     /// # Errors
     /// If the copy is at another generation.
-    pub fn inserted(&self, generation: Generation) -> Result<u64, CopyFailure> {
+    pub fn inserted(&self, generation: Generation) -> Result<u64> {
         let state = self.read();
         self.check(&state, generation)?;
         Ok(state.replica.inserted())
@@ -472,11 +469,7 @@ impl Copy {
     ///
     /// # Errors
     /// If the copy is at another generation.
-    pub(crate) fn dominates(
-        &self,
-        generation: Generation,
-        counts: &VersionVector,
-    ) -> Result<bool, CopyFailure> {
+    pub(crate) fn dominates(&self, generation: Generation, counts: &VersionVector) -> Result<bool> {
         let state = self.read();
         self.check(&state, generation)?;
         Ok(self.has_all(&state, counts))
@@ -493,10 +486,7 @@ impl Copy {
     ///
     /// # Errors
     /// If the copy is at another generation.
-    pub(crate) fn version(
-        &self,
-        generation: Generation,
-    ) -> Result<(VersionVector, bool), CopyFailure> {
+    pub(crate) fn version(&self, generation: Generation) -> Result<(VersionVector, bool)> {
         let state = self.read();
         self.check(&state, generation)?;
         Ok((state.replica.coverage().complete, state.is_in_sync))

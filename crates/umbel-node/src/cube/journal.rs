@@ -16,6 +16,7 @@ use umbel_storage::types::{CopyEntry, LogCommand};
 
 use super::copy::Copy;
 use super::failure::CopyFailure;
+use crate::cube::Result;
 use crate::limits::PROPOSAL_ITEMS_MAX;
 use crate::metrics;
 use crate::space::Space;
@@ -33,7 +34,7 @@ struct Job {
     /// The time slice of the items, for windowed filters.
     slice: Option<u64>,
     hashes: HashList,
-    reply: oneshot::Sender<Result<Vec<bool>, CopyFailure>>,
+    reply: oneshot::Sender<Result<Vec<bool>>>,
     /// Frees room in the queue when dropped.
     _room: OwnedSemaphorePermit,
 }
@@ -63,7 +64,7 @@ impl Journal {
         generation: Generation,
         slice: Option<u64>,
         hashes: HashList,
-    ) -> Result<Vec<bool>, CopyFailure> {
+    ) -> Result<Vec<bool>> {
         if let Some(free_bytes) = self.space.shortage() {
             return Err(CopyFailure::DiskFull { free_bytes });
         }

@@ -16,6 +16,7 @@ use super::copy::Copy;
 use super::failure::CopyFailure;
 use super::scrub::compare;
 use crate::calls::{CopyAnswer, CopyReport, CopyRequest};
+use crate::cube::Result;
 
 /// How long a request waits for its condition before the response is "not yet".
 const WAIT_MAX: Duration = Duration::from_millis(500);
@@ -50,11 +51,7 @@ impl Copies {
         served.unwrap_or_else(CopyAnswer::Failed)
     }
 
-    async fn try_serve(
-        &self,
-        group: GroupId,
-        request: CopyRequest,
-    ) -> Result<CopyAnswer, CopyFailure> {
+    async fn try_serve(&self, group: GroupId, request: CopyRequest) -> Result<CopyAnswer> {
         if let CopyRequest::Follow { index } = request {
             let followed = self.followed();
             return Ok(CopyAnswer::Done(comes_true(followed, |&followed| followed >= index).await));
@@ -111,13 +108,13 @@ impl Copies {
         })
     }
 
-    fn check_epoch(&self, theirs: Epoch) -> Result<(), CopyFailure> {
+    fn check_epoch(&self, theirs: Epoch) -> Result<()> {
         let ours = self.member.read_meta(umbel_engine::meta::MetaState::epoch);
         if theirs == ours { Ok(()) } else { Err(CopyFailure::StaleEpoch { theirs, ours }) }
     }
 }
 
-fn hashes_of(list: &HashList) -> Result<Vec<ItemHash>, CopyFailure> {
+fn hashes_of(list: &HashList) -> Result<Vec<ItemHash>> {
     list.check().map_err(|error| CopyFailure::BadHashes(error.to_string()))?;
     Ok(list.to_vec())
 }

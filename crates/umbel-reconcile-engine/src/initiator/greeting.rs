@@ -4,7 +4,7 @@ use umbel_sketch::Field;
 
 use super::{Count, Initiator, Known, State};
 use crate::core::{Core, Unions};
-use crate::error::SessionError;
+use crate::error::{Result, SessionError};
 use crate::event::SessionOutput;
 use crate::job::Job;
 use crate::message::{Estimate, HELLO_SYNDROMES, Hello, HelloSketch, Message, Welcome, hello_bits};
@@ -13,11 +13,7 @@ use crate::receive::Accept;
 use umbel_step::Outbox;
 
 impl Initiator {
-    pub(crate) fn start(
-        &mut self,
-        core: &mut Core,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    pub(crate) fn start(&mut self, core: &mut Core, out: &mut Outbox<SessionOutput>) -> Result<()> {
         if !matches!(self.state, State::Idle) {
             return Err(SessionError::Driver { what: "a second start" });
         }
@@ -73,7 +69,7 @@ impl Initiator {
         core: &mut Core,
         welcome: Welcome,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         match welcome {
             Welcome::Refused(refusal) => Err(SessionError::Refused(refusal)),
             Welcome::InSync { digest, .. } => {

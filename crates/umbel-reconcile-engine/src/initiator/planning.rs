@@ -6,7 +6,7 @@ use super::retry::Failure;
 use super::{Count, Initiator, Known, State};
 use crate::coded::CodedDecoder;
 use crate::core::Core;
-use crate::error::{SessionError, field};
+use crate::error::{Result, SessionError, field};
 use crate::event::SessionOutput;
 use crate::filter::{FilterJob, FilterStage, FilterTest};
 use crate::job::Job;
@@ -39,7 +39,7 @@ impl Initiator {
         own: &Estimator,
         estimate: &Known,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         let Count { count, is_exact } = match *estimate {
             Known::Estimator(ref bytes) => {
                 let theirs = Estimator::from_bytes(bytes, core.sets.there_count);
@@ -73,7 +73,7 @@ impl Initiator {
         core: &mut Core,
         count: u64,
         coded_count: u64,
-    ) -> Result<(Box<CodedDecoder>, Message), SessionError> {
+    ) -> Result<(Box<CodedDecoder>, Message)> {
         let alone = field("verdict", 5);
         let sketch = core.sets.sketch.as_ref().filter(|_| core.attempt.is_stored).ok_or(alone)?;
         let (own, symbol_bits) = (sketch.coded_symbols(), sketch.spec().symbol_bits());
@@ -131,7 +131,7 @@ impl Initiator {
         plan: Plan,
         situation: Situation,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         core.attempt.symbol_bits = plan.symbol_bits;
         core.enter("filtering", out);
         core.jobs.push(Job::Message(Message::Plan(plan)));
@@ -151,7 +151,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         let State::Filtering(test) = std::mem::replace(&mut self.state, State::Idle) else {
             return Ok(());
         };
@@ -177,7 +177,7 @@ impl Initiator {
         (a, b): (f64, f64),
         deviation: f64,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         let Some(mut situation) = self.situation else { return Ok(()) };
         let quarters = plan.filter_quarters[1];
         if let (1.., Some(table)) = (quarters, &core.sets.table) {
@@ -197,7 +197,7 @@ impl Initiator {
         core: &mut Core,
         plan: Plan,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         let wrong = SessionError::Driver { what: "no table for the plan" };
         let table = core.sets.table.as_ref().ok_or(wrong)?;
         core.attempt.symbol_bits = plan.symbol_bits;

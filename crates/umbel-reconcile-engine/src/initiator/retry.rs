@@ -7,7 +7,7 @@
 
 use super::{Count, Initiator, Known};
 use crate::core::Core;
-use crate::error::SessionError;
+use crate::error::{Result, SessionError};
 use crate::event::SessionOutput;
 use crate::job::Job;
 use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
@@ -78,7 +78,7 @@ impl Initiator {
         core: &mut Core,
         failure: Failure,
         out: &mut Outbox<SessionOutput>,
-    ) -> Result<(), SessionError> {
+    ) -> Result<()> {
         if self.is_last_resort {
             return Err(SessionError::NotConverged {
                 ours: core.sets.own.count,

@@ -4,7 +4,7 @@ use umbel_sketch::{Field, PinSketch};
 
 use super::{code_in, put_digest, read_digest};
 use crate::digest::SetDigest;
-use crate::error::{SessionError, SessionFrameError, SessionRefusal, field};
+use crate::error::{Result, SessionFrameError, SessionRefusal, field};
 use crate::keys::SessionKey;
 use crate::limits::{
     RECONCILE_HELLO_SYNDROMES_MAX as HELLO_SYNDROMES_MAX,
@@ -78,11 +78,7 @@ pub(crate) struct HelloSketch {
 
 impl HelloSketch {
     /// Decodes the difference to a sketch of this side; `None` if it is too large.
-    pub(crate) fn decode(
-        &self,
-        key: &SessionKey,
-        mut own: PinSketch,
-    ) -> Result<Option<Vec<u64>>, SessionError> {
+    pub(crate) fn decode(&self, key: &SessionKey, mut own: PinSketch) -> Result<Option<Vec<u64>>> {
         let malformed = || field("syndromes", self.syndrome_count.into());
         let known = Field::new(self.field_bits).map_err(|_| malformed())?;
         let capacity = usize::from(self.syndrome_count);

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::text::write_string;
+use crate::json::Result;
 use crate::{Normalisers, RecordItemError};
 
 /// Writes values in canonical form. Reuses its buffers for every value.
@@ -38,23 +39,14 @@ impl Canonical {
 
     /// Validates the value at the cursor and appends its canonical form to `target`. After an error,
     /// the end of `target` is undefined.
-    pub(crate) fn write(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        target: &mut Vec<u8>,
-    ) -> Result<(), RecordItemError> {
+    pub(crate) fn write(&mut self, cursor: &mut Cursor<'_>, target: &mut Vec<u8>) -> Result<()> {
         // An earlier call may have returned an error and left them filled.
         self.fields.clear();
         self.names.clear();
         self.value(cursor, 0, target)
     }
 
-    fn value(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        depth: usize,
-        target: &mut Vec<u8>,
-    ) -> Result<(), RecordItemError> {
+    fn value(&mut self, cursor: &mut Cursor<'_>, depth: usize, target: &mut Vec<u8>) -> Result<()> {
         match cursor.peek() {
             Some(b'"') if self.normalisers.is_empty() => {
                 cursor.string()?.write_canonical(target, &mut self.scratch);
@@ -72,12 +64,7 @@ impl Canonical {
         Ok(())
     }
 
-    fn array(
-        &mut self,
-        cursor: &mut Cursor<'_>,
-        depth: usize,
-        target: &mut Vec<u8>,
-    ) -> Result<(), RecordItemError> {
+    fn array(&mut self, cursor: &mut Cursor<'_>, depth: usize, target: &mut Vec<u8>) -> Result<()> {
         let depth = cursor.enter(depth)?;
         target.push(b'[');
         let body = target.len();
@@ -97,7 +84,7 @@ impl Canonical {
         cursor: &mut Cursor<'_>,
         depth: usize,
         target: &mut Vec<u8>,
-    ) -> Result<(), RecordItemError> {
+    ) -> Result<()> {
         let depth = cursor.enter(depth)?;
         target.push(b'{');
         let body = target.len();

@@ -3,9 +3,9 @@
 //! The caller has checked that the text is UTF-8. Every function leaves the position behind what it
 //! read, and reports an error at the first invalid byte.
 
-use super::JSON_DEPTH_MAX;
 use super::number::{NumberText, is_finite};
 use super::text::{StringText, plain_bytes, unicode_escape};
+use super::{JSON_DEPTH_MAX, Result};
 use crate::RecordItemError;
 
 /// U+FEFF in UTF-8.
@@ -46,7 +46,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Checks that only white space is left.
-    pub(crate) fn finish(&mut self) -> Result<(), RecordItemError> {
+    pub(crate) fn finish(&mut self) -> Result<()> {
         self.skip_space();
         match self.peek() {
             None => Ok(()),
@@ -55,7 +55,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips a value of any kind and validates it. `depth` is the number of open brackets.
-    pub(crate) fn skip_value(&mut self, depth: usize) -> Result<(), RecordItemError> {
+    pub(crate) fn skip_value(&mut self, depth: usize) -> Result<()> {
         match self.peek() {
             Some(b'"') => self.string().map(drop),
             Some(b'{') => {
@@ -80,7 +80,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips the bracket at the cursor and returns the depth inside.
-    pub(crate) fn enter(&mut self, depth: usize) -> Result<usize, RecordItemError> {
+    pub(crate) fn enter(&mut self, depth: usize) -> Result<usize> {
         if depth >= JSON_DEPTH_MAX {
             return Err(RecordItemError::NestedTooDeep { offset: self.at, limit: JSON_DEPTH_MAX });
         }
@@ -91,10 +91,7 @@ impl<'a> Cursor<'a> {
     /// In an object: the name of the next field, with the cursor at its value, or `None` behind the
     /// closing bracket.
     #[inline]
-    pub(crate) fn next_field(
-        &mut self,
-        is_first: &mut bool,
-    ) -> Result<Option<StringText<'a>>, RecordItemError> {
+    pub(crate) fn next_field(&mut self, is_first: &mut bool) -> Result<Option<StringText<'a>>> {
         if !self.next_entry(is_first, b'}', "expected `,` or `}`")? {
             return Ok(None);
         }
@@ -113,7 +110,7 @@ impl<'a> Cursor<'a> {
 
     /// In an array: true if the cursor is at another element, false if it is behind the closing
     /// bracket.
-    pub(crate) fn next_element(&mut self, is_first: &mut bool) -> Result<bool, RecordItemError> {
+    pub(crate) fn next_element(&mut self, is_first: &mut bool) -> Result<bool> {
         self.next_entry(is_first, b']', "expected `,` or `]`")
     }
 
@@ -123,7 +120,7 @@ impl<'a> Cursor<'a> {
         is_first: &mut bool,
         close: u8,
         expected: &'static str,
-    ) -> Result<bool, RecordItemError> {
+    ) -> Result<bool> {
         self.skip_space();
         match self.peek() {
             Some(byte) if byte == close => {
@@ -142,7 +139,7 @@ impl<'a> Cursor<'a> {
 
     /// The string at the cursor, which is at its opening quote.
     #[inline]
-    pub(crate) fn string(&mut self) -> Result<StringText<'a>, RecordItemError> {
+    pub(crate) fn string(&mut self) -> Result<StringText<'a>> {
         self.at += 1;
         let start = self.at;
         let mut has_escapes = false;
@@ -165,7 +162,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Skips the escape at the cursor.
-    fn escape(&mut self) -> Result<(), RecordItemError> {
+    fn escape(&mut self) -> Result<()> {
         let rest = &self.text[self.at..];
         self.at += match rest.get(1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,
@@ -182,7 +179,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The number at the cursor, which is at its sign or first digit.
-    pub(crate) fn number(&mut self) -> Result<NumberText<'a>, RecordItemError> {
+    pub(crate) fn number(&mut self) -> Result<NumberText<'a>> {
         let start = self.at;
         if self.peek() == Some(b'-') {
             self.at += 1;
@@ -212,7 +209,7 @@ impl<'a> Cursor<'a> {
     }
 
     #[inline]
-    fn digits(&mut self) -> Result<(), RecordItemError> {
+    fn digits(&mut self) -> Result<()> {
         let start = self.at;
         while let Some(b'0'..=b'9') = self.peek() {
             self.at += 1;
@@ -221,7 +218,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The word at the cursor: `true`, `false` or `null`.
-    pub(crate) fn literal(&mut self) -> Result<&'static str, RecordItemError> {
+    pub(crate) fn literal(&mut self) -> Result<&'static str> {
         let rest = &self.text[self.at..];
         let found = ["true", "false", "null"].iter().find(|word| rest.starts_with(word.as_bytes()));
         match found {

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::text::StringText;
+use crate::json::Result;
 use crate::{KeyPath, RecordItemError};
 
 /// For each path, the range of its value in the record, in bytes; `None` if it is missing.
@@ -59,11 +60,7 @@ impl PathTree {
 
     /// Validates the value at the cursor and stores in `found`, which has one element per path, where
     /// the values are.
-    pub(crate) fn find(
-        &self,
-        cursor: &mut Cursor<'_>,
-        found: &mut Found,
-    ) -> Result<(), RecordItemError> {
+    pub(crate) fn find(&self, cursor: &mut Cursor<'_>, found: &mut Found) -> Result<()> {
         found.fill(None);
         self.walk(cursor, 0, 0, found)
     }
@@ -74,7 +71,7 @@ impl PathTree {
         depth: usize,
         node: usize,
         found: &mut Found,
-    ) -> Result<(), RecordItemError> {
+    ) -> Result<()> {
         let start = cursor.at();
         let Node { children, paths } = &self.nodes[node];
         match cursor.peek() {
@@ -110,7 +107,7 @@ impl PathTree {
         depth: usize,
         child: Option<&Child>,
         found: &mut Found,
-    ) -> Result<(), RecordItemError> {
+    ) -> Result<()> {
         match child {
             None => cursor.skip_value(depth),
             Some(child) => {

@@ -10,12 +10,11 @@ use umbel_filter::Kind;
 use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
-use crate::Result;
 use crate::caller::Caller;
 use crate::console::json::{self, Value};
 use crate::console::query::Page;
 use crate::console::sampler::Depth;
-use crate::{convert, describe};
+use crate::{Result, convert, describe};
 
 /// Filters on one page: each is counted bit by bit, wherever its slices are.
 pub(super) const ROWS_MAX: usize = 25;

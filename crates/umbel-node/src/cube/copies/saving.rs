@@ -10,6 +10,7 @@ use umbel_filter::AnyFilter;
 use super::super::failure::CopyFailure;
 use super::super::image;
 use super::{Copies, Held};
+use crate::cube::Result;
 
 /// A copy with merges that are not on this node's disk is saved after this long, so that a restart need
 /// not request them again.
@@ -20,7 +21,7 @@ impl Copies {
     ///
     /// # Errors
     /// If the copy was forgotten, or the disk fails.
-    pub(super) async fn save(&self, filter: FilterId) -> Result<(), CopyFailure> {
+    pub(super) async fn save(&self, filter: FilterId) -> Result<()> {
         let stored =
             |held: &Held| (Arc::clone(&held.copy), held.log.clone(), held.snapshots.clone());
         let unknown = CopyFailure::UnknownCopy { filter };
@@ -55,7 +56,7 @@ impl Copies {
         filter: FilterId,
         generation: Generation,
         (other, newest_slice): (&AnyFilter, Option<u64>),
-    ) -> Result<u64, CopyFailure> {
+    ) -> Result<u64> {
         if let Some(free_bytes) = self.space.shortage() {
             return Err(CopyFailure::DiskFull { free_bytes });
         }

@@ -6,7 +6,7 @@ use umbel_filter::AnyFilter;
 
 use super::Copy;
 use super::room::room_for;
-use crate::cube::CopyFailure;
+use crate::cube::{CopyFailure, Result};
 
 impl Copy {
     /// ORs a filter into the copy and returns the number of newly set positions. For a windowed filter,
@@ -16,7 +16,7 @@ impl Copy {
         &self,
         generation: Generation,
         (other, newest_slice): (&AnyFilter, Option<u64>),
-    ) -> Result<u64, CopyFailure> {
+    ) -> Result<u64> {
         let mut state = self.write();
         self.check(&state, generation)?;
         room_for(self.filter, state.replica.filter(), 0)?;
@@ -35,7 +35,7 @@ impl Copy {
     ///
     /// # Errors
     /// If the copy is at another generation, or the filters cannot be merged; the other one is as it was.
-    pub fn add_to(&self, generation: Generation, other: &mut AnyFilter) -> Result<(), CopyFailure> {
+    pub fn add_to(&self, generation: Generation, other: &mut AnyFilter) -> Result<()> {
         let state = self.read();
         self.check(&state, generation)?;
         let merged = other.merge(state.replica.filter());

@@ -5,8 +5,8 @@ use umbel_filter::AnyFilter;
 use umbel_replicated_engine::hypercube::{Coverage, Replica};
 
 use super::Copy;
-use crate::cube::CopyFailure;
 use crate::cube::scrub::SetBits;
+use crate::cube::{CopyFailure, Result};
 
 impl Copy {
     /// The current bits, and for a windowed filter its newest time slice.
@@ -28,7 +28,7 @@ impl Copy {
     pub(in crate::cube) fn compared(
         &self,
         generation: Generation,
-    ) -> Result<(Coverage, Option<u64>, AnyFilter), CopyFailure> {
+    ) -> Result<(Coverage, Option<u64>, AnyFilter)> {
         let state = self.read_now();
         self.check(&state, generation)?;
         if state.is_withheld() {
@@ -43,10 +43,7 @@ impl Copy {
     ///
     /// # Errors
     /// If it has another one.
-    pub(in crate::cube) fn check_generation(
-        &self,
-        generation: Generation,
-    ) -> Result<(), CopyFailure> {
+    pub(in crate::cube) fn check_generation(&self, generation: Generation) -> Result<()> {
         self.check(&self.read(), generation)
     }
 
@@ -54,11 +51,7 @@ impl Copy {
     ///
     /// # Errors
     /// If it cannot.
-    pub(in crate::cube) fn check_coverage(
-        &self,
-        from: NodeId,
-        claim: &Coverage,
-    ) -> Result<(), CopyFailure> {
+    pub(in crate::cube) fn check_coverage(&self, from: NodeId, claim: &Coverage) -> Result<()> {
         let checked = self.read().replica.check_coverage(from, claim);
         checked.map_err(|error| CopyFailure::Unmergeable(error.to_string()))
     }
@@ -76,7 +69,7 @@ impl Copy {
         generation: Generation,
         (bits, newest_slice): (&AnyFilter, Option<u64>),
         theirs: &Coverage,
-    ) -> Result<SetBits, CopyFailure> {
+    ) -> Result<SetBits> {
         let mut state = self.write();
         self.check(&state, generation)?;
         let is_explained = state.replica.coverage().explains(theirs);

@@ -6,13 +6,14 @@ use umbel_engine::shard::single_shot_bytes;
 use umbel_filter::AnyFilter;
 
 use super::super::failure::CopyFailure;
+use crate::cube::Result;
 
 /// Refuses to grow a single-shot copy that is larger than copies may be, or would be with `more` positions. Copies
 /// of all other kinds have all of their memory from the start.
 ///
 /// What other nodes insert comes later, and is not refused: they have this limit too, so that a copy is somewhat
 /// above it at most, and is still sent whole and read after a restart.
-pub(super) fn room_for(id: FilterId, filter: &AnyFilter, more: u64) -> Result<(), CopyFailure> {
+pub(super) fn room_for(id: FilterId, filter: &AnyFilter, more: u64) -> Result<()> {
     let AnyFilter::SingleShot(filter) = filter else { return Ok(()) };
     let bytes = single_shot_bytes(filter, more);
     if bytes <= REPLICATED_BYTES_MAX {

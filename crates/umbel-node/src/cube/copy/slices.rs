@@ -11,7 +11,7 @@ use umbel_filter::ItemHash;
 use umbel_ports::Seed;
 
 use super::{Copy, CopyState};
-use crate::cube::CopyFailure;
+use crate::cube::Result;
 
 /// Tells the current time slice.
 pub(in crate::cube) struct SliceClock {
@@ -49,7 +49,7 @@ impl Copy {
         generation: Generation,
         rules: &WindowRules,
         hashes: &[ItemHash],
-    ) -> Result<Vec<bool>, CopyFailure> {
+    ) -> Result<Vec<bool>> {
         let now = self.slice_now();
         let by_slice = {
             let state = self.read();
