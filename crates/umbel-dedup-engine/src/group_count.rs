@@ -40,6 +40,9 @@ use umbel_step::Outbox;
 
 pub use cost::group_count_bits_per_entry;
 
+/// The outputs of a transition.
+type Out = Outbox<GroupCountOutput>;
+
 /// Largest payload of these frames: a frame is complete once its payload reaches FRAME_PAYLOAD_BYTES_CUT, and
 /// one more claim or size takes far less than that.
 const PAYLOAD_BYTES_MAX: usize = 2 * FRAME_PAYLOAD_BYTES_CUT;
@@ -302,11 +305,7 @@ impl GroupCounter {
     ///
     /// [`ExchangeError::Frame`] and [`ExchangeError::OutOfPhase`] for a peer's frame that was refused: the state is
     /// unchanged. [`ExchangeError::Driver`] for an input that was not requested.
-    pub fn step(
-        &mut self,
-        input: GroupCountInput,
-        out: &mut Outbox<GroupCountOutput>,
-    ) -> Result<(), ExchangeError> {
+    pub fn step(&mut self, input: GroupCountInput, out: &mut Out) -> Result<(), ExchangeError> {
         match input {
             GroupCountInput::Begin { record_counts } => self.begin(&record_counts, out)?,
             GroupCountInput::Claims { owner, claims } => self.send_claims(owner, &claims, out)?,
@@ -321,11 +320,7 @@ impl GroupCounter {
         Ok(())
     }
 
-    fn begin(
-        &mut self,
-        record_counts: &[u64],
-        out: &mut Outbox<GroupCountOutput>,
-    ) -> Result<(), ExchangeError> {
+    fn begin(&mut self, record_counts: &[u64], out: &mut Out) -> Result<(), ExchangeError> {
         let me = self.me.index();
         let chunks_end = u64::from(self.shape.chunk_bases[me]) + record_counts.len() as u64;
         if self.owner.is_some() || chunks_end > self.shape.chunks_end(me).into() {
@@ -338,7 +333,7 @@ impl GroupCounter {
     }
 
     /// Sends the next range to all workers, or an Ask without a range if there is none.
-    fn open_next_range(&mut self, out: &mut Outbox<GroupCountOutput>) {
+    fn open_next_range(&mut self, out: &mut Out) {
         let Some(owner) = &mut self.owner else { return };
         let (number, range) = owner.open_next();
         let payload = range.map_or_else(Vec::new, encode_range);
@@ -353,7 +348,7 @@ impl GroupCounter {
         &mut self,
         owner: WorkerId,
         claims: &[Claim],
-        out: &mut Outbox<GroupCountOutput>,
+        out: &mut Out,
     ) -> Result<(), ExchangeError> {
         let wrong = ExchangeError::Driver { what: "claims that were asked for, in rising order" };
         let progress = self.owners.get_mut(owner.index()).ok_or(wrong.clone())?;
@@ -379,7 +374,7 @@ impl GroupCounter {
         &mut self,
         from: WorkerId,
         bytes: &[u8],
-        out: &mut Outbox<GroupCountOutput>,
+        out: &mut Out,
     ) -> Result<(), ExchangeError> {
         let GroupCountShape { job, attempt, .. } = self.shape;
         let link = FrameLink { job, sender: from.0, receiver: self.me.0, attempt };
@@ -406,12 +401,7 @@ impl GroupCounter {
     }
 
     /// Processes an owner's next range, or the end of its ranges. False if that is not possible now.
-    fn receive_ask(
-        &mut self,
-        from: WorkerId,
-        frame: &Frame<'_>,
-        out: &mut Outbox<GroupCountOutput>,
-    ) -> Result<bool> {
+    fn receive_ask(&mut self, from: WorkerId, frame: &Frame<'_>, out: &mut Out) -> Result<bool> {
         let base = self.shape.chunk_bases[from.index()];
         let chunks = base..self.shape.chunks_end(from.index());
         let progress = &mut self.owners[from.index()];
@@ -439,12 +429,7 @@ impl GroupCounter {
     }
 
     /// Processes a worker's claims on the open range. False if none are expected from it.
-    fn receive_claims(
-        &mut self,
-        from: WorkerId,
-        frame: &Frame<'_>,
-        out: &mut Outbox<GroupCountOutput>,
-    ) -> Result<bool> {
+    fn receive_claims(&mut self, from: WorkerId, frame: &Frame<'_>, out: &mut Out) -> Result<bool> {
         let Some(owner) = &mut self.owner else { return Ok(false) };
         let Some(is_whole) = owner.receive_claims(from, frame)? else { return Ok(false) };
         if is_whole {
@@ -463,11 +448,7 @@ impl GroupCounter {
     }
 
     /// Processes the parts of the kept records in the closed range.
-    fn take_parts(
-        &mut self,
-        parts: &[RecordPart],
-        out: &mut Outbox<GroupCountOutput>,
-    ) -> Result<(), ExchangeError> {
+    fn take_parts(&mut self, parts: &[RecordPart], out: &mut Out) -> Result<(), ExchangeError> {
         let count = self.owner.as_ref().and_then(GroupOwner::closed_groups);
         let are_possible = parts.iter().all(|part| part.part > 0);
         if !self.shape.names_parts || count != Some(parts.len()) || !are_possible {
@@ -478,7 +459,7 @@ impl GroupCounter {
     }
 
     /// Answers the claims on the closed range, and opens the next one.
-    fn close_range(&mut self, parts: &[RecordPart], out: &mut Outbox<GroupCountOutput>) {
+    fn close_range(&mut self, parts: &[RecordPart], out: &mut Out) {
         let Some(owner) = &mut self.owner else { return };
         let answers_claims =
             owner.take_answers(self.shape.answers_claims().then_some(self.me), parts);
@@ -489,12 +470,7 @@ impl GroupCounter {
     }
 
     /// Processes an owner's sizes of claimed groups. False if none are expected from it.
-    fn receive_sizes(
-        &mut self,
-        from: WorkerId,
-        frame: &Frame<'_>,
-        out: &mut Outbox<GroupCountOutput>,
-    ) -> Result<bool> {
+    fn receive_sizes(&mut self, from: WorkerId, frame: &Frame<'_>, out: &mut Out) -> Result<bool> {
         let progress = &mut self.owners[from.index()];
         let Some(pending) = progress.pending.as_mut().filter(|_| progress.reading.is_none()) else {
             return Ok(false);
@@ -517,7 +493,7 @@ impl GroupCounter {
         Ok(true)
     }
 
-    fn send(&mut self, to: WorkerId, cell: u32, draft: &Draft, out: &mut Outbox<GroupCountOutput>) {
+    fn send(&mut self, to: WorkerId, cell: u32, draft: &Draft, out: &mut Out) {
         let Draft { kind, flags, param, sequence, count, covered, ref payload } = *draft;
         let frame = Frame { kind, flags, param, cell, sequence, count, covered, payload };
         let GroupCountShape { job, attempt, .. } = self.shape;

@@ -24,6 +24,9 @@ use umbel_step::Outbox;
 /// The outputs of a transition.
 type Out = Outbox<ExchangeOutput>;
 
+/// The result of a transition.
+type Stepped = Result<(), ExchangeError>;
+
 /// An input of a worker.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExchangeInput {
@@ -205,11 +208,7 @@ impl Worker {
     /// [`ExchangeError::TooFarAhead`] for a peer's frame that was rejected: the state is unchanged.
     /// [`ExchangeError::Driver`] and [`ExchangeError::CellTooLarge`] for other inputs that are not possible
     /// in this state: fail the job.
-    pub fn step(
-        &mut self,
-        input: ExchangeInput,
-        out: &mut Outbox<ExchangeOutput>,
-    ) -> Result<(), ExchangeError> {
+    pub fn step(&mut self, input: ExchangeInput, out: &mut Outbox<ExchangeOutput>) -> Stepped {
         match input {
             ExchangeInput::Sample { order, lists } => self.sample(order, lists, out),
             ExchangeInput::SampleReferences { hashes } => {
@@ -224,12 +223,7 @@ impl Worker {
         }
     }
 
-    fn sample(
-        &mut self,
-        order: SampleOrder,
-        lists: Vec<Vec<Entry>>,
-        out: &mut Out,
-    ) -> Result<(), ExchangeError> {
+    fn sample(&mut self, order: SampleOrder, lists: Vec<Vec<Entry>>, out: &mut Out) -> Stepped {
         if self.sample.is_some() || lists.len() != self.shape.workers as usize {
             return Err(ExchangeError::Driver { what: "one sample list an owner, once" });
         }
@@ -251,12 +245,7 @@ impl Worker {
     }
 
     /// Passes the references' hashes in a cell to the cell's owning half.
-    fn references(
-        &mut self,
-        cell: u32,
-        hashes: Vec<ItemHash>,
-        out: &mut Out,
-    ) -> Result<(), ExchangeError> {
+    fn references(&mut self, cell: u32, hashes: Vec<ItemHash>, out: &mut Out) -> Stepped {
         let wrong = ExchangeError::Driver { what: "references of each cell to its owner, once" };
         let plan = self.plan.filter(|plan| plan.references.is_some()).ok_or(wrong.clone())?;
         let cells = self.shape.cells();
@@ -272,7 +261,7 @@ impl Worker {
         Ok(())
     }
 
-    fn take_plan(&mut self, plan: Plan, out: &mut Out) -> Result<(), ExchangeError> {
+    fn take_plan(&mut self, plan: Plan, out: &mut Out) -> Stepped {
         if self.plan.is_some() || plan.shape != self.shape {
             return Err(ExchangeError::Driver { what: "one plan, of this job" });
         }
@@ -286,7 +275,7 @@ impl Worker {
         mut entries: Vec<Entry>,
         ranks: &[Rank],
         out: &mut Out,
-    ) -> Result<(), ExchangeError> {
+    ) -> Stepped {
         let plan = self.plan.ok_or(ExchangeError::Driver { what: "a cell before the plan" })?;
         if cell >= self.shape.cells().get() || !self.sent.insert(cell) {
             return Err(ExchangeError::Driver { what: "each cell of the job, once" });
@@ -324,12 +313,7 @@ impl Worker {
         Ok(())
     }
 
-    fn items(
-        &mut self,
-        cell: u32,
-        items: Vec<SuspectItem>,
-        out: &mut Out,
-    ) -> Result<(), ExchangeError> {
+    fn items(&mut self, cell: u32, items: Vec<SuspectItem>, out: &mut Out) -> Stepped {
         let wrong = ExchangeError::Driver { what: "items that were asked for, once" };
         let plan = self.plan.ok_or(wrong.clone())?;
         let sender = self.senders.get_mut(&cell).ok_or(wrong.clone())?;
@@ -365,12 +349,7 @@ impl Worker {
         out.push(ExchangeOutput::Decided { cell, drops });
     }
 
-    fn frame(
-        &mut self,
-        from: WorkerId,
-        bytes: Vec<u8>,
-        out: &mut Out,
-    ) -> Result<(), ExchangeError> {
+    fn frame(&mut self, from: WorkerId, bytes: Vec<u8>, out: &mut Out) -> Stepped {
         let refuse = |cell, source| ExchangeError::Frame { from, cell, source };
         let link =
             FrameLink { job: self.job, sender: from.0, receiver: self.me.0, attempt: self.attempt };
@@ -433,7 +412,7 @@ impl Worker {
         from: WorkerId,
         frame: &Frame<'_>,
         out: &mut Out,
-    ) -> Result<(), ExchangeError> {
+    ) -> Stepped {
         let cell = frame.cell;
         let Some(sender) = self.senders.get_mut(&cell) else {
             if self.sent.contains(&cell) {
@@ -483,7 +462,7 @@ impl Worker {
     }
 
     /// Stores a frame that arrived before the sample order or the plan.
-    fn stash(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), ExchangeError> {
+    fn stash(&mut self, from: WorkerId, bytes: Vec<u8>) -> Stepped {
         let max = EARLY_FRAMES_PER_PEER_MAX;
         if self.early.iter().filter(|(peer, _)| *peer == from).count() >= max {
             return Err(ExchangeError::TooEarly { from, max });
@@ -492,7 +471,7 @@ impl Worker {
         Ok(())
     }
 
-    fn replay_early(&mut self, out: &mut Out) -> Result<(), ExchangeError> {
+    fn replay_early(&mut self, out: &mut Out) -> Stepped {
         let early = std::mem::take(&mut self.early);
         early.into_iter().try_for_each(|(from, bytes)| self.frame(from, bytes, out))
     }

@@ -4,7 +4,7 @@
 use super::attempt::Attempt;
 use super::digest::SetDigest;
 use super::error::{Result, field};
-use super::event::SessionOutput;
+use super::event::{Out, SessionOutput};
 use super::item::{Item, ItemIndex};
 use super::items_code::bodies_of;
 use super::job::{Job, Jobs, Next};
@@ -19,7 +19,6 @@ use super::stored::Stored;
 use super::terms::{Flow, Terms};
 use super::traffic::Traffic;
 use super::transfer::Transfer;
-use umbel_step::Outbox;
 
 /// What the session waits for from its driver. It processes frames only while it waits for nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,7 +92,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn enter(&mut self, phase: &'static str, out: &mut Outbox<SessionOutput>) {
+    pub(crate) fn enter(&mut self, phase: &'static str, out: &mut Out) {
         self.phase = phase;
         out.push(SessionOutput::Phase(phase));
     }
@@ -132,7 +131,7 @@ impl Core {
         Receiver { terms, attempt, sets, arrivals }
     }
 
-    pub(crate) fn run_pass(&mut self, pass: Pass, out: &mut Outbox<SessionOutput>) {
+    pub(crate) fn run_pass(&mut self, pass: Pass, out: &mut Out) {
         self.awaiting = Awaiting::Pass;
         // A find pass looks for items of the snapshot; a new key covers the set as it is now.
         let includes_applied = self.arrivals.has_applied && !pass.is_find();
@@ -159,7 +158,7 @@ impl Core {
     }
 
     /// Sends from the queue until it is empty or the session must wait.
-    pub(crate) fn pump(&mut self, out: &mut Outbox<SessionOutput>) -> Result<()> {
+    pub(crate) fn pump(&mut self, out: &mut Out) -> Result<()> {
         while self.awaiting == Awaiting::Nothing && !self.jobs.is_empty() {
             if self.traffic.must_pause() {
                 self.awaiting = Awaiting::Resume;
@@ -187,7 +186,7 @@ impl Core {
         Ok(())
     }
 
-    fn send_done(&mut self, out: &mut Outbox<SessionOutput>) {
+    fn send_done(&mut self, out: &mut Out) {
         let mut union = self.sets.own.and(self.arrivals.sum);
         union.sum = union.sum.wrapping_add(self.attempt.key.mark());
         self.unions.sent = Some(union);
@@ -195,11 +194,7 @@ impl Core {
     }
 
     /// Receives fetched items, checks that they are those of the scan, and sends them.
-    pub(crate) fn items_fetched(
-        &mut self,
-        items: &[Item],
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<()> {
+    pub(crate) fn items_fetched(&mut self, items: &[Item], out: &mut Out) -> Result<()> {
         self.jobs.check_fetched(items, &self.attempt.key)?;
         for body in bodies_of(items) {
             self.traffic.send(&Message::Items(body), out);
@@ -226,7 +221,7 @@ impl Core {
     ///
     /// # Errors
     /// If the peer does not have as many items as it stated.
-    pub(crate) fn finish(&mut self, out: &mut Outbox<SessionOutput>) -> Result<()> {
+    pub(crate) fn finish(&mut self, out: &mut Out) -> Result<()> {
         let union = self.sets.own.and(self.arrivals.sum);
         let counts = (
             union.count.checked_sub(self.sets.there_count),

@@ -4,6 +4,7 @@ use super::error::SessionError;
 use super::item::{Item, ItemIndex, RemoteItem};
 use super::outcome::SessionOutcome;
 use super::pass::Pass;
+use umbel_step::Outbox;
 
 /// An event that the driver reports to the session.
 #[derive(Debug)]
@@ -26,6 +27,9 @@ pub enum SessionInput {
     /// Abort the session, and tell the peer this reason.
     Cancel(&'static str),
 }
+
+/// Where steps put their outputs.
+pub(crate) type Out = Outbox<SessionOutput>;
 
 /// An order to the driver. Orders are to be executed in sequence.
 #[derive(Debug)]

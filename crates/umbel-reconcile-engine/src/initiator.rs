@@ -10,7 +10,7 @@ use super::core::Core;
 use super::difference::Difference;
 use super::digest::SetDigest;
 use super::error::{Result, SessionError, field};
-use super::event::SessionOutput;
+use super::event::Out;
 use super::filter::FilterTest;
 use super::job::Job;
 use super::listing::Listing;
@@ -20,7 +20,6 @@ use super::pass::{Gathered, Pass, Work};
 use super::plan::{Plan, Situation};
 use super::receive::Accept;
 use super::table::{Entry, Table};
-use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
 /// What the initiator waits for.
@@ -116,7 +115,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         gathered: Gathered,
-        out: &mut Outbox<SessionOutput>,
+        out: &mut Out,
     ) -> Result<()> {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Greeting => {
@@ -156,7 +155,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         message: Message,
-        out: &mut Outbox<SessionOutput>,
+        out: &mut Out,
     ) -> Result<()> {
         match (&mut self.state, message) {
             (State::AwaitWelcome, Message::Welcome(welcome)) => self.on_welcome(core, welcome, out),
@@ -224,13 +223,13 @@ impl Initiator {
         }
     }
 
-    fn survey(&mut self, core: &mut Core, estimate: Known, out: &mut Outbox<SessionOutput>) {
+    fn survey(&mut self, core: &mut Core, estimate: Known, out: &mut Out) {
         core.enter("scanning", out);
         self.state = State::Surveying { estimate };
         core.run_pass(Pass::table(core.attempt.key), out);
     }
 
-    fn after_sketch(&mut self, core: &mut Core, out: &mut Outbox<SessionOutput>) -> Result<()> {
+    fn after_sketch(&mut self, core: &mut Core, out: &mut Out) -> Result<()> {
         let State::Sketching(decoder) = &mut self.state else { return Ok(()) };
         core.terms.check_difference(decoder.found() as u64)?;
         let Some(table) = &core.sets.table else { return Ok(()) };
@@ -248,12 +247,7 @@ impl Initiator {
         }
     }
 
-    fn after_coded(
-        &mut self,
-        core: &mut Core,
-        verdict: CodedVerdict,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<()> {
+    fn after_coded(&mut self, core: &mut Core, verdict: CodedVerdict, out: &mut Out) -> Result<()> {
         match verdict {
             CodedVerdict::Waiting => Ok(()),
             CodedVerdict::Ask(count) => {
@@ -289,12 +283,7 @@ impl Initiator {
         }
     }
 
-    fn transfer(
-        &mut self,
-        core: &mut Core,
-        difference: Difference,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<()> {
+    fn transfer(&mut self, core: &mut Core, difference: Difference, out: &mut Out) -> Result<()> {
         self.doubtful = difference.doubtful_count as f64;
         let decoded = (difference.here.len() + difference.there.len()) as f64 + self.doubtful;
         self.found = self.filtered_here + core.arrivals.sum.count as f64 + decoded;
@@ -314,7 +303,7 @@ impl Initiator {
     }
 
     /// All items of the responder have arrived: what was not among them is only here.
-    fn after_whole(&mut self, core: &mut Core, out: &mut Outbox<SessionOutput>) -> Result<()> {
+    fn after_whole(&mut self, core: &mut Core, out: &mut Out) -> Result<()> {
         let Accept::Whole { seen } = std::mem::replace(&mut core.arrivals.accept, Accept::Nothing)
         else {
             return Ok(());
@@ -332,7 +321,7 @@ impl Initiator {
         core: &mut Core,
         ours: SetDigest,
         theirs: SetDigest,
-        out: &mut Outbox<SessionOutput>,
+        out: &mut Out,
     ) -> Result<bool> {
         if ours == theirs || planted::on(Planted::UnionUnchecked) {
             core.finish(out)?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::attempt::Attempt;
 use super::digest::SetDigest;
 use super::error::{Result, SessionError, field};
-use super::event::SessionOutput;
+use super::event::{Out, SessionOutput};
 use super::item::{Item, RemoteItem};
 use super::items_code::{ItemsReader, unpack};
 use super::keys::KeyedHash;
@@ -16,7 +16,6 @@ use super::sets::Sets;
 use super::table::top_bits;
 use super::terms::{Flow, Terms};
 use super::wire::Reader;
-use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
 /// Which items may arrive.
@@ -132,11 +131,7 @@ pub(crate) struct Receiver<'a> {
 
 impl Receiver<'_> {
     /// Processes items, or what was sent in their place.
-    pub(crate) fn take_items(
-        &mut self,
-        body: &ItemsBody,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<()> {
+    pub(crate) fn take_items(&mut self, body: &ItemsBody, out: &mut Out) -> Result<()> {
         let flow = self.terms.flow_here();
         match body {
             ItemsBody::Sum(sum) => {
@@ -163,12 +158,7 @@ impl Receiver<'_> {
         }
     }
 
-    fn take_symbols(
-        &mut self,
-        list: &[u8],
-        flow: Flow,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<()> {
+    fn take_symbols(&mut self, list: &[u8], flow: Flow, out: &mut Out) -> Result<()> {
         let is_id = self.terms.kind() == SymbolKind::Id64;
         if flow == Flow::Sum && !is_id || !matches!(self.arrivals.accept, Accept::Any) {
             return Err(field("items encoding", 1));
@@ -189,7 +179,7 @@ impl Receiver<'_> {
     }
 
     /// Accepts items that arrived: those that were requested, each once, and not those that are here.
-    fn receive(&mut self, items: Vec<Item>, out: &mut Outbox<SessionOutput>) -> Result<()> {
+    fn receive(&mut self, items: Vec<Item>, out: &mut Out) -> Result<()> {
         let mut accepted = Vec::new();
         for item in items {
             let hash = self.attempt.key.hash(item.as_item_ref());
@@ -247,7 +237,7 @@ impl Receiver<'_> {
     }
 
     /// Hands items out to be applied, or keeps them until they are verified.
-    fn hand_out(&mut self, items: Vec<RemoteItem>, out: &mut Outbox<SessionOutput>) {
+    fn hand_out(&mut self, items: Vec<RemoteItem>, out: &mut Out) {
         if items.is_empty() {
             return;
         }
@@ -261,7 +251,7 @@ impl Receiver<'_> {
     }
 
     /// Accepts the ids of these symbols as items that only the peer has.
-    pub(crate) fn receive_ids(&mut self, symbols: &[u64], out: &mut Outbox<SessionOutput>) {
+    pub(crate) fn receive_ids(&mut self, symbols: &[u64], out: &mut Out) {
         let mut items = Vec::with_capacity(symbols.len());
         for &symbol in symbols {
             let item = self.attempt.key.item_of(symbol);

@@ -7,7 +7,7 @@ use super::core::{Core, Unions};
 use super::difference::Difference;
 use super::digest::SetDigest;
 use super::error::{Result, SessionError, SessionRefusal, field};
-use super::event::SessionOutput;
+use super::event::Out;
 use super::filter::{FilterJob, FilterStage, FilterTest};
 use super::job::{ItemsJob, Job, ListJob};
 use super::message::{Estimate, HELLO_SYNDROMES, Hello, Message, RequestMode, Welcome, hello_bits};
@@ -18,7 +18,6 @@ use super::receive::Accept;
 use super::table::Table;
 use super::terms::Flow;
 use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
-use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
 /// What the responder waits for.
@@ -77,7 +76,7 @@ impl Responder {
         &mut self,
         core: &mut Core,
         gathered: Gathered,
-        out: &mut Outbox<SessionOutput>,
+        out: &mut Out,
     ) -> Result<()> {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Greeting(hello) => {
@@ -139,7 +138,7 @@ impl Responder {
         &mut self,
         core: &mut Core,
         message: Message,
-        out: &mut Outbox<SessionOutput>,
+        out: &mut Out,
     ) -> Result<()> {
         match (&mut self.state, message) {
             (State::Idle, Message::Hello(hello)) => self.on_hello(core, hello, out),
@@ -214,12 +213,7 @@ impl Responder {
         }
     }
 
-    fn on_hello(
-        &mut self,
-        core: &mut Core,
-        hello: Box<Hello>,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<()> {
+    fn on_hello(&mut self, core: &mut Core, hello: Box<Hello>, out: &mut Out) -> Result<()> {
         if let Some(refusal) = core.terms.refusal(&hello) {
             return refuse(core, refusal, out);
         }
@@ -253,7 +247,7 @@ impl Responder {
         core: &mut Core,
         hello: &Hello,
         (sketch, estimator): (Option<PinSketch>, Option<Box<Estimator>>),
-        out: &mut Outbox<SessionOutput>,
+        out: &mut Out,
     ) -> Result<()> {
         if core.sets.check_skew(&core.terms.options.limits).is_err() {
             return refuse(core, SessionRefusal::TooLarge, out);
@@ -299,7 +293,7 @@ impl Responder {
         Ok(())
     }
 
-    fn survey(&mut self, core: &mut Core, is_first: bool, out: &mut Outbox<SessionOutput>) {
+    fn survey(&mut self, core: &mut Core, is_first: bool, out: &mut Out) {
         if is_first {
             core.begin_attempt(1);
         }
@@ -308,12 +302,7 @@ impl Responder {
         core.run_pass(Pass::table(core.attempt.key), out);
     }
 
-    fn on_plan(
-        &mut self,
-        core: &mut Core,
-        plan: Plan,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<()> {
+    fn on_plan(&mut self, core: &mut Core, plan: Plan, out: &mut Out) -> Result<()> {
         if plan.attempt != core.attempt.number {
             return Err(field("attempt", plan.attempt.into()));
         }
@@ -384,12 +373,7 @@ impl Responder {
         core.transfer().send_only_here(&absent);
     }
 
-    fn on_retry(
-        &mut self,
-        core: &mut Core,
-        attempt: u8,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<()> {
+    fn on_retry(&mut self, core: &mut Core, attempt: u8, out: &mut Out) -> Result<()> {
         if attempt != core.attempt.number + 1 || attempt >= ATTEMPTS_MAX {
             return Err(field("attempt", attempt.into()));
         }
@@ -405,7 +389,7 @@ impl Responder {
         core: &mut Core,
         ours: SetDigest,
         theirs: SetDigest,
-        out: &mut Outbox<SessionOutput>,
+        out: &mut Out,
     ) -> Result<bool> {
         if ours == theirs || planted::on(Planted::UnionUnchecked) {
             core.finish(out)?;
@@ -418,7 +402,7 @@ impl Responder {
     }
 }
 
-fn refuse(core: &mut Core, refusal: SessionRefusal, out: &mut Outbox<SessionOutput>) -> Result<()> {
+fn refuse(core: &mut Core, refusal: SessionRefusal, out: &mut Out) -> Result<()> {
     core.traffic.send(&Message::Welcome(Welcome::Refused(refusal)), out);
     Err(SessionError::Refused(refusal))
 }

@@ -1,12 +1,11 @@
 //! Bytes on the wire: sends frames, counts them, and limits them.
 
 use super::error::{Result, limit};
-use super::event::SessionOutput;
+use super::event::{Out, SessionOutput};
 use super::message::Message;
 use super::meter::Meter;
 use super::wire::put_frame;
 use crate::limits::RECONCILE_SEND_BYTES_MAX as SEND_BYTES_MAX;
-use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
 /// What a side has sent and received, and how much it may.
@@ -28,7 +27,7 @@ impl Traffic {
 
     /// Sends a message now, unless that exceeds the session's byte limit: then the next
     /// [`check`](Self::check) fails. An `Abort` is sent in any case.
-    pub(crate) fn send(&mut self, message: &Message, out: &mut Outbox<SessionOutput>) {
+    pub(crate) fn send(&mut self, message: &Message, out: &mut Out) {
         let mut bytes = Vec::new();
         put_frame(&mut bytes, message.frame_type(), &message.body());
         self.meter.count_sent(message, bytes.len() as u64);

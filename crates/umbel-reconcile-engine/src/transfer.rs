@@ -9,7 +9,7 @@ use super::attempt::Attempt;
 use super::difference::Difference;
 use super::digest::SetDigest;
 use super::error::{Result, field, limit};
-use super::event::SessionOutput;
+use super::event::Out;
 use super::job::{ItemsJob, Job, Jobs, SymbolsJob, SymbolsUse};
 use super::message::{ItemsBody, Message, RequestMode};
 use super::options::SymbolKind;
@@ -17,7 +17,6 @@ use super::receive::{Accept, Arrivals, Receiver};
 use super::sets::Sets;
 use super::table::Entry;
 use super::terms::{Flow, Terms};
-use umbel_step::Outbox;
 
 /// Extra items that a request with shortened symbols may return.
 const EXTRA_ITEMS: u64 = 64;
@@ -69,7 +68,7 @@ impl Transfer<'_> {
         &mut self,
         difference: Difference,
         request_bits: u8,
-        out: &mut Outbox<SessionOutput>,
+        out: &mut Out,
     ) -> Result<()> {
         let Difference { here, mut there, .. } = difference;
         self.terms.check_difference((here.len() + there.len()) as u64)?;

@@ -5,15 +5,14 @@ use umbel_sketch::Field;
 use super::{Count, Initiator, Known, State};
 use crate::core::{Core, Unions};
 use crate::error::{Result, SessionError};
-use crate::event::SessionOutput;
+use crate::event::Out;
 use crate::job::Job;
 use crate::message::{Estimate, HELLO_SYNDROMES, Hello, HelloSketch, Message, Welcome, hello_bits};
 use crate::pass::{Gathered, Pass, Work};
 use crate::receive::Accept;
-use umbel_step::Outbox;
 
 impl Initiator {
-    pub(crate) fn start(&mut self, core: &mut Core, out: &mut Outbox<SessionOutput>) -> Result<()> {
+    pub(crate) fn start(&mut self, core: &mut Core, out: &mut Out) -> Result<()> {
         if !matches!(self.state, State::Idle) {
             return Err(SessionError::Driver { what: "a second start" });
         }
@@ -32,12 +31,7 @@ impl Initiator {
         Ok(())
     }
 
-    pub(super) fn greet(
-        &mut self,
-        core: &mut Core,
-        gathered: &Gathered,
-        out: &mut Outbox<SessionOutput>,
-    ) {
+    pub(super) fn greet(&mut self, core: &mut Core, gathered: &Gathered, out: &mut Out) {
         let Work::Hello { sketch, estimator, .. } = &gathered.work else { return };
         let sketch = sketch.as_ref().map(|sketch| {
             let mut syndromes = sketch.to_bytes();
@@ -68,7 +62,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         welcome: Welcome,
-        out: &mut Outbox<SessionOutput>,
+        out: &mut Out,
     ) -> Result<()> {
         match welcome {
             Welcome::Refused(refusal) => Err(SessionError::Refused(refusal)),

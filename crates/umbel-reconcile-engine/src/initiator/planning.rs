@@ -7,7 +7,7 @@ use super::{Count, Initiator, Known, State};
 use crate::coded::CodedDecoder;
 use crate::core::Core;
 use crate::error::{Result, SessionError, field};
-use crate::event::SessionOutput;
+use crate::event::Out;
 use crate::filter::{FilterJob, FilterStage, FilterTest};
 use crate::job::Job;
 use crate::listing::Listing;
@@ -18,7 +18,6 @@ use crate::plan::{Plan, Priced, Situation, Stage, clamp_difference, estimate_dev
 use crate::receive::Accept;
 use crate::table::Entry;
 use crate::terms::Flow;
-use umbel_step::Outbox;
 
 /// Bytes of the plan, the digests, and their frames.
 const AROUND_BYTES: u64 = 80;
@@ -38,7 +37,7 @@ impl Initiator {
         core: &mut Core,
         own: &Estimator,
         estimate: &Known,
-        out: &mut Outbox<SessionOutput>,
+        out: &mut Out,
     ) -> Result<()> {
         let Count { count, is_exact } = match *estimate {
             Known::Estimator(ref bytes) => {
@@ -130,7 +129,7 @@ impl Initiator {
         core: &mut Core,
         plan: Plan,
         situation: Situation,
-        out: &mut Outbox<SessionOutput>,
+        out: &mut Out,
     ) -> Result<()> {
         core.attempt.symbol_bits = plan.symbol_bits;
         core.enter("filtering", out);
@@ -147,11 +146,7 @@ impl Initiator {
     }
 
     /// The responder's filter is complete: items that it lacks are only here.
-    pub(super) fn after_filter(
-        &mut self,
-        core: &mut Core,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<()> {
+    pub(super) fn after_filter(&mut self, core: &mut Core, out: &mut Out) -> Result<()> {
         let State::Filtering(test) = std::mem::replace(&mut self.state, State::Idle) else {
             return Ok(());
         };
@@ -176,7 +171,7 @@ impl Initiator {
         plan: Plan,
         (a, b): (f64, f64),
         deviation: f64,
-        out: &mut Outbox<SessionOutput>,
+        out: &mut Out,
     ) -> Result<()> {
         let Some(mut situation) = self.situation else { return Ok(()) };
         let quarters = plan.filter_quarters[1];
@@ -192,12 +187,7 @@ impl Initiator {
     }
 
     /// Begins the stage that finds the remaining differences.
-    fn follow(
-        &mut self,
-        core: &mut Core,
-        plan: Plan,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<()> {
+    fn follow(&mut self, core: &mut Core, plan: Plan, out: &mut Out) -> Result<()> {
         let wrong = SessionError::Driver { what: "no table for the plan" };
         let table = core.sets.table.as_ref().ok_or(wrong)?;
         core.attempt.symbol_bits = plan.symbol_bits;

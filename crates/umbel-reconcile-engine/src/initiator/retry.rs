@@ -8,12 +8,11 @@
 use super::{Count, Initiator, Known};
 use crate::core::Core;
 use crate::error::{Result, SessionError};
-use crate::event::SessionOutput;
+use crate::event::Out;
 use crate::job::Job;
 use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
 use crate::message::Message;
 use crate::options::Direction;
-use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
 /// Expected differences after sets were merged under a key that made two symbols collide.
@@ -73,12 +72,7 @@ impl Initiator {
     }
 
     /// Begins a new attempt under another key; after two of them with the whole list.
-    pub(super) fn retry(
-        &mut self,
-        core: &mut Core,
-        failure: Failure,
-        out: &mut Outbox<SessionOutput>,
-    ) -> Result<()> {
+    pub(super) fn retry(&mut self, core: &mut Core, failure: Failure, out: &mut Out) -> Result<()> {
         if self.is_last_resort {
             return Err(SessionError::NotConverged {
                 ours: core.sets.own.count,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::error::RepairError;
-use super::event::RepairOutput;
+use super::event::{Out, RepairOutput};
 use super::keys::RepairKey;
 use super::message::{ListLimits, Message, MessageLimits, Question};
 use super::options::{RepairBytes, RepairOptions, RepairOutcome};
@@ -13,7 +13,6 @@ use crate::limits::{
     REPAIR_WINDOW_BLOCKS_MAX as WINDOW_BLOCKS_MAX,
 };
 use umbel_reconcile_engine::wire::put_frame;
-use umbel_step::Outbox;
 
 /// The state that both sides share.
 #[derive(Debug)]
@@ -65,7 +64,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn send(&mut self, message: &Message, out: &mut Outbox<RepairOutput>) {
+    pub(crate) fn send(&mut self, message: &Message, out: &mut Out) {
         let mut bytes = Vec::new();
         put_frame(&mut bytes, message.frame_type(), &message.body());
         self.outcome.sent_bytes += bytes.len() as u64;
@@ -127,7 +126,7 @@ impl Core {
     }
 
     /// Ends the session with success.
-    pub(crate) fn finish(&mut self, out: &mut Outbox<RepairOutput>) {
+    pub(crate) fn finish(&mut self, out: &mut Out) {
         self.is_over = true;
         out.push(RepairOutput::Finish(Ok(Box::new(self.outcome.clone()))));
     }

@@ -2,6 +2,7 @@
 
 use super::error::RepairError;
 use super::options::{BlockDifference, RepairOutcome};
+use umbel_step::Outbox;
 
 /// An event.
 #[derive(Debug)]
@@ -15,6 +16,9 @@ pub enum RepairInput {
     /// Cancels the session.
     Cancel,
 }
+
+/// Where steps put their outputs.
+pub(crate) type Out = Outbox<RepairOutput>;
 
 /// What the caller must do, in this order, before the next step.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, Estimator};
 
 use super::core::{Core, out_of_order};
 use super::error::{RepairError, RepairRefusal};
-use super::event::RepairOutput;
+use super::event::{Out, RepairOutput};
 use super::finder::{Finder, estimated_dirty, pays};
 use super::keys::RepairKey;
 use super::message::{Message, VERSION, Verdict, policy_byte};
@@ -14,7 +14,6 @@ use super::window::Window;
 use super::windows::Windows;
 use crate::limits::REPAIR_PUSH_BITS_MAX as PUSH_BITS_MAX;
 use umbel_reconcile_engine::{SessionFrameError, SessionInput};
-use umbel_step::Outbox;
 
 /// The phase of the session.
 #[derive(Debug)]
@@ -52,7 +51,7 @@ impl Initiator {
         }
     }
 
-    pub(crate) fn start(&self, core: &mut Core, out: &mut Outbox<RepairOutput>) {
+    pub(crate) fn start(&self, core: &mut Core, out: &mut Out) {
         core.phase = "greeting";
         let hello = Message::Hello {
             version: VERSION,
@@ -71,7 +70,7 @@ impl Initiator {
         core: &mut Core,
         message: Message,
         blocks: &dyn BitBlocks,
-        out: &mut Outbox<RepairOutput>,
+        out: &mut Out,
     ) -> Result<(), RepairError> {
         match (&mut self.state, message) {
             (State::Greeting, Message::Welcome(verdict)) => {
@@ -105,7 +104,7 @@ impl Initiator {
         core: &mut Core,
         verdict: Verdict,
         blocks: &dyn BitBlocks,
-        out: &mut Outbox<RepairOutput>,
+        out: &mut Out,
     ) -> Result<(), RepairError> {
         let options = core.options;
         let (nonce, check, root, estimator) = match verdict {
@@ -159,7 +158,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         blocks: &dyn BitBlocks,
-        out: &mut Outbox<RepairOutput>,
+        out: &mut Out,
     ) -> Result<(), RepairError> {
         match std::mem::replace(&mut self.state, State::Comparing) {
             State::Finding(finder) if finder.result().is_some() => {
@@ -179,7 +178,7 @@ impl Initiator {
         dirty: Vec<u32>,
         core: &mut Core,
         blocks: &dyn BitBlocks,
-        out: &mut Outbox<RepairOutput>,
+        out: &mut Out,
     ) -> Result<(), RepairError> {
         self.windows.over(dirty);
         self.state = State::Comparing;
@@ -192,7 +191,7 @@ impl Initiator {
         &mut self,
         core: &mut Core,
         blocks: &dyn BitBlocks,
-        out: &mut Outbox<RepairOutput>,
+        out: &mut Out,
     ) -> Result<(), RepairError> {
         while let Some(window) = self.windows.advance(core, blocks, out)? {
             self.hand_out(&window, core, blocks, out);
@@ -206,7 +205,7 @@ impl Initiator {
         window: &Window,
         core: &mut Core,
         blocks: &dyn BitBlocks,
-        out: &mut Outbox<RepairOutput>,
+        out: &mut Out,
     ) {
         let members = &window.members;
         let mut words = [0; BLOCK_WORDS];
@@ -246,13 +245,7 @@ impl Initiator {
     }
 
     /// Collects bits of a block that the responder lacks.
-    fn push(
-        &mut self,
-        block: u32,
-        positions: Vec<u32>,
-        core: &mut Core,
-        out: &mut Outbox<RepairOutput>,
-    ) {
+    fn push(&mut self, block: u32, positions: Vec<u32>, core: &mut Core, out: &mut Out) {
         let begin = u64::from(block) * u64::from(BLOCK_BITS);
         for position in positions {
             self.push.push(begin + u64::from(position));
@@ -262,18 +255,14 @@ impl Initiator {
         }
     }
 
-    fn send_push(&mut self, core: &mut Core, out: &mut Outbox<RepairOutput>) {
+    fn send_push(&mut self, core: &mut Core, out: &mut Out) {
         if !self.push.is_empty() {
             core.send(&Message::Push(std::mem::take(&mut self.push)), out);
         }
     }
 
     /// Compares the roots, and sends the responder the root that its copy should have now.
-    fn close(
-        &mut self,
-        core: &mut Core,
-        out: &mut Outbox<RepairOutput>,
-    ) -> Result<(), RepairError> {
+    fn close(&mut self, core: &mut Core, out: &mut Out) -> Result<(), RepairError> {
         let theirs = self.theirs.as_ref().map(|theirs| core.key.root(theirs));
         if theirs != Some(self.their_root) {
             return Err(RepairError::NotConverged);

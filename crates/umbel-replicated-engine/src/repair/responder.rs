@@ -4,7 +4,7 @@ use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, FLIPS_PER_WORD, block_syndromes};
 
 use super::core::{Core, limit, out_of_order};
 use super::error::{RepairError, RepairRefusal};
-use super::event::RepairOutput;
+use super::event::{Out, RepairOutput};
 use super::finder::Finder;
 use super::keys::RepairKey;
 use super::message::refusal_parts;
@@ -17,7 +17,6 @@ use crate::limits::{
 };
 use umbel_reconcile_engine::wire::put_varint;
 use umbel_reconcile_engine::{SessionFrameError, SessionInput};
-use umbel_step::Outbox;
 
 /// A responder between two frames.
 #[derive(Debug)]
@@ -50,7 +49,7 @@ impl Responder {
         core: &mut Core,
         message: Message,
         blocks: &dyn BitBlocks,
-        out: &mut Outbox<RepairOutput>,
+        out: &mut Out,
     ) -> Result<(), RepairError> {
         if let Message::Hello { .. } = message
             && !self.is_greeted
@@ -98,7 +97,7 @@ impl Responder {
         &mut self,
         core: &mut Core,
         message: &Message,
-        out: &mut Outbox<RepairOutput>,
+        out: &mut Out,
     ) -> Result<(), RepairError> {
         let &Message::Hello { version, policy, shape_id, bits, nonce, check, root } = message
         else {
@@ -148,12 +147,7 @@ impl Responder {
         Ok(())
     }
 
-    fn find(
-        &mut self,
-        core: &mut Core,
-        bytes: Vec<u8>,
-        out: &mut Outbox<RepairOutput>,
-    ) -> Result<(), RepairError> {
+    fn find(&mut self, core: &mut Core, bytes: Vec<u8>, out: &mut Out) -> Result<(), RepairError> {
         let Some(finder) = &mut self.finder else {
             return Err(RepairError::OutOfOrder { frame: "Find", phase: core.phase });
         };
@@ -173,7 +167,7 @@ impl Responder {
         question: Question,
         asked: &[u32],
         blocks: &dyn BitBlocks,
-        out: &mut Outbox<RepairOutput>,
+        out: &mut Out,
     ) -> Result<(), RepairError> {
         let bytes = asked.len() * question.bytes_per_block();
         if bytes > ANSWER_BYTES_MAX {
@@ -211,7 +205,7 @@ impl Responder {
         core: &mut Core,
         bits: &[u64],
         blocks: &dyn BitBlocks,
-        out: &mut Outbox<RepairOutput>,
+        out: &mut Out,
     ) -> Result<(), RepairError> {
         let mut words = [0; BLOCK_WORDS];
         for of_block in bits.chunk_by(|a, b| bit_place(*a).0 == bit_place(*b).0) {

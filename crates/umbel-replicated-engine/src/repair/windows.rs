@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::core::Core;
 use super::error::RepairError;
-use super::event::RepairOutput;
+use super::event::Out;
 use super::ladder::Ladder;
 use super::message::{Message, Question};
 use super::table::BitBlocks;
@@ -17,7 +17,6 @@ use crate::limits::{
     REPAIR_HELD_BYTES_MAX as HELD_BYTES_MAX, REPAIR_UNANSWERED_BYTES_MAX as UNANSWERED_BYTES_MAX,
     REPAIR_WINDOW_BLOCKS_MAX as WINDOW_BLOCKS_MAX, REPAIR_WINDOWS_MAX as WINDOWS_MAX,
 };
-use umbel_step::Outbox;
 
 /// Number of blocks of the first window, from which the ladder of the others is learnt.
 const FIRST_WINDOW_BLOCKS: usize = 1024;
@@ -114,7 +113,7 @@ impl Windows {
         &mut self,
         core: &mut Core,
         blocks: &dyn BitBlocks,
-        out: &mut Outbox<RepairOutput>,
+        out: &mut Out,
     ) -> Result<Option<Window>, RepairError> {
         self.open_more(core, out);
         while let Some(at) = self.open.iter().position(|open| !open.window.is_waiting()) {
@@ -137,7 +136,7 @@ impl Windows {
         Ok(None)
     }
 
-    fn open_more(&mut self, core: &mut Core, out: &mut Outbox<RepairOutput>) {
+    fn open_more(&mut self, core: &mut Core, out: &mut Out) {
         let [first_blocks_max, blocks_max] = self.window_blocks;
         let (blocks_max, windows_max) =
             if self.is_learnt { (blocks_max, WINDOWS_MAX) } else { (first_blocks_max, 1) };
@@ -155,7 +154,7 @@ impl Windows {
 
     /// Sends the questions whose answers have room: in transit, and, except for the oldest window, in
     /// memory.
-    fn ask(&mut self, core: &mut Core, out: &mut Outbox<RepairOutput>) {
+    fn ask(&mut self, core: &mut Core, out: &mut Out) {
         let mut unanswered: usize = self.unanswered.iter().map(|due| due.bytes).sum();
         let mut held: usize = self.open.iter().map(|open| open.window.held_bytes()).sum();
         for (age, open) in self.open.iter_mut().enumerate() {
