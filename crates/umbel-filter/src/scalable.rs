@@ -282,9 +282,7 @@ impl ScalableShape {
         let shape = BlockShape::new(Kind::Blocked, range, block_count, LINE_BITS, probe_count)?;
         Ok((range.share_of(whole), shape))
     }
-}
 
-impl ScalableShape {
     /// Number of items that a level is made for over the whole hash space.
     fn whole_capacity(self, level: u32) -> Result<u64, CreateError> {
         let (first_capacity, rate) = (self.first_capacity(), self.false_positive_rate());

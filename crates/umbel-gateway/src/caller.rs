@@ -171,9 +171,7 @@ impl Standing {
             (PeerIdentity::Unchecked | PeerIdentity::Client(_), ..) => Self::Unlimited,
         }
     }
-}
 
-impl Standing {
     /// The standing of a certificate that names its node and its cluster.
     fn of_member(member: NodeIdentity, state: Option<&MetaState>) -> Self {
         let node = NodeId(member.node);

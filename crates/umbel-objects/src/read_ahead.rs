@@ -209,9 +209,7 @@ impl ObjectReader {
             self.parts.push_back(Part { start, end, state, _permit: Some(permit) });
         }
     }
-}
 
-impl ObjectReader {
     fn read(&mut self, target: &mut [u8], offset: u64) -> Result<usize, ObjectError> {
         self.reach(offset)?;
         let at = self.parts.iter().position(|part| offset < part.end).expect("just reached");

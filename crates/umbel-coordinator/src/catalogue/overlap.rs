@@ -37,9 +37,7 @@ impl Overlap {
         let either = sizing::union_estimate(positions, probe_count, either).ok();
         Self { ours: items(ours), theirs: items(theirs), either, both: both.ok() }
     }
-}
 
-impl Overlap {
     /// The items in common divided by the items of either, from 0 to 1; None if that is unknown, or
     /// neither has any.
     pub fn jaccard(&self) -> Option<f64> {

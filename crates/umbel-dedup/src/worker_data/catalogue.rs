@@ -157,9 +157,7 @@ impl Catalogues {
         }
         Ok(Self { chunk_bases: chunk_bases.to_vec(), workers, first_files })
     }
-}
 
-impl Catalogues {
     /// The name of a record id that stands for this part.
     pub(super) fn name_of_part(&self, record_id: RecordId, part: RecordPart) -> Result<Name<'_>> {
         self.name_of_record(record_id, part.record, Some(part.part))

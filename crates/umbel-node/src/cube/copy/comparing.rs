@@ -89,9 +89,7 @@ impl Copy {
     pub(in crate::cube) fn partners(&self) -> Vec<NodeId> {
         self.read().replica.partners().collect()
     }
-}
 
-impl Copy {
     /// For tests of repair: clears one in `every` of the set bits, as if memory had rotted, and returns
     /// how many. No other state of the copy changes.
     pub(crate) fn rot(&self, every: usize) -> u64 {

@@ -131,9 +131,7 @@ impl ClusterArgs {
         let paths = TlsPaths { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
         Credentials::read(paths, token_file.as_deref())
     }
-}
 
-impl ClusterArgs {
     /// The pins of the authorities that sign the cluster's certificates.
     ///
     /// # Errors
