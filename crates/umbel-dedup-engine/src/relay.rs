@@ -8,7 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use super::entry::WorkerId;
-use super::error::{ExchangeFrameError, RelayError};
+use super::error::RelayError;
 use super::frame::HeaderReader;
 use super::grid::Grid;
 use crate::Result;

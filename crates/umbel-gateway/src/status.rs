@@ -10,7 +10,6 @@ use umbel_engine::meta::{
     moves_under_way,
 };
 use umbel_engine::{NodeId, ShardId};
-use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
 use super::describe;

@@ -11,7 +11,6 @@ use crate::Result;
 use crate::scrub::Wanted;
 use umbel_node::calls::{CopyAnswer, CopyRequest};
 use umbel_node::cube::{CopyComparison, SESSION_TIME_MAX};
-use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::LeaderCalls;
 
 /// Pairs that are compared at once: each node requests one comparison at a time and answers one, so that

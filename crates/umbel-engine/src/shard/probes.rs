@@ -2,7 +2,6 @@
 
 use umbel_filter::{HashRange, ItemHash, ItemHasher};
 
-use super::part_error::PartError;
 use super::state::ShardState;
 use crate::ids::{FilterId, Generation};
 use crate::shard::Result;
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
     use crate::ids::ShardId;
     use crate::shard::{
-        Bitmap, HashList, InsertPart, KeyName, ShardCommand, SliceShape, SliceSpec,
+        Bitmap, HashList, InsertPart, KeyName, PartError, ShardCommand, SliceShape, SliceSpec,
     };
 
     /// The measured rate matches the rate that follows from the ones, and measuring changes nothing.

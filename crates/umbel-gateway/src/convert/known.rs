@@ -3,7 +3,6 @@
 use umbel_coordinator::transfers::KnownFrames;
 use umbel_engine::ShardId;
 use umbel_node::export_change::{DIGEST_BYTES, FrameDigests};
-use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
 use super::invalid;

@@ -4,7 +4,6 @@ use umbel_coordinator::sizes::FilterSize;
 use umbel_engine::meta::FilterSettings;
 use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
 use umbel_filter::Kind;
-use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
 use super::invalid;

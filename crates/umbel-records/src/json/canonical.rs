@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::text::write_string;
+use crate::Normalisers;
 use crate::json::Result;
-use crate::{Normalisers, RecordItemError};
 
 /// Writes values in canonical form. Reuses its buffers for every value.
 #[derive(Debug, Default)]

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::text::StringText;
+use crate::KeyPath;
 use crate::json::Result;
-use crate::{KeyPath, RecordItemError};
 
 /// For each path, the range of its value in the record, in bytes; `None` if it is missing.
 pub(crate) type Found = [Option<Range<usize>>];

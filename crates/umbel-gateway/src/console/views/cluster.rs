@@ -8,7 +8,6 @@ use umbel_engine::NodeId;
 use umbel_engine::clocks::clocks_differ;
 use umbel_engine::meta::MetaState;
 use umbel_node::calls::NodeStanding;
-use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
 use crate::Result;

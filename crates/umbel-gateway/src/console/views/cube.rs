@@ -9,7 +9,6 @@ use umbel_coordinator::catalogue::FilterInfo;
 use umbel_engine::NodeId;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
 use umbel_node::calls::{CopyReport, SweepCounts};
-use umbel_node::failure::CallFailure;
 use umbel_replicated_engine::hypercube::{Cube, CubeRank};
 
 use super::cluster::{Standings, standings};

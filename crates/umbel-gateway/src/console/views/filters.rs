@@ -7,7 +7,6 @@ use umbel_coordinator::catalogue::FilterInfo;
 use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterRecord, FilterState, FilterVerb};
 use umbel_filter::Kind;
-use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
 use crate::caller::Caller;

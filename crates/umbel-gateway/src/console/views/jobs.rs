@@ -6,7 +6,6 @@ use umbel_coordinator::Coordinator;
 use umbel_engine::meta::{JobRecord, JobState, MetaState};
 use umbel_engine::{JobId, NodeId};
 use umbel_node::calls::JobStanding;
-use umbel_node::failure::CallFailure;
 
 use super::job_outcome::{outcome, summary_of};
 use super::job_repeats::repeats;

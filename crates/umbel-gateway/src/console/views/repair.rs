@@ -7,7 +7,6 @@ use umbel_coordinator::Coordinator;
 use umbel_engine::meta::MetaState;
 use umbel_engine::{FilterId, NodeId};
 use umbel_node::calls::{ComparedRow, Compares, ComparisonsReport};
-use umbel_node::failure::CallFailure;
 
 use crate::Result;
 use crate::caller::Caller;
