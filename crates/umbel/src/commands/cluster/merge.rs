@@ -4,7 +4,7 @@ use super::show::{facts, print};
 use super::split::is_passing;
 use super::{POLL_INTERVAL, WAIT_S};
 use crate::clock::Stopwatch;
-use crate::exit::{UsageError, refuse};
+use crate::exit::refuse;
 use crate::units::seconds;
 use crate::waiting::Waiting;
 use anyhow::{Error, Result, bail};
@@ -97,6 +97,7 @@ fn counts(status: &StatusResponse, to: Option<u32>) -> Result<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::UsageError;
     use umbel_client::proto::ShardStatus;
 
     fn status(shard_count: usize, auto_split: bool) -> StatusResponse {
