@@ -9,6 +9,7 @@
 use flate2::{Decompress, FlushDecompress, Status};
 
 use crate::Compression;
+use crate::decode::{Decode, Progress};
 use crate::error::ReadError;
 use crate::stored::{StoredBuffer, StoredFile};
 
@@ -16,7 +17,6 @@ use crate::stored::{StoredBuffer, StoredFile};
 const WINDOW_BITS: u8 = 15;
 
 /// Decodes a gzip file from its start.
-#[derive(Debug)]
 pub(crate) struct GzipSource {
     stored: StoredBuffer,
     inflater: Decompress,
@@ -24,7 +24,7 @@ pub(crate) struct GzipSource {
     content_offset: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Stage {
     /// Inside a member, including its header and trailer.
     Member,
@@ -41,31 +41,6 @@ impl GzipSource {
             inflater: Decompress::new_gzip(WINDOW_BITS),
             stage: Stage::Member,
             content_offset: 0,
-        }
-    }
-
-    /// Offset in the file of the next byte to decode.
-    pub(crate) fn stored_offset(&self) -> u64 {
-        self.stored.offset()
-    }
-
-    /// Decodes into `target`, which must not be empty. Returns the number of bytes written, 0 at the
-    /// end of the content, and the error that follows them.
-    pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
-        loop {
-            let step = match self.stage {
-                Stage::Member => match self.inflate(target) {
-                    (0, None) => continue,
-                    produced => return produced,
-                },
-                Stage::Between => self.next_member(),
-                Stage::Padding => self.padding(),
-            };
-            match step {
-                Ok(true) => {}
-                Ok(false) => return (0, None),
-                Err(error) => return (0, Some(error)),
-            }
         }
     }
 
@@ -90,13 +65,10 @@ impl GzipSource {
             // If `target` is full, the inflater may hold back content; the file is truncated only if
             // the inflater writes nothing at its end.
             Ok(Status::Ok | Status::BufError) if at_end && produced == 0 => {
-                Some(ReadError::Truncated {
-                    compression: Compression::Gzip,
-                    content_offset: self.content_offset,
-                })
+                Some(self.progress().truncated())
             }
             Ok(Status::Ok | Status::BufError) => None,
-            Err(_) => Some(self.corrupt("wrong header, code or checksum")),
+            Err(_) => Some(self.progress().corrupt("wrong header, code or checksum")),
         };
         (usize::try_from(produced).expect("not more than fits the target"), error)
     }
@@ -110,7 +82,10 @@ impl GzipSource {
                 self.inflater = Decompress::new_gzip(WINDOW_BITS);
                 self.stage = Stage::Member;
             }
-            Some(_) => return Err(self.corrupt("bytes behind the last member that are not gzip")),
+            Some(_) => {
+                let detail = "bytes behind the last member that are not gzip";
+                return Err(self.progress().corrupt(detail));
+            }
         }
         Ok(true)
     }
@@ -123,18 +98,34 @@ impl GzipSource {
             return Ok(false);
         }
         if bytes.iter().any(|&byte| byte != 0) {
-            return Err(self.corrupt("bytes behind the zero padding"));
+            return Err(self.progress().corrupt("bytes behind the zero padding"));
         }
         self.stored.consume(count);
         Ok(true)
     }
+}
 
-    fn corrupt(&self, detail: &'static str) -> ReadError {
-        ReadError::Corrupt {
-            compression: Compression::Gzip,
-            content_offset: self.content_offset,
-            stored_offset: self.stored.offset(),
-            detail,
+impl Decode for GzipSource {
+    fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
+        loop {
+            let step = match self.stage {
+                Stage::Member => match self.inflate(target) {
+                    (0, None) => continue,
+                    produced => return produced,
+                },
+                Stage::Between => self.next_member(),
+                Stage::Padding => self.padding(),
+            };
+            match step {
+                Ok(true) => {}
+                Ok(false) => return (0, None),
+                Err(error) => return (0, Some(error)),
+            }
         }
+    }
+
+    fn progress(&self) -> Progress {
+        let (content_offset, stored_offset) = (self.content_offset, self.stored.offset());
+        Progress { compression: Compression::Gzip, content_offset, stored_offset }
     }
 }

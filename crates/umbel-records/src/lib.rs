@@ -18,6 +18,7 @@
 mod binary;
 mod compression;
 mod content;
+mod decode;
 mod digest;
 mod error;
 mod format;

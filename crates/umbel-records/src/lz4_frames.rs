@@ -3,12 +3,12 @@
 //! Frames of the legacy format, which have no end mark, are not supported. A new decoder is created for
 //! each frame: blocks have at most 4 MiB, so a decoder takes at most 12 MiB.
 
-use std::fmt;
 use std::io::{self, Read};
 
 use lz4_flex::frame::{Error as FrameError, FrameDecoder};
 
 use crate::Compression;
+use crate::decode::{Decode, Progress};
 use crate::error::ReadError;
 use crate::stored::{StoredBuffer, StoredFile};
 
@@ -61,24 +61,6 @@ impl Lz4Source {
         self.decoder.as_mut().expect("it is put back at once")
     }
 
-    /// Offset in the file of the next byte to decode.
-    pub(crate) fn stored_offset(&self) -> u64 {
-        self.decoder.as_ref().map_or(0, |decoder| decoder.get_ref().stored.offset())
-    }
-
-    /// Decodes into `target`, which must not be empty. Returns the number of bytes written, 0 at the
-    /// end of the content, and the error that follows them.
-    pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
-        loop {
-            match self.step(target) {
-                Ok(Some(0)) => {}
-                Ok(Some(count)) => return (count, None),
-                Ok(None) => return (0, None),
-                Err(error) => return (0, Some(error)),
-            }
-        }
-    }
-
     /// One call of the decoder; `None` at the end of the content.
     fn step(&mut self, target: &mut [u8]) -> Result<Option<usize>, ReadError> {
         if self.is_between {
@@ -91,7 +73,7 @@ impl Lz4Source {
             (self.is_between, self.has_begun) = (false, true);
         }
         match self.decoder().read(target) {
-            Ok(0) if self.decoder().get_ref().has_ended => Err(self.truncated()),
+            Ok(0) if self.decoder().get_ref().has_ended => Err(self.progress().truncated()),
             Ok(0) => {
                 self.is_between = true;
                 Ok(Some(0))
@@ -115,7 +97,7 @@ impl Lz4Source {
                 let stored = &mut self.decoder().get_mut().stored;
                 let count = stored.bytes()?.len();
                 if count == 0 {
-                    return Err(self.truncated());
+                    return Err(self.progress().truncated());
                 }
                 let count = usize::try_from(left).map_or(count, |left| left.min(count));
                 stored.consume(count);
@@ -125,27 +107,29 @@ impl Lz4Source {
             return Ok(Some(0));
         }
         if self.decoder().get_ref().has_ended {
-            return Err(self.truncated());
+            return Err(self.progress().truncated());
         }
-        Err(ReadError::Corrupt {
-            compression: Compression::Lz4,
-            content_offset: self.content_offset,
-            stored_offset: self.stored_offset(),
-            detail: "wrong header, code or checksum, or a dictionary, which is not at hand",
-        })
-    }
-
-    fn truncated(&self) -> ReadError {
-        let content_offset = self.content_offset;
-        ReadError::Truncated { compression: Compression::Lz4, content_offset }
+        let detail = "wrong header, code or checksum, or a dictionary, which is not at hand";
+        Err(self.progress().corrupt(detail))
     }
 }
 
-impl fmt::Debug for Lz4Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lz4Source")
-            .field("stored_offset", &self.stored_offset())
-            .field("content_offset", &self.content_offset)
-            .finish_non_exhaustive()
+impl Decode for Lz4Source {
+    fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
+        loop {
+            match self.step(target) {
+                Ok(Some(0)) => {}
+                Ok(Some(count)) => return (count, None),
+                Ok(None) => return (0, None),
+                Err(error) => return (0, Some(error)),
+            }
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        let stored_offset =
+            self.decoder.as_ref().map_or(0, |decoder| decoder.get_ref().stored.offset());
+        let (compression, content_offset) = (Compression::Lz4, self.content_offset);
+        Progress { compression, content_offset, stored_offset }
     }
 }

@@ -1,14 +1,15 @@
 //! The content of a file, with any compression.
 //!
-//! An enum and not a boxed reader: reading a plain file is one positional read into the caller's
-//! buffer, and a decoder can return content and the error that follows it in one call.
+//! Not a boxed reader: reading a plain file is one positional read into the caller's buffer, and a
+//! decoder can return content and the error that follows it in one call.
 
+use crate::decode::Decode;
 use crate::error::ReadError;
 use crate::gzip::GzipSource;
 use crate::limits::OVERHANG_BYTES;
 use crate::lz4_frames::Lz4Source;
 use crate::stored::{Stored, StoredFile};
-use crate::streams::{Bzip2Source, XzSource};
+use crate::streams::{Bzip2, Streams, Xz};
 use crate::zstd_frames::ZstdSource;
 use crate::{ByteSpan, Compression};
 
@@ -17,16 +18,8 @@ use crate::{ByteSpan, Compression};
 pub(crate) enum Source {
     /// Stored bytes as they are: large reads up to `span_end`, small ones behind it.
     Plain { stored: StoredFile, span_end: u64 },
-    /// A gzip file.
-    Gzip(Box<GzipSource>),
-    /// A zstd file.
-    Zstd(Box<ZstdSource>),
-    /// An xz file.
-    Xz(Box<XzSource>),
-    /// A bzip2 file.
-    Bzip2(Box<Bzip2Source>),
-    /// An lz4 file.
-    Lz4(Box<Lz4Source>),
+    /// Decoded ones.
+    Decoded(Box<dyn Decode>),
 }
 
 impl Source {
@@ -45,11 +38,11 @@ impl Source {
                 let stored = StoredFile::new(stored, ByteSpan { end, ..span });
                 Self::Plain { stored, span_end: span.end }
             }
-            Compression::Gzip => Self::Gzip(Box::new(GzipSource::new(whole()))),
-            Compression::Zstd => Self::Zstd(Box::new(ZstdSource::new(whole())?)),
-            Compression::Xz => Self::Xz(Box::new(XzSource::new(whole())?)),
-            Compression::Bzip2 => Self::Bzip2(Box::new(Bzip2Source::new(whole())?)),
-            Compression::Lz4 => Self::Lz4(Box::new(Lz4Source::new(whole()))),
+            Compression::Gzip => Self::Decoded(Box::new(GzipSource::new(whole()))),
+            Compression::Zstd => Self::Decoded(Box::new(ZstdSource::new(whole())?)),
+            Compression::Xz => Self::Decoded(Box::new(Streams::<Xz>::new(whole())?)),
+            Compression::Bzip2 => Self::Decoded(Box::new(Streams::<Bzip2>::new(whole())?)),
+            Compression::Lz4 => Self::Decoded(Box::new(Lz4Source::new(whole()))),
         })
     }
 
@@ -68,11 +61,7 @@ impl Source {
                     Err(error) => (0, Some(error)),
                 }
             }
-            Self::Gzip(gzip) => gzip.read(target),
-            Self::Zstd(zstd) => zstd.read(target),
-            Self::Xz(xz) => xz.read(target),
-            Self::Bzip2(bzip2) => bzip2.read(target),
-            Self::Lz4(lz4) => lz4.read(target),
+            Self::Decoded(decoder) => decoder.read(target),
         }
     }
 
@@ -80,11 +69,7 @@ impl Source {
     pub(crate) fn stored_offset(&self) -> u64 {
         match self {
             Self::Plain { stored, .. } => stored.offset(),
-            Self::Gzip(gzip) => gzip.stored_offset(),
-            Self::Zstd(zstd) => zstd.stored_offset(),
-            Self::Xz(xz) => xz.stored_offset(),
-            Self::Bzip2(bzip2) => bzip2.stored_offset(),
-            Self::Lz4(lz4) => lz4.stored_offset(),
+            Self::Decoded(decoder) => decoder.progress().stored_offset,
         }
     }
 }

@@ -5,9 +5,8 @@
 //! concatenated. The decoders are called directly and not through a reader, because then they report
 //! how many bytes they wrote before an error, and these are still delivered.
 
-use std::fmt;
-
 use crate::Compression;
+use crate::decode::{Decode, Progress};
 use crate::error::ReadError;
 use crate::stored::{StoredBuffer, StoredFile};
 
@@ -16,7 +15,7 @@ use crate::stored::{StoredBuffer, StoredFile};
 const XZ_MEMORY_BYTES_MAX: u64 = (128 << 20) + (2 << 20);
 
 /// The result of one step of a decoder.
-enum Step {
+pub(crate) enum Step {
     /// The stream continues.
     More,
     /// A stream ends, and another one may follow.
@@ -26,7 +25,7 @@ enum Step {
 }
 
 /// A decoder of one of the formats.
-trait Decoder: Sized {
+pub(crate) trait Decoder: Send + Sized {
     /// The compression that it decodes.
     const COMPRESSION: Compression;
 
@@ -40,13 +39,13 @@ trait Decoder: Sized {
     fn totals(&self) -> (u64, u64);
 }
 
-enum StepError {
+pub(crate) enum StepError {
     Corrupt(&'static str),
     TooLarge,
 }
 
 /// An xz decoder without input and output, which handles concatenated streams and their padding.
-struct Xz(liblzma::stream::Stream);
+pub(crate) struct Xz(liblzma::stream::Stream);
 
 impl Decoder for Xz {
     const COMPRESSION: Compression = Compression::Xz;
@@ -76,7 +75,7 @@ impl Decoder for Xz {
 }
 
 /// The same for bzip2, which handles only one stream.
-struct Bzip2(bzip2::Decompress);
+pub(crate) struct Bzip2(bzip2::Decompress);
 
 impl Decoder for Bzip2 {
     const COMPRESSION: Compression = Compression::Bzip2;
@@ -102,7 +101,7 @@ impl Decoder for Bzip2 {
 }
 
 /// Decodes a file from its start.
-struct Streams<D> {
+pub(crate) struct Streams<D> {
     stored: StoredBuffer,
     /// `None` between two streams.
     decoder: Option<D>,
@@ -111,21 +110,10 @@ struct Streams<D> {
 }
 
 impl<D: Decoder> Streams<D> {
-    fn new(stored: StoredFile) -> Result<Self, ReadError> {
+    pub(crate) fn new(stored: StoredFile) -> Result<Self, ReadError> {
         let Ok(decoder) = D::begin() else { return Err(stored.out_of_memory()) };
         let stored = StoredBuffer::new(stored);
         Ok(Self { stored, decoder: Some(decoder), is_over: false, content_offset: 0 })
-    }
-
-    fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
-        while !self.is_over {
-            match self.step(target) {
-                Ok(0) => {}
-                Ok(count) => return (count, None),
-                Err((count, error)) => return (count, Some(error)),
-            }
-        }
-        (0, None)
     }
 
     /// One call of the decoder: the number of bytes written, and the error that follows them.
@@ -140,7 +128,7 @@ impl<D: Decoder> Streams<D> {
             Some(decoder) => decoder,
             none => match D::begin() {
                 Ok(fresh) => none.insert(fresh),
-                Err(detail) => return Err((0, self.corrupt(detail))),
+                Err(detail) => return Err((0, self.progress().corrupt(detail))),
             },
         };
         let (in_before, out_before) = decoder.totals();
@@ -154,10 +142,7 @@ impl<D: Decoder> Streams<D> {
         match outcome {
             // The decoder may hold back content; the file is truncated only if the decoder writes
             // nothing at its end.
-            Ok(Step::More) if is_at_end && count == 0 => {
-                let (compression, content_offset) = (D::COMPRESSION, self.content_offset);
-                Err((0, ReadError::Truncated { compression, content_offset }))
-            }
+            Ok(Step::More) if is_at_end && count == 0 => Err((0, self.progress().truncated())),
             Ok(Step::More) => Ok(count),
             Ok(Step::StreamEnd) => {
                 self.decoder = None;
@@ -167,63 +152,28 @@ impl<D: Decoder> Streams<D> {
                 self.is_over = true;
                 Ok(count)
             }
-            Err(StepError::Corrupt(detail)) => Err((count, self.corrupt(detail))),
-            Err(StepError::TooLarge) => Err((
-                count,
-                ReadError::WindowTooLarge {
-                    compression: D::COMPRESSION,
-                    content_offset: self.content_offset,
-                    limit_bytes: XZ_MEMORY_BYTES_MAX,
-                },
-            )),
-        }
-    }
-
-    fn corrupt(&self, detail: &'static str) -> ReadError {
-        ReadError::Corrupt {
-            compression: D::COMPRESSION,
-            content_offset: self.content_offset,
-            stored_offset: self.stored.offset(),
-            detail,
+            Err(StepError::Corrupt(detail)) => Err((count, self.progress().corrupt(detail))),
+            Err(StepError::TooLarge) => {
+                Err((count, self.progress().window_too_large(XZ_MEMORY_BYTES_MAX)))
+            }
         }
     }
 }
 
-/// The content of an xz file.
-pub(crate) struct XzSource(Streams<Xz>);
-
-/// The content of a bzip2 file.
-pub(crate) struct Bzip2Source(Streams<Bzip2>);
-
-macro_rules! source {
-    ($name:ident) => {
-        impl $name {
-            pub(crate) fn new(stored: StoredFile) -> Result<Self, ReadError> {
-                Streams::new(stored).map(Self)
-            }
-
-            /// Offset in the file of the next byte to decode.
-            pub(crate) fn stored_offset(&self) -> u64 {
-                self.0.stored.offset()
-            }
-
-            /// Decodes into `target`, which must not be empty. Returns the number of bytes written, 0
-            /// at the end of the content, and the error that follows them.
-            pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
-                self.0.read(target)
+impl<D: Decoder> Decode for Streams<D> {
+    fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
+        while !self.is_over {
+            match self.step(target) {
+                Ok(0) => {}
+                Ok(count) => return (count, None),
+                Err((count, error)) => return (count, Some(error)),
             }
         }
+        (0, None)
+    }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($name))
-                    .field("stored_offset", &self.stored_offset())
-                    .field("content_offset", &self.0.content_offset)
-                    .finish_non_exhaustive()
-            }
-        }
-    };
+    fn progress(&self) -> Progress {
+        let (content_offset, stored_offset) = (self.content_offset, self.stored.offset());
+        Progress { compression: D::COMPRESSION, content_offset, stored_offset }
+    }
 }
-
-source!(XzSource);
-source!(Bzip2Source);

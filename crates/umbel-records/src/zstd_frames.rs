@@ -4,11 +4,10 @@
 //! still holds back content. A call that fails returns no content at all, so a damaged block loses only
 //! its own content: the blocks before it are delivered. This way also avoids a copy inside the decoder.
 
-use std::fmt;
-
 use zstd::zstd_safe::{DCtx, ErrorCode, InBuffer, OutBuffer, get_error_name};
 
 use crate::Compression;
+use crate::decode::{Decode, Progress};
 use crate::error::ReadError;
 use crate::stored::{StoredBuffer, StoredFile};
 
@@ -42,34 +41,13 @@ impl ZstdSource {
         Ok(Self { stored, decoder, wanted, holds_content: false, content_offset: 0 })
     }
 
-    /// Offset in the file of the next byte to decode.
-    pub(crate) fn stored_offset(&self) -> u64 {
-        self.stored.offset()
-    }
-
-    /// Decodes into `target`, which must not be empty. Returns the number of bytes written, 0 at the
-    /// end of the content, and the error that follows them.
-    pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
-        loop {
-            match self.decode(target) {
-                Ok(Some(0)) => {}
-                Ok(Some(produced)) => return (produced, None),
-                Ok(None) => return (0, None),
-                Err(error) => return (0, Some(error)),
-            }
-        }
-    }
-
     /// One call of the decoder; `None` at the end of the content.
     fn decode(&mut self, target: &mut [u8]) -> Result<Option<usize>, ReadError> {
         let input = if self.holds_content { &[] } else { self.stored.bytes()? };
         if input.is_empty() && !self.holds_content {
             return match self.wanted {
                 0 => Ok(None),
-                _ => Err(ReadError::Truncated {
-                    compression: Compression::Zstd,
-                    content_offset: self.content_offset,
-                }),
+                _ => Err(self.progress().truncated()),
             };
         }
         let offered = if self.wanted == 0 { FRAME_START_BYTES } else { self.wanted };
@@ -86,26 +64,28 @@ impl ZstdSource {
     }
 
     fn error(&self, code: ErrorCode) -> ReadError {
-        let content_offset = self.content_offset;
         // zstd returns errors as negated numbers in a size_t.
         if code.wrapping_neg() == WINDOW_TOO_LARGE {
-            let (compression, limit_bytes) = (Compression::Zstd, WINDOW_BYTES_MAX);
-            return ReadError::WindowTooLarge { compression, content_offset, limit_bytes };
+            return self.progress().window_too_large(WINDOW_BYTES_MAX);
         }
-        ReadError::Corrupt {
-            compression: Compression::Zstd,
-            content_offset,
-            stored_offset: self.stored.offset(),
-            detail: get_error_name(code),
-        }
+        self.progress().corrupt(get_error_name(code))
     }
 }
 
-impl fmt::Debug for ZstdSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ZstdSource")
-            .field("stored_offset", &self.stored_offset())
-            .field("content_offset", &self.content_offset)
-            .finish_non_exhaustive()
+impl Decode for ZstdSource {
+    fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
+        loop {
+            match self.decode(target) {
+                Ok(Some(0)) => {}
+                Ok(Some(produced)) => return (produced, None),
+                Ok(None) => return (0, None),
+                Err(error) => return (0, Some(error)),
+            }
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        let (content_offset, stored_offset) = (self.content_offset, self.stored.offset());
+        Progress { compression: Compression::Zstd, content_offset, stored_offset }
     }
 }
