@@ -168,21 +168,30 @@ pub enum MergeError {
 }
 
 /// Does the same with the filter of every kind.
-macro_rules! each {
+///
+/// ```
+/// use umbel_filter::{AnyFilter, Blocked, Describe, HashRange, each_filter};
+///
+/// let any = AnyFilter::from(Blocked::new(HashRange::WHOLE, 100, 6)?);
+/// assert_eq!(each_filter!(&any, filter => Describe::shape(filter)), any.shape());
+/// # Ok::<(), umbel_filter::CreateError>(())
+/// ```
+#[macro_export]
+macro_rules! each_filter {
     ($any:expr, $filter:ident => $result:expr) => {
         match $any {
-            AnyFilter::SingleShot($filter) => $result,
-            AnyFilter::Blocked($filter) => $result,
-            AnyFilter::Classic($filter) => $result,
-            AnyFilter::Partitioned($filter) => $result,
-            AnyFilter::Counting($filter) => $result,
-            AnyFilter::Scalable($filter) => $result,
-            AnyFilter::Window($filter) => $result,
-            AnyFilter::Aging($filter) => $result,
-            AnyFilter::Stable($filter) => $result,
-            AnyFilter::Cuckoo($filter) => $result,
-            AnyFilter::Quotient($filter) => $result,
-            AnyFilter::RedisBloom($filter) => $result,
+            $crate::AnyFilter::SingleShot($filter) => $result,
+            $crate::AnyFilter::Blocked($filter) => $result,
+            $crate::AnyFilter::Classic($filter) => $result,
+            $crate::AnyFilter::Partitioned($filter) => $result,
+            $crate::AnyFilter::Counting($filter) => $result,
+            $crate::AnyFilter::Scalable($filter) => $result,
+            $crate::AnyFilter::Window($filter) => $result,
+            $crate::AnyFilter::Aging($filter) => $result,
+            $crate::AnyFilter::Stable($filter) => $result,
+            $crate::AnyFilter::Cuckoo($filter) => $result,
+            $crate::AnyFilter::Quotient($filter) => $result,
+            $crate::AnyFilter::RedisBloom($filter) => $result,
         }
     };
 }
@@ -385,18 +394,18 @@ fn single_shot_shape(plan: &FilterPlan) -> Result<SingleShotShape, CreateError> 
 impl Contains for AnyFilter {
     #[inline]
     fn contains(&self, hash: ItemHash) -> bool {
-        each!(self, filter => filter.contains(hash))
+        each_filter!(self, filter => filter.contains(hash))
     }
 
     fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        each!(self, filter => filter.contains_batch(hashes, present));
+        each_filter!(self, filter => filter.contains_batch(hashes, present));
     }
 }
 
 impl Insert for AnyFilter {
     #[inline]
     fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
-        each!(self, filter => filter.insert(hash))
+        each_filter!(self, filter => filter.insert(hash))
     }
 
     fn insert_batch(
@@ -404,17 +413,17 @@ impl Insert for AnyFilter {
         hashes: &[ItemHash],
         outcomes: &mut Vec<Insertion>,
     ) -> Result<(), InsertError> {
-        each!(self, filter => filter.insert_batch(hashes, outcomes))
+        each_filter!(self, filter => filter.insert_batch(hashes, outcomes))
     }
 }
 
 impl Describe for AnyFilter {
     fn shape(&self) -> Shape {
-        each!(self, filter => Describe::shape(filter))
+        each_filter!(self, filter => Describe::shape(filter))
     }
 
     fn describe(&self) -> Description {
-        each!(self, filter => filter.describe())
+        each_filter!(self, filter => filter.describe())
     }
 }
 

@@ -3,7 +3,7 @@
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Merge, Partitioned, Quotient,
     RedisBloom, Scalable, Shape, ShapeMismatch, SingleShot, SingleShotShape, Stable,
-    StoredSingleShot, Window,
+    StoredSingleShot, Window, each_filter,
 };
 
 /// A filter to merge frames into; every kind converts into it. Scalable filters, and RedisBloom's, do not merge: their
@@ -66,20 +66,7 @@ from_filters!(Aging, Stable => |filter| {
 
 impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
     fn from(filter: &'a mut AnyFilter) -> Self {
-        match filter {
-            AnyFilter::SingleShot(filter) => filter.into(),
-            AnyFilter::Blocked(filter) => filter.into(),
-            AnyFilter::Classic(filter) => filter.into(),
-            AnyFilter::Partitioned(filter) => filter.into(),
-            AnyFilter::Counting(filter) => filter.into(),
-            AnyFilter::Scalable(filter) => filter.into(),
-            AnyFilter::Window(filter) => filter.into(),
-            AnyFilter::Aging(filter) => filter.into(),
-            AnyFilter::Stable(filter) => filter.into(),
-            AnyFilter::Cuckoo(filter) => filter.into(),
-            AnyFilter::Quotient(filter) => filter.into(),
-            AnyFilter::RedisBloom(filter) => filter.into(),
-        }
+        each_filter!(filter, filter => filter.into())
     }
 }
 

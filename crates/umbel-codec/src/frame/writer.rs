@@ -10,7 +10,7 @@
 
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Partitioned, Quotient,
-    RedisBloom, Scalable, SingleShot, SparseBlocked, Stable, StoredSingleShot, Window,
+    RedisBloom, Scalable, SingleShot, SparseBlocked, Stable, StoredSingleShot, Window, each_filter,
 };
 
 use super::FrameKey;
@@ -131,20 +131,7 @@ impl<'a> From<&'a Window> for FilterRef<'a> {
 
 impl<'a> From<&'a AnyFilter> for FilterRef<'a> {
     fn from(filter: &'a AnyFilter) -> Self {
-        match filter {
-            AnyFilter::SingleShot(filter) => filter.into(),
-            AnyFilter::Blocked(filter) => filter.into(),
-            AnyFilter::Classic(filter) => filter.into(),
-            AnyFilter::Partitioned(filter) => filter.into(),
-            AnyFilter::Counting(filter) => filter.into(),
-            AnyFilter::Scalable(filter) => filter.into(),
-            AnyFilter::Window(filter) => filter.into(),
-            AnyFilter::Aging(filter) => filter.into(),
-            AnyFilter::Stable(filter) => filter.into(),
-            AnyFilter::Cuckoo(filter) => filter.into(),
-            AnyFilter::Quotient(filter) => filter.into(),
-            AnyFilter::RedisBloom(filter) => filter.into(),
-        }
+        each_filter!(filter, filter => filter.into())
     }
 }
 
