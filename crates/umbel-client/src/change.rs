@@ -6,7 +6,7 @@ use umbel_proto::v1::Applied;
 
 use crate::answers::{Answer, Inserted, Removed};
 use crate::batch::{Batch, PartFailed, Verb};
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::failure::Failure;
 
 /// Requests of which some have no answer.
@@ -42,7 +42,7 @@ impl PendingRequest {
     ///
     /// # Errors
     /// As for the call that returned it; `OutcomeUnknown` contains the pending request again.
-    pub async fn resend(self) -> Result<Outcome, ClientError> {
+    pub async fn resend(self) -> Result<Outcome> {
         match self {
             Self::Insert(pending) => pending.resend().await.map(Outcome::Inserted),
             Self::Remove(pending) => pending.resend().await.map(Outcome::Removed),
@@ -57,7 +57,7 @@ impl PendingInsert {
     ///
     /// # Errors
     /// As for [`Filter::insert`](crate::Filter::insert).
-    pub async fn resend(self) -> Result<Inserted, ClientError> {
+    pub async fn resend(self) -> Result<Inserted> {
         run(self.0).await.map(Inserted::new)
     }
 }
@@ -67,7 +67,7 @@ impl PendingRemove {
     ///
     /// # Errors
     /// As for [`Filter::remove`](crate::Filter::remove).
-    pub async fn resend(self) -> Result<Removed, ClientError> {
+    pub async fn resend(self) -> Result<Removed> {
         run(self.0).await.map(Removed::new)
     }
 }
@@ -85,7 +85,7 @@ impl fmt::Debug for PendingRemove {
 }
 
 /// Runs a batch of any operation until it is answered.
-pub(crate) async fn run(mut batch: Batch) -> Result<Answer, ClientError> {
+pub(crate) async fn run(mut batch: Batch) -> Result<Answer> {
     let failures = batch.run().await;
     if failures.is_empty() { Ok(batch.join()) } else { Err(error_of(batch, failures)) }
 }

@@ -12,7 +12,7 @@ use umbel_proto::v1::{
 use crate::caller::{CallPolicy, Caller, First, Repeat, ask};
 use crate::catalogue::{Cleared, Created, Dropped, Flushed, Renamed};
 use crate::connector::Connector;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::failure::Failure;
 use crate::filter::Filter;
 use crate::limits::LIST_PAGE_NAMES;
@@ -143,7 +143,7 @@ impl Client {
     ///
     /// # Errors
     /// `Address` if there is no address, or one cannot be parsed.
-    pub fn connect(addresses: impl Into<Addresses>) -> Result<Self, ClientError> {
+    pub fn connect(addresses: impl Into<Addresses>) -> Result<Self> {
         Self::connect_with(addresses, ClientOptions::default())
     }
 
@@ -151,10 +151,7 @@ impl Client {
     ///
     /// # Errors
     /// As for [`connect`](Self::connect).
-    pub fn connect_with(
-        addresses: impl Into<Addresses>,
-        options: ClientOptions,
-    ) -> Result<Self, ClientError> {
+    pub fn connect_with(addresses: impl Into<Addresses>, options: ClientOptions) -> Result<Self> {
         Self::with_connector(&addresses.into(), options, None)
     }
 
@@ -166,7 +163,7 @@ impl Client {
         addresses: impl Into<Addresses>,
         options: ClientOptions,
         connector: impl Connector,
-    ) -> Result<Self, ClientError> {
+    ) -> Result<Self> {
         Self::with_connector(&addresses.into(), options, Some(Arc::new(connector)))
     }
 
@@ -174,7 +171,7 @@ impl Client {
         addresses: &Addresses,
         options: ClientOptions,
         connector: Option<Arc<dyn Connector>>,
-    ) -> Result<Self, ClientError> {
+    ) -> Result<Self> {
         let bearer = Bearer(options.token.clone());
         let timeouts = Timeouts { connect: options.connect_timeout, probe: options.probe_timeout };
         let nodes = Nodes::new(addresses, timeouts, connector, bearer)
@@ -207,7 +204,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; `Refused` with `NameTaken` if a filter of that name exists, whatever its
     /// settings; `ChangeUnknown` if the answer was lost: then [`info`](Self::info) shows what exists.
-    pub async fn create(&self, name: &str, settings: &NewFilter) -> Result<Created, ClientError> {
+    pub async fn create(&self, name: &str, settings: &NewFilter) -> Result<Created> {
         let message = CreateRequest {
             name: name.to_owned(),
             kind: settings.kind.into(),
@@ -233,7 +230,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; `ChangeUnknown` if it may have been dropped.
-    pub async fn drop_filter(&self, name: &str) -> Result<Dropped, ClientError> {
+    pub async fn drop_filter(&self, name: &str) -> Result<Dropped> {
         let target = format!("filter {name:?}");
         let message = DropRequest { name: name.to_owned() };
         let answer = ask!(self, CallPolicy::if_unchanged(&target), filters.drop, message)?;
@@ -245,7 +242,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
-    pub async fn list(&self, prefix: &str) -> Result<Vec<FilterSummary>, ClientError> {
+    pub async fn list(&self, prefix: &str) -> Result<Vec<FilterSummary>> {
         let policy = CallPolicy::freely("list of filters");
         let mut found: Vec<FilterSummary> = Vec::new();
         loop {
@@ -274,7 +271,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
-    pub async fn info(&self, name: &str) -> Result<InfoResponse, ClientError> {
+    pub async fn info(&self, name: &str) -> Result<InfoResponse> {
         let target = format!("filter {name:?}");
         let message = InfoRequest { name: name.to_owned() };
         Ok(ask!(self, CallPolicy::freely(&target), filters.info, message)?)
@@ -288,7 +285,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; `ChangeUnknown` if it may have been cleared: the generation shows it.
-    pub async fn clear(&self, name: &str) -> Result<Cleared, ClientError> {
+    pub async fn clear(&self, name: &str) -> Result<Cleared> {
         let target = format!("filter {name:?}");
         let message = ClearRequest { name: name.to_owned() };
         let answer = ask!(self, CallPolicy::if_unchanged(&target), filters.clear, message)?;
@@ -304,7 +301,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; `ChangeUnknown` if it may have been rotated: the generation shows it.
-    pub async fn rotate(&self, name: &str) -> Result<u64, ClientError> {
+    pub async fn rotate(&self, name: &str) -> Result<u64> {
         let target = format!("filter {name:?}");
         let message = RotateRequest { name: name.to_owned() };
         Ok(ask!(self, CallPolicy::if_unchanged(&target), filters.rotate, message)?.generation)
@@ -318,7 +315,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; `Refused` if the name is taken; `ChangeUnknown` if it may have been renamed:
     /// [`info`](Self::info) shows it.
-    pub async fn rename(&self, name: &str, new_name: &str) -> Result<Renamed, ClientError> {
+    pub async fn rename(&self, name: &str, new_name: &str) -> Result<Renamed> {
         self.rename_as(name, new_name, false).await
     }
 
@@ -327,16 +324,11 @@ impl Client {
     ///
     /// # Errors
     /// As for [`rename`](Self::rename).
-    pub async fn rename_over(&self, name: &str, new_name: &str) -> Result<Renamed, ClientError> {
+    pub async fn rename_over(&self, name: &str, new_name: &str) -> Result<Renamed> {
         self.rename_as(name, new_name, true).await
     }
 
-    async fn rename_as(
-        &self,
-        name: &str,
-        new_name: &str,
-        replace: bool,
-    ) -> Result<Renamed, ClientError> {
+    async fn rename_as(&self, name: &str, new_name: &str, replace: bool) -> Result<Renamed> {
         let target = format!("filter {name:?}");
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
         let message = RenameRequest { name, new_name, replace };
@@ -351,7 +343,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; calling again does no harm. Nodes that do not answer are no error; the result
     /// lists them.
-    pub async fn flush(&self, name: &str) -> Result<Flushed, ClientError> {
+    pub async fn flush(&self, name: &str) -> Result<Flushed> {
         let target = format!("filter {name:?}");
         let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::Home };
         let message = FlushRequest { name: name.to_owned() };
@@ -365,11 +357,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
-    pub async fn expire(
-        &self,
-        name: &str,
-        after: Option<Duration>,
-    ) -> Result<Option<u64>, ClientError> {
+    pub async fn expire(&self, name: &str, after: Option<Duration>) -> Result<Option<u64>> {
         let named = format!("filter {name:?}");
         let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
         let message = ExpireRequest { name: name.to_owned(), after_ms };

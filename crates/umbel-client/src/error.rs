@@ -8,6 +8,9 @@ use crate::change::PendingRequest;
 use crate::failure::Failure;
 use crate::packed_batch::ItemError;
 
+/// The result of most functions of this crate.
+pub(crate) type Result<T, E = ClientError> = std::result::Result<T, E>;
+
 /// Why a call failed, sorted by what the caller should do.
 #[derive(Debug, Error)]
 #[non_exhaustive]

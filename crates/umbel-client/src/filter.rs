@@ -16,7 +16,7 @@ use crate::answers::{Answer, Answers, Inserted, Removed};
 use crate::batch::{Batch, Header, Part, Verb};
 use crate::caller::{CallPolicy, Caller};
 use crate::change;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::limits::{CATALOGUE_PATIENCE, REQUEST_ITEMS_MAX};
 use crate::packed_batch::PackedBatch;
 use crate::shard_map::ShardMap;
@@ -89,10 +89,7 @@ impl Filter {
     ///
     /// # Errors
     /// [`ClientError`], which tells the caller what to do.
-    pub fn insert<I>(
-        &self,
-        items: I,
-    ) -> impl Future<Output = Result<Inserted, ClientError>> + use<I>
+    pub fn insert<I>(&self, items: I) -> impl Future<Output = Result<Inserted>> + use<I>
     where
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
@@ -124,7 +121,7 @@ impl Filter {
         &self,
         items: I,
         level: AckLevel,
-    ) -> impl Future<Output = Result<Inserted, ClientError>> + use<I>
+    ) -> impl Future<Output = Result<Inserted>> + use<I>
     where
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
@@ -138,7 +135,7 @@ impl Filter {
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).
-    pub async fn insert_packed(&self, batch: PackedBatch) -> Result<Inserted, ClientError> {
+    pub async fn insert_packed(&self, batch: PackedBatch) -> Result<Inserted> {
         self.insert_packed_at(batch, AckLevel::Unspecified).await
     }
 
@@ -146,11 +143,7 @@ impl Filter {
     ///
     /// # Errors
     /// As for [`insert_at`](Self::insert_at).
-    pub async fn insert_packed_at(
-        &self,
-        batch: PackedBatch,
-        level: AckLevel,
-    ) -> Result<Inserted, ClientError> {
+    pub async fn insert_packed_at(&self, batch: PackedBatch, level: AckLevel) -> Result<Inserted> {
         self.run(Verb::Insert { level, at_ms: None }, batch).await.map(Inserted::new)
     }
 
@@ -172,11 +165,7 @@ impl Filter {
     /// # Errors
     /// As for [`insert`](Self::insert); `Refused` with `OutsideWindow` if the time is before the window,
     /// or more than a slice ahead. A time before the Unix epoch counts as the epoch.
-    pub async fn insert_packed_of(
-        &self,
-        batch: PackedBatch,
-        time: SystemTime,
-    ) -> Result<Inserted, ClientError> {
+    pub async fn insert_packed_of(&self, batch: PackedBatch, time: SystemTime) -> Result<Inserted> {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let at_ms = Some(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
         let level = AckLevel::Unspecified;
@@ -204,7 +193,7 @@ impl Filter {
         &self,
         items: I,
         level: ReadLevel,
-    ) -> impl Future<Output = Result<Answers, ClientError>> + use<I>
+    ) -> impl Future<Output = Result<Answers>> + use<I>
     where
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
@@ -218,11 +207,7 @@ impl Filter {
     ///
     /// # Errors
     /// As for [`contains`](Self::contains).
-    pub async fn contains_packed(
-        &self,
-        batch: PackedBatch,
-        level: ReadLevel,
-    ) -> Result<Answers, ClientError> {
+    pub async fn contains_packed(&self, batch: PackedBatch, level: ReadLevel) -> Result<Answers> {
         self.run(Verb::Contains(level), batch).await.map(Answers::new)
     }
 
@@ -231,7 +216,7 @@ impl Filter {
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).
-    pub fn remove<I>(&self, items: I) -> impl Future<Output = Result<Removed, ClientError>> + use<I>
+    pub fn remove<I>(&self, items: I) -> impl Future<Output = Result<Removed>> + use<I>
     where
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
@@ -245,7 +230,7 @@ impl Filter {
     ///
     /// # Errors
     /// As for [`insert`](Self::insert).
-    pub async fn remove_packed(&self, batch: PackedBatch) -> Result<Removed, ClientError> {
+    pub async fn remove_packed(&self, batch: PackedBatch) -> Result<Removed> {
         self.run(Verb::Remove, batch).await.map(Removed::new)
     }
 
@@ -295,7 +280,7 @@ impl Filter {
         &self.singles
     }
 
-    pub(crate) async fn run(&self, verb: Verb, batch: PackedBatch) -> Result<Answer, ClientError> {
+    pub(crate) async fn run(&self, verb: Verb, batch: PackedBatch) -> Result<Answer> {
         if batch.is_empty() {
             return Ok(Answer::default());
         }
@@ -331,7 +316,7 @@ impl Filter {
 
     /// How to send the items. If the filter's properties are unknown, any node may be used, since nodes
     /// hash items of any filter themselves.
-    async fn route(&self, verb: Verb) -> Result<Route, ClientError> {
+    async fn route(&self, verb: Verb) -> Result<Route> {
         let options = &self.caller.options;
         match verb {
             // Partitioned filters refuse these levels, so no lookup is needed, which could need a
@@ -378,7 +363,7 @@ impl Filter {
     }
 
     /// The catalogue's entry of the filter. If the verb needs a session and the client has none, one call is to bring both.
-    async fn look_up(&self, verb: Verb) -> Result<Option<FilterSummary>, ClientError> {
+    async fn look_up(&self, verb: Verb) -> Result<Option<FilterSummary>> {
         let listed = match verb {
             Verb::Insert { .. } | Verb::Remove => self.caller.first_session(&self.name).await,
             Verb::Contains(_) => None,
@@ -392,21 +377,14 @@ impl Filter {
 
 /// The catalogue's entry of a filter: as the called node knows it, which needs no majority; if that node
 /// does not know the filter, as a majority knows it.
-async fn summary_of(
-    caller: &Arc<Caller>,
-    name: &str,
-) -> Result<Option<FilterSummary>, ClientError> {
+async fn summary_of(caller: &Arc<Caller>, name: &str) -> Result<Option<FilterSummary>> {
     match listed(caller, name, true).await {
         Ok(None) => listed(caller, name, false).await,
         found => found,
     }
 }
 
-async fn listed(
-    caller: &Arc<Caller>,
-    name: &str,
-    as_heard: bool,
-) -> Result<Option<FilterSummary>, ClientError> {
+async fn listed(caller: &Arc<Caller>, name: &str, as_heard: bool) -> Result<Option<FilterSummary>> {
     // Among the names with this prefix, the name itself is the first.
     let (prefix, after) = (name.to_owned(), String::new());
     let with_shard_map = caller.wants_map();

@@ -7,7 +7,7 @@ use umbel_proto::v1::{
 
 use crate::caller::{CallPolicy, ask, is_session_lost};
 use crate::client::Client;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::nodes::Node;
 
 impl Client {
@@ -19,7 +19,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]. Some shards may be merged already. That does no harm, except that a second call
     /// adds the counts of counting and quotient filters in those shards a second time.
-    pub async fn merge(&self, target: &str, sources: &[&str]) -> Result<u64, ClientError> {
+    pub async fn merge(&self, target: &str, sources: &[&str]) -> Result<u64> {
         let mut expired = None;
         loop {
             let ticket = self.caller.ticket(expired.as_ref()).await?;
@@ -49,7 +49,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; `Refused` if shapes or keys differ or a source is full. Some shards may have the
     /// intersection already, which does no harm.
-    pub async fn intersect(&self, target: &str, sources: &[&str]) -> Result<u64, ClientError> {
+    pub async fn intersect(&self, target: &str, sources: &[&str]) -> Result<u64> {
         let intersect =
             |node: Node, request| async move { node.filters().intersect(request).await };
         self.put_together(target, sources, None, intersect).await
@@ -62,7 +62,7 @@ impl Client {
         sources: &[&str],
         request: Option<RequestId>,
         call: F,
-    ) -> Result<u64, ClientError>
+    ) -> Result<u64>
     where
         F: Fn(Node, Request<MergeRequest>) -> A,
         A: Future<Output = Result<Response<MergeResponse>, Status>>,
@@ -81,7 +81,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; `Refused` if shapes or keys differ, or the kind cannot be merged.
-    pub async fn overlap(&self, one: &str, other: &str) -> Result<OverlapResponse, ClientError> {
+    pub async fn overlap(&self, one: &str, other: &str) -> Result<OverlapResponse> {
         let named = format!("filter {one:?}");
         let message = OverlapRequest { ours: one.to_owned(), theirs: other.to_owned() };
         Ok(ask!(self, CallPolicy::freely(&named), filters.overlap, message)?)

@@ -15,7 +15,7 @@ use umbel_proto::v1::{
 
 use crate::caller::{CallPolicy, Failed, Progress, Repeat};
 use crate::client::{Client, missing};
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::failure::Failure;
 use crate::nodes::Node;
 
@@ -92,7 +92,7 @@ impl<T: IsEnd> Chunks<T> {
     /// # Errors
     /// [`ClientError`] if the stream breaks or ends early, or if no chunk arrives within the timeout of
     /// the options. Nothing is changed.
-    pub async fn next(&mut self) -> Result<Option<T>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<T>> {
         if self.is_complete {
             return Ok(None);
         }
@@ -129,7 +129,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
-    pub async fn export(&self, name: &str) -> Result<Chunks<ExportChunk>, ClientError> {
+    pub async fn export(&self, name: &str) -> Result<Chunks<ExportChunk>> {
         self.export_with(name, ExportOptions::default()).await
     }
 
@@ -141,7 +141,7 @@ impl Client {
         &self,
         name: &str,
         options: ExportOptions,
-    ) -> Result<Chunks<ExportChunk>, ClientError> {
+    ) -> Result<Chunks<ExportChunk>> {
         let target = format!("filter {name:?}");
         let ExportOptions { known, snapshot } = options;
         let since = known.map(|known| ExportSince { known });
@@ -161,7 +161,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; `ChangeUnknown` if the filter may have become visible.
-    pub async fn import<S>(&self, chunks: S) -> Result<FilterSummary, ClientError>
+    pub async fn import<S>(&self, chunks: S) -> Result<FilterSummary>
     where
         S: Stream<Item = ImportChunk> + Send + 'static,
     {
@@ -175,7 +175,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
-    pub async fn backup(&self) -> Result<Chunks<BackupChunk>, ClientError> {
+    pub async fn backup(&self) -> Result<Chunks<BackupChunk>> {
         self.backup_as(BackupRequest { snapshot: false }).await
     }
 
@@ -184,11 +184,11 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
-    pub async fn backup_snapshots(&self) -> Result<Chunks<BackupChunk>, ClientError> {
+    pub async fn backup_snapshots(&self) -> Result<Chunks<BackupChunk>> {
         self.backup_as(BackupRequest { snapshot: true }).await
     }
 
-    async fn backup_as(&self, message: BackupRequest) -> Result<Chunks<BackupChunk>, ClientError> {
+    async fn backup_as(&self, message: BackupRequest) -> Result<Chunks<BackupChunk>> {
         self.download("backup".to_owned(), |node| async move { node.admin().backup(message).await })
             .await
     }
@@ -200,7 +200,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; `ChangeUnknown` if some filters may be restored.
-    pub async fn restore<S>(&self, chunks: S) -> Result<RestoreResponse, ClientError>
+    pub async fn restore<S>(&self, chunks: S) -> Result<RestoreResponse>
     where
         S: Stream<Item = BackupChunk> + Send + 'static,
     {
@@ -224,7 +224,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
-    pub async fn scrub(&self, filter: Option<&str>) -> Result<Chunks<ScrubReport>, ClientError> {
+    pub async fn scrub(&self, filter: Option<&str>) -> Result<Chunks<ScrubReport>> {
         let filter = filter.unwrap_or_default().to_owned();
         let message = ScrubRequest { filter };
         let reports = self.download("scrub".to_owned(), |node| {
@@ -235,11 +235,7 @@ impl Client {
     }
 
     /// Begins a download, at another node if one does not answer.
-    async fn download<T, F, A>(
-        &self,
-        target: String,
-        mut begin: F,
-    ) -> Result<Chunks<T>, ClientError>
+    async fn download<T, F, A>(&self, target: String, mut begin: F) -> Result<Chunks<T>>
     where
         F: FnMut(Node) -> A,
         A: Future<Output = Result<Response<Streaming<T>>, Status>>,
@@ -258,7 +254,7 @@ impl Client {
     }
 
     /// Sends a stream to one node, without retries.
-    async fn upload<R, F, A>(&self, target: &str, send: F) -> Result<R, ClientError>
+    async fn upload<R, F, A>(&self, target: &str, send: F) -> Result<R>
     where
         F: FnOnce(Node) -> A,
         A: Future<Output = Result<Response<R>, Status>>,

@@ -87,7 +87,7 @@ impl Callers {
     /// Takes what a principal's call uses from its rates.
     ///
     /// # Errors
-    /// [`CallFailure::RateExceeded`], and nothing was taken.
+    /// [`CallFailure::RateExceeded`](umbel_node::failure::CallFailure::RateExceeded), and nothing was taken.
     pub fn take(&self, principal: &PrincipalName, amounts: Amounts) -> Result<()> {
         let found = self.calls.read_meta(|state| {
             let rates = state.quota(principal.as_str()).rates;
