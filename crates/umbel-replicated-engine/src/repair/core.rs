@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::error::RepairError;
+use super::error::{RepairError, Result};
 use super::event::{Out, RepairOutput};
 use super::keys::RepairKey;
 use super::message::{ListLimits, Message, MessageLimits, Question};
@@ -72,7 +72,7 @@ impl Core {
         out.push(RepairOutput::Send(bytes));
     }
 
-    pub(crate) fn received(&mut self, message: &Message, bytes: u64) -> Result<(), RepairError> {
+    pub(crate) fn received(&mut self, message: &Message, bytes: u64) -> Result<()> {
         self.outcome.received_bytes += bytes;
         self.count(message, bytes);
         let got = self.outcome.sent_bytes + self.outcome.received_bytes;
@@ -111,7 +111,7 @@ impl Core {
 
     /// # Errors
     /// If this step has output more bytes than a peer may have requested.
-    pub(crate) const fn check_step(&self) -> Result<(), RepairError> {
+    pub(crate) const fn check_step(&self) -> Result<()> {
         let got = self.outcome.sent_bytes - self.step_began_bytes;
         if got > STEP_BYTES_MAX {
             return Err(limit("bytes of answers at once", got, STEP_BYTES_MAX));

@@ -49,6 +49,9 @@ impl fmt::Display for RepairRefusal {
     }
 }
 
+/// The result of most functions of this module.
+pub(super) type Result<T, E = RepairError> = std::result::Result<T, E>;
+
 /// Why a repair failed. Differences reported before were verified block by block and may be kept, but it is
 /// not known whether the copies are equal now. Unless the variant says otherwise, run a new session.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

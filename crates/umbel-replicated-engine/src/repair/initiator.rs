@@ -3,7 +3,7 @@
 use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, Estimator};
 
 use super::core::{Core, out_of_order};
-use super::error::{RepairError, RepairRefusal};
+use super::error::{RepairError, RepairRefusal, Result};
 use super::event::{Out, RepairOutput};
 use super::finder::{Finder, estimated_dirty, pays};
 use super::keys::RepairKey;
@@ -71,7 +71,7 @@ impl Initiator {
         message: Message,
         blocks: &dyn BitBlocks,
         out: &mut Out,
-    ) -> Result<(), RepairError> {
+    ) -> Result<()> {
         match (&mut self.state, message) {
             (State::Greeting, Message::Welcome(verdict)) => {
                 self.welcome(core, verdict, blocks, out)
@@ -105,7 +105,7 @@ impl Initiator {
         verdict: Verdict,
         blocks: &dyn BitBlocks,
         out: &mut Out,
-    ) -> Result<(), RepairError> {
+    ) -> Result<()> {
         let options = core.options;
         let (nonce, check, root, estimator) = match verdict {
             Verdict::Equal => {
@@ -154,12 +154,7 @@ impl Initiator {
     }
 
     /// Continues once the search is over. If the search failed, every block is treated as dirty.
-    fn found(
-        &mut self,
-        core: &mut Core,
-        blocks: &dyn BitBlocks,
-        out: &mut Out,
-    ) -> Result<(), RepairError> {
+    fn found(&mut self, core: &mut Core, blocks: &dyn BitBlocks, out: &mut Out) -> Result<()> {
         match std::mem::replace(&mut self.state, State::Comparing) {
             State::Finding(finder) if finder.result().is_some() => {
                 let dirty = finder.dirty().filter(|dirty| !dirty.is_empty());
@@ -179,7 +174,7 @@ impl Initiator {
         core: &mut Core,
         blocks: &dyn BitBlocks,
         out: &mut Out,
-    ) -> Result<(), RepairError> {
+    ) -> Result<()> {
         self.windows.over(dirty);
         self.state = State::Comparing;
         core.phase = "settling blocks";
@@ -187,12 +182,7 @@ impl Initiator {
     }
 
     /// Reports repaired windows, and asks the next questions.
-    fn advance(
-        &mut self,
-        core: &mut Core,
-        blocks: &dyn BitBlocks,
-        out: &mut Out,
-    ) -> Result<(), RepairError> {
+    fn advance(&mut self, core: &mut Core, blocks: &dyn BitBlocks, out: &mut Out) -> Result<()> {
         while let Some(window) = self.windows.advance(core, blocks, out)? {
             self.hand_out(&window, core, blocks, out);
         }
@@ -262,7 +252,7 @@ impl Initiator {
     }
 
     /// Compares the roots, and sends the responder the root that its copy should have now.
-    fn close(&mut self, core: &mut Core, out: &mut Out) -> Result<(), RepairError> {
+    fn close(&mut self, core: &mut Core, out: &mut Out) -> Result<()> {
         let theirs = self.theirs.as_ref().map(|theirs| core.key.root(theirs));
         if theirs != Some(self.their_root) {
             return Err(RepairError::NotConverged);

@@ -3,7 +3,7 @@
 use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, FLIPS_PER_WORD, block_syndromes};
 
 use super::core::{Core, limit, out_of_order};
-use super::error::{RepairError, RepairRefusal};
+use super::error::{RepairError, RepairRefusal, Result};
 use super::event::{Out, RepairOutput};
 use super::finder::Finder;
 use super::keys::RepairKey;
@@ -50,7 +50,7 @@ impl Responder {
         message: Message,
         blocks: &dyn BitBlocks,
         out: &mut Out,
-    ) -> Result<(), RepairError> {
+    ) -> Result<()> {
         if let Message::Hello { .. } = message
             && !self.is_greeted
         {
@@ -93,12 +93,7 @@ impl Responder {
         }
     }
 
-    fn greet(
-        &mut self,
-        core: &mut Core,
-        message: &Message,
-        out: &mut Out,
-    ) -> Result<(), RepairError> {
+    fn greet(&mut self, core: &mut Core, message: &Message, out: &mut Out) -> Result<()> {
         let &Message::Hello { version, policy, shape_id, bits, nonce, check, root } = message
         else {
             return Ok(());
@@ -147,7 +142,7 @@ impl Responder {
         Ok(())
     }
 
-    fn find(&mut self, core: &mut Core, bytes: Vec<u8>, out: &mut Out) -> Result<(), RepairError> {
+    fn find(&mut self, core: &mut Core, bytes: Vec<u8>, out: &mut Out) -> Result<()> {
         let Some(finder) = &mut self.finder else {
             return Err(RepairError::OutOfOrder { frame: "Find", phase: core.phase });
         };
@@ -168,7 +163,7 @@ impl Responder {
         asked: &[u32],
         blocks: &dyn BitBlocks,
         out: &mut Out,
-    ) -> Result<(), RepairError> {
+    ) -> Result<()> {
         let bytes = asked.len() * question.bytes_per_block();
         if bytes > ANSWER_BYTES_MAX {
             return Err(limit("bytes of an answer", bytes as u64, ANSWER_BYTES_MAX as u64));
@@ -206,7 +201,7 @@ impl Responder {
         bits: &[u64],
         blocks: &dyn BitBlocks,
         out: &mut Out,
-    ) -> Result<(), RepairError> {
+    ) -> Result<()> {
         let mut words = [0; BLOCK_WORDS];
         for of_block in bits.chunk_by(|a, b| bit_place(*a).0 == bit_place(*b).0) {
             let Some(&first) = of_block.first() else { continue };

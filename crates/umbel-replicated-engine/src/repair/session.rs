@@ -1,7 +1,7 @@
 //! The state machine of both sides of a repair.
 
 use super::core::Core;
-use super::error::RepairError;
+use super::error::{RepairError, Result};
 use super::event::{RepairInput, RepairOutput};
 use super::initiator::Initiator;
 use super::message::Message;
@@ -108,7 +108,7 @@ impl RepairSession {
         input: RepairInput,
         blocks: &dyn BitBlocks,
         out: &mut Outbox<RepairOutput>,
-    ) -> Result<(), RepairError> {
+    ) -> Result<()> {
         match input {
             RepairInput::Start => {
                 if let Half::Initiator(half) = &self.half {

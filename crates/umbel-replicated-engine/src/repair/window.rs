@@ -4,7 +4,7 @@
 use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, decode_block};
 
 use super::core::Core;
-use super::error::RepairError;
+use super::error::{RepairError, Result};
 use super::ladder::{Ladder, flips_max};
 use super::message::{GROUP_BLOCKS, ListLimits, Question, read_list};
 use super::responder::{block_hash, own_syndromes};
@@ -150,7 +150,7 @@ impl Window {
         core: &mut Core,
         ladder: &Ladder,
         blocks: &dyn BitBlocks,
-    ) -> Result<Next, RepairError> {
+    ) -> Result<Next> {
         loop {
             if let Some((question, places)) = self.open_question(ladder) {
                 return Ok(self.ask(question, places));
@@ -212,12 +212,7 @@ impl Window {
     }
 
     /// Reopens blocks whose hashes show that they were decoded wrongly.
-    fn reopen(
-        &mut self,
-        places: &[usize],
-        core: &mut Core,
-        blocks: &dyn BitBlocks,
-    ) -> Result<(), RepairError> {
+    fn reopen(&mut self, places: &[usize], core: &mut Core, blocks: &dyn BitBlocks) -> Result<()> {
         let mut reopened = 0;
         for &place in places {
             let member = &mut self.members[place];
@@ -249,7 +244,7 @@ impl Window {
         first: u64,
         payload: &[u8],
         blocks: &dyn BitBlocks,
-    ) -> Result<(), RepairError> {
+    ) -> Result<()> {
         let Some(mut asked) = self.asked.take() else {
             return Err(RepairError::OutOfOrder { frame: "Answer", phase: core.phase });
         };
@@ -295,7 +290,7 @@ impl Window {
         reader: &mut Reader<'_>,
         core: &mut Core,
         blocks: &dyn BitBlocks,
-    ) -> Result<(), RepairError> {
+    ) -> Result<()> {
         let member = &mut self.members[place];
         let (from, to) = (usize::from(numbers.start), usize::from(numbers.end));
         own_syndromes(core, member.block, from, to, blocks, &mut member.syndromes);
@@ -323,7 +318,7 @@ impl Window {
         reader: &mut Reader<'_>,
         core: &mut Core,
         blocks: &dyn BitBlocks,
-    ) -> Result<(), RepairError> {
+    ) -> Result<()> {
         let member = &mut self.members[place];
         let mut words = read_raw(reader)?;
         let bits = core.outcome.table.bits_of_block(member.block);

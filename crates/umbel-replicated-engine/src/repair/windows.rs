@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::core::Core;
-use super::error::RepairError;
+use super::error::{RepairError, Result};
 use super::event::Out;
 use super::ladder::Ladder;
 use super::message::{Message, Question};
@@ -90,7 +90,7 @@ impl Windows {
         first: u64,
         payload: &[u8],
         blocks: &dyn BitBlocks,
-    ) -> Result<bool, RepairError> {
+    ) -> Result<bool> {
         let order = RepairError::OutOfOrder { frame: "Answer", phase: core.phase };
         let Some(due) = self.unanswered.front() else { return Err(order) };
         let open = self.open.iter_mut().find(|open| open.slot == due.slot).ok_or(order)?;
@@ -114,7 +114,7 @@ impl Windows {
         core: &mut Core,
         blocks: &dyn BitBlocks,
         out: &mut Out,
-    ) -> Result<Option<Window>, RepairError> {
+    ) -> Result<Option<Window>> {
         self.open_more(core, out);
         while let Some(at) = self.open.iter().position(|open| !open.window.is_waiting()) {
             let Some(open) = self.open.get_mut(at) else { break };
