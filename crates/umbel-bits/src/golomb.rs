@@ -74,10 +74,7 @@ impl GolombCode {
             return Err(ProbabilityOutOfRange { probability });
         }
         let modulus = -(1.0 - probability).ln_1p() / (-probability).ln_1p();
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "not negative, and a cast from float saturates: no u64 has a larger modulus"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "no u64 has a larger modulus")]
         let modulus = modulus.ceil() as u64;
         Ok(Self::new(NonZeroU64::new(modulus).unwrap_or(NonZeroU64::MIN)))
     }

@@ -77,10 +77,7 @@ impl Probe {
             self.content += row_groups.groups.iter().map(|group| group.unpacked_bytes).sum::<u64>();
             let rows = row_groups.groups.iter().map(|group| group.rows).sum::<u64>();
             let pieces = if has_parts { pieces_a_row(row_groups, source)? } else { 1.0 };
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "an estimate of a count, from 1 on"
-            )]
+            #[expect(clippy::cast_possible_truncation, reason = "an estimate of a count")]
             let records = (rows as f64 * pieces) as u64;
             self.records += records;
             return Ok(());

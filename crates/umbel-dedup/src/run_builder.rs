@@ -64,10 +64,7 @@ impl RunBuilder {
         if self.entries.is_empty() {
             self.first_item = item;
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a run is taken long before 2^32 items"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "taken long before 2^32 items")]
         let number = (item - self.first_item) as u32;
         if self.drops_early {
             #[expect(clippy::cast_possible_truncation, reason = "masked to the number of slots")]

@@ -155,10 +155,7 @@ impl BlockShape {
         };
         let position_count = self.position_count() - unused_bits;
         let item_count = sizing::item_count_estimate(position_count, probe_count, one_count).ok();
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "not negative, and a cast from float saturates"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
         let rate = |items: f64| self.false_positive_rate(items.round() as u64);
         Description {
             shape: self.into(),

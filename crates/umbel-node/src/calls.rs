@@ -15,10 +15,7 @@ use crate::export_change::{ExportedFrame, FrameDigests};
 
 /// A coordinator's request to a replica of a shard.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[expect(
-    missing_docs,
-    reason = "fields are named after what they are; variants say what it is for"
-)]
+#[expect(missing_docs, reason = "named after what they are; variants say what for")]
 pub enum ShardRequest {
     /// Inserts items and returns which were new; a filter that grows may grow by as much as `growth`
     /// allows.
@@ -164,10 +161,7 @@ pub struct AllowedGrowth {
 
 /// A replica's response.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[expect(
-    missing_docs,
-    reason = "fields are named after what they are; variants say what it is for"
-)]
+#[expect(missing_docs, reason = "named after what they are; variants say what for")]
 pub enum ShardAnswer {
     /// One bit per item.
     Bits(Bitmap),
@@ -333,10 +327,7 @@ pub(crate) enum GroupAnswer {
 
 /// A request to a node's copy of a replicated filter. The call's group identifies the filter.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[expect(
-    missing_docs,
-    reason = "fields are named after what they are; variants say what it is for"
-)]
+#[expect(missing_docs, reason = "named after what they are; variants say what for")]
 pub enum CopyRequest {
     /// Inserts items durably.
     Hold { generation: Generation, epoch: Epoch, hashes: HashList },
@@ -359,10 +350,7 @@ pub enum CopyRequest {
 
 /// The response of a node's copy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[expect(
-    missing_docs,
-    reason = "fields are named after what they are; variants say what it is for"
-)]
+#[expect(missing_docs, reason = "named after what they are; variants say what for")]
 pub enum CopyAnswer {
     /// One bit per item: new, or present; and whether the copy counts towards a majority.
     Bits { bits: Bitmap, is_in_sync: bool },

@@ -129,10 +129,7 @@ impl Upload {
     /// # Errors
     ///
     /// [`ObjectError`].
-    #[expect(
-        clippy::missing_panics_doc,
-        reason = "who comes to the end has sent a part, and so begun"
-    )]
+    #[expect(clippy::missing_panics_doc, reason = "who has sent a part has begun")]
     pub fn complete(mut self) -> Result<PendingObject, ObjectError> {
         if self.open.is_none()
             && let Some(held) = self.held()

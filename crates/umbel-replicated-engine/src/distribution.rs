@@ -399,10 +399,7 @@ fn sweep_messages(cube: Cube, sweep_item_count: u64) -> impl Iterator<Item = (u3
 
 /// Bytes to send so many changes: as a list, or as the whole filter if that is shorter.
 fn delta_bytes(shape: BlockShape, change_count: f64) -> f64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "not negative, and a cast from float saturates"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
     let whole_changes = (change_count.round() as u64).max(1);
     let change_bits = probes_bits(shape.map().len(), whole_changes) / whole_changes as f64;
     (change_count * change_bits / 8.0).min(shape.memory_bytes() as f64)

@@ -341,10 +341,7 @@ impl Head {
         let role = shape.role().id();
         bytes.extend([STATIC_VERSION, role, value_bits, check_bits, key.function.id()]);
         bytes.push(self.chunk_bits);
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a shape's text has 4,096 bytes at most"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "a text of 4,096 bytes at most")]
         let form_bytes = shape.form().len() as u16;
         bytes.extend(form_bytes.to_le_bytes());
         let mut rest = Vec::new();

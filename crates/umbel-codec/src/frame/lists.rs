@@ -131,10 +131,7 @@ impl<'a> ProbeCursor<'a> {
 /// So many codes of random values fill a payload, a 64th left free.
 fn first_guess(len: u64, expected_bits: f64, bits_max: u64) -> usize {
     let share = bits_max as f64 / expected_bits.max(1.0) * (63.0 / 64.0);
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "not negative, and a cast from float saturates"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
     let count = (len as f64 * share) as u64;
     let count = count.clamp(1, FRAME_POSITION_COUNT_MAX).min(len);
     usize::try_from(count).expect("at most FRAME_POSITION_COUNT_MAX")

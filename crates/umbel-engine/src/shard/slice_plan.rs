@@ -419,10 +419,7 @@ const fn check_shard_count(shard_count: CellCount) -> Result<(), PlanError> {
 /// λ + 6·√λ, rounded up, but at most n.
 fn items_of_a_shard(capacity: u64, shard_count: CellCount) -> u64 {
     let mean = capacity as f64 / f64::from(shard_count.get());
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "not negative, and a cast from float saturates"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
     let planned = (mean + SPREAD * mean.sqrt()).ceil() as u64;
     planned.min(capacity)
 }

@@ -147,10 +147,7 @@ impl RedisBloomLinkShape {
             return Err(SizingError::Rate { rate }.into());
         }
         let bits_per_item = (rate.ln() / LN_2_SQUARED).abs();
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "as RedisBloom computes it; not negative, and a cast from float saturates"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "as RedisBloom computes it")]
         let (bits, probe_count) =
             ((capacity as f64 * bits_per_item) as u64, (LN_2 * bits_per_item).ceil() as u32);
         if probe_count > PROBES_MAX {

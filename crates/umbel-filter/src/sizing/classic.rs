@@ -69,10 +69,7 @@ pub fn classic_optimal_hash_count(bit_count: u64, item_count: u64) -> Result<u32
     }
     check_items(item_count)?;
     let ideal = bit_count as f64 / item_count as f64 * LN_2;
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "positive, and a cast from float saturates: more than 2^32 probes help nobody"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "more than 2^32 help nobody")]
     let below = (ideal.floor() as u32).max(1);
     let above = below.saturating_add(1);
     let better = classic_false_positive_rate(bit_count, above, item_count)?
@@ -96,10 +93,7 @@ pub fn classic_bit_count(item_count: u64, false_positive_rate: f64) -> Result<u6
     check_items(item_count)?;
     check_rate(false_positive_rate)?;
     let bits = -(item_count as f64) * false_positive_rate.ln() / (LN_2 * LN_2);
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "positive, and a cast from float saturates at the documented bound"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "saturates at the documented bound")]
     let bit_count = bits.ceil() as u64;
     Ok(bit_count)
 }

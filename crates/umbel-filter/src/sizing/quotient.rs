@@ -111,10 +111,7 @@ fn page_count_of(page_slots: u32, item_count: u64) -> u64 {
 /// // (9 + 0.97 · 4,096)^½ − 3 is 60.10, and its square, 3,612.5, is below 0.94 · 4,096.
 /// assert_eq!(quotient_capacity(2 * 4_096, 4_096), 7_224);
 /// ```
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "not negative, and a cast from float saturates"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
 #[must_use]
 pub fn quotient_capacity(quotient_count: u64, page_slots: u32) -> u64 {
     let slots = f64::from(page_slots);

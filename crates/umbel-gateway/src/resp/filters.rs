@@ -341,10 +341,7 @@ fn item_count(info: &FilterInfo) -> u64 {
         None => info.item_count(),
     };
     match new_count(info) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "not negative, and a cast from float saturates"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
         0 => estimate().unwrap_or(0.0).round() as u64,
         count => count,
     }

@@ -196,19 +196,13 @@ pub(crate) fn run(args: &ReconcileArgs) -> Result<Exit> {
 
 /// Draws the nonce of a session. It is drawn after the set is frozen, so that nobody can choose items
 /// that collide.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "no result depends on it, only whose symbols collide"
-)]
+#[expect(clippy::disallowed_methods, reason = "decides only whose symbols collide")]
 fn draw_nonce() -> u64 {
     rand::random()
 }
 
 /// Draws the name or the key of a journal.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "no result depends on it, only who can name a journal"
-)]
+#[expect(clippy::disallowed_methods, reason = "decides only who can name a journal")]
 fn draw_key() -> u128 {
     rand::random()
 }

@@ -144,10 +144,7 @@ fn parse_salt(text: &str) -> Result<[u8; 16], String> {
 
 /// Draws a salt. Only sketches of the same salt can be compared; they share one only if the user asks for
 /// it.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "no result depends on it, only whose symbols collide"
-)]
+#[expect(clippy::disallowed_methods, reason = "decides only whose symbols collide")]
 fn draw_salt() -> [u8; 16] {
     rand::random()
 }

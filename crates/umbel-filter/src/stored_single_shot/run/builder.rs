@@ -59,10 +59,7 @@ impl RunBuilder {
         let shift = span.next_power_of_two().ilog2().min(63);
         let bucket_count = ((width - 1) >> shift) + 1;
         let group_count = bucket_count.div_ceil(GROUP_BUCKETS as u64);
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "not negative, and a cast from float saturates"
-        )]
+        #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
         let bytes = (code.expected_bits(mean_gap) * RESERVE * len_hint as f64 / 8.0) as usize;
         let run = Run {
             len: 0,
