@@ -19,7 +19,7 @@ use crate::limits::FILTER_NAME_BYTES_MAX;
 /// # Ok::<(), umbel_engine::meta::FilterNameError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct FilterName(String);
 
 /// The text is not a filter's name. Choose another one.

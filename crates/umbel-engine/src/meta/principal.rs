@@ -25,7 +25,7 @@ pub const GRANT_COUNT_MAX: usize = 64;
 /// assert_eq!(PrincipalName::new("two words"), None);
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct PrincipalName(String);
 
 impl PrincipalName {
@@ -50,12 +50,6 @@ impl TryFrom<String> for PrincipalName {
 
     fn try_from(name: String) -> Result<Self, Self::Error> {
         Self::new(name).ok_or("no name of a principal")
-    }
-}
-
-impl From<PrincipalName> for String {
-    fn from(name: PrincipalName) -> Self {
-        name.0
     }
 }
 

@@ -21,7 +21,7 @@ pub const ZONE_BYTES_MAX: usize = 64;
 /// # Ok::<(), umbel_engine::placement::ZoneError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "String")]
 pub struct Zone(String);
 
 /// The text is not a zone's name. Choose another one.
@@ -66,12 +66,6 @@ impl TryFrom<String> for Zone {
 
     fn try_from(name: String) -> Result<Self, ZoneError> {
         Self::new(name)
-    }
-}
-
-impl From<Zone> for String {
-    fn from(zone: Zone) -> Self {
-        zone.0
     }
 }
 
