@@ -55,6 +55,8 @@ const PREFETCH_DISTANCE: usize = 16;
 
 /// An aging filter over a hash range.
 ///
+/// An insert of a present item adds it to the newer generation, where it begins to age again.
+///
 /// ```
 /// use umbel_filter::{Aging, Contains, HashRange, Insert, Insertion, ItemHasher};
 ///
@@ -195,7 +197,6 @@ pub(crate) fn occupied_count(words: &[u64]) -> u64 {
     words.chunks_exact(BLOCK_WORDS).map(either).sum()
 }
 
-/// An insert of a present item adds it to the newer generation, where it begins to age again.
 impl ItemByItem for Aging {
     #[inline]
     fn range(&self) -> HashRange {

@@ -67,6 +67,9 @@ const EVEN: u64 = 0x0f0f_0f0f_0f0f_0f0f;
 
 /// A counting filter over a hash range.
 ///
+/// An insert raises the counters of a present item too: else the first removal would take the only
+/// copy away. An item that was inserted twice must be removed twice.
+///
 /// ```
 /// use umbel_filter::{Contains, Counting, HashRange, Insert, ItemHasher, Removal, Remove};
 ///
@@ -290,8 +293,6 @@ fn add(ours: &mut [u64], theirs: &[u64]) -> u64 {
     new_count
 }
 
-/// An insert raises the counters of a present item too: else the first removal would take the only
-/// copy away. An item that was inserted twice must be removed twice.
 impl ItemByItem for Counting {
     #[inline]
     fn range(&self) -> HashRange {

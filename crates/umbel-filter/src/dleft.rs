@@ -53,6 +53,8 @@ const FACTORS: [u64; SUBTABLES] =
 
 /// A d-left counting filter over a hash range.
 ///
+/// An insert of a present item raises its count: it must be removed as often, up to three times; then it stays.
+///
 /// ```
 /// use umbel_filter::{Contains, DLeft, HashRange, Insert, ItemHasher, Removal, Remove};
 ///
@@ -196,7 +198,6 @@ impl DLeft {
     }
 }
 
-/// An insert of a present item raises its count: it must be removed as often, up to three times; then it stays.
 impl ItemByItem for DLeft {
     #[inline]
     fn range(&self) -> HashRange {

@@ -20,8 +20,9 @@
 //! the array: a filter holds all items, wherever their hashes lie.
 
 use crate::bits::BitArray;
-use crate::capability::{Contains, Describe, Description, Insert, InsertError, Insertion};
+use crate::capability::{Describe, Description, InsertError, Insertion, ItemByItem};
 use crate::hash::ItemHash;
+use crate::range::HashRange;
 use crate::redis_bloom_shape::RedisBloomShape;
 use crate::scalable::LevelsError;
 use crate::shape::{CreateError, Shape};
@@ -37,6 +38,9 @@ pub use header::{RedisBloomHeader, RedisBloomHeaderError, RedisBloomParts, Redis
 pub use links::{REDIS_BLOOM_LINKS_MAX, RedisBloomLinkShape};
 
 /// A filter as RedisBloom has it.
+///
+/// A new item that finds the newest link full opens the next one first. If that fails, or the chain is fixed, nothing
+/// was changed, and the filter goes on answering.
 ///
 /// ```
 /// use umbel_filter::{Contains, Insert, Insertion, ItemHasher, RedisBloom, RedisBloomShape};
@@ -267,28 +271,6 @@ impl RedisBloom {
         Ok(loaded)
     }
 
-    fn insert_hash(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
-        if self.contains(hash) {
-            return Ok(Insertion::Present);
-        }
-        let is_full = |link: &RedisBloomLink| link.item_count >= link.shape.capacity();
-        if self.links.last().is_none_or(is_full) {
-            if self.shape.is_fixed() || self.links.is_empty() {
-                return Err(InsertError::Full { item_count: self.item_count() });
-            }
-            let number = u32::try_from(self.links.len()).unwrap_or(u32::MAX);
-            let next = self.shape.link(number).and_then(RedisBloomLink::new);
-            self.links.push(next.map_err(InsertError::Grow)?);
-        }
-        if let Some(newest) = self.links.last_mut() {
-            for position in newest.positions(hash) {
-                newest.bits.set(position);
-            }
-            newest.item_count += 1;
-        }
-        Ok(Insertion::New)
-    }
-
     /// Size and load of a filter whose links have so many ones each.
     pub(crate) fn describe_counted(&self, one_counts: impl Iterator<Item = u64>) -> Description {
         let mut sum = Description {
@@ -314,29 +296,35 @@ impl RedisBloom {
     }
 }
 
-impl Contains for RedisBloom {
-    fn contains(&self, hash: ItemHash) -> bool {
+impl ItemByItem for RedisBloom {
+    fn range(&self) -> HashRange {
+        HashRange::WHOLE
+    }
+
+    fn has(&self, hash: ItemHash) -> bool {
         self.links.iter().rev().any(|link| link.contains(hash))
     }
-}
 
-/// A new item that finds the newest link full opens the next one first. If that fails, or the chain is fixed, nothing
-/// was changed, and the filter goes on answering.
-impl Insert for RedisBloom {
-    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
-        self.insert_hash(hash)
-    }
-
-    fn insert_batch(
-        &mut self,
-        hashes: &[ItemHash],
-        outcomes: &mut Vec<Insertion>,
-    ) -> Result<(), InsertError> {
-        outcomes.clear();
-        hashes.iter().try_for_each(|&hash| {
-            outcomes.push(self.insert_hash(hash)?);
-            Ok(())
-        })
+    fn put(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+        if self.has(hash) {
+            return Ok(Insertion::Present);
+        }
+        let is_full = |link: &RedisBloomLink| link.item_count >= link.shape.capacity();
+        if self.links.last().is_none_or(is_full) {
+            if self.shape.is_fixed() || self.links.is_empty() {
+                return Err(InsertError::Full { item_count: self.item_count() });
+            }
+            let number = u32::try_from(self.links.len()).unwrap_or(u32::MAX);
+            let next = self.shape.link(number).and_then(RedisBloomLink::new);
+            self.links.push(next.map_err(InsertError::Grow)?);
+        }
+        if let Some(newest) = self.links.last_mut() {
+            for position in newest.positions(hash) {
+                newest.bits.set(position);
+            }
+            newest.item_count += 1;
+        }
+        Ok(Insertion::New)
     }
 }
 

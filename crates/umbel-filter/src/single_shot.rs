@@ -22,6 +22,9 @@ mod single_shot_test;
 
 /// A filter with one probe per item over a hash range.
 ///
+/// An insert moves the positions above it, so a filter of many items is built faster by
+/// [`SingleShot::from_sorted_hashes`], or by parts and [`merge`](Merge::merge).
+///
 /// ```
 /// use umbel_filter::{
 ///     Contains, HashRange, Insert, Insertion, ItemHash, SingleShot, SingleShotShape,
@@ -166,8 +169,6 @@ impl SingleShot {
     }
 }
 
-/// An insert moves the positions above it, so a filter of many items is built faster by
-/// [`SingleShot::from_sorted_hashes`], or by parts and [`merge`](Merge::merge).
 impl ItemByItem for SingleShot {
     #[inline]
     fn range(&self) -> HashRange {

@@ -40,6 +40,8 @@ const PREFETCH_DISTANCE: usize = 16;
 
 /// A stable filter over a hash range.
 ///
+/// An item may be missing that was inserted. Every insert lowers cells, also of what is present.
+///
 /// ```
 /// use umbel_filter::{Contains, HashRange, Insert, Insertion, ItemHasher, Stable};
 ///
@@ -164,8 +166,6 @@ const fn split_mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// An item may be missing that was inserted: see [`Stable`] for how often. Every insert lowers cells, also of what is
-/// present.
 impl ItemByItem for Stable {
     #[inline]
     fn range(&self) -> HashRange {

@@ -42,6 +42,8 @@ const BLOCK_LINES: usize = 8;
 
 /// A counting filter with variable increments, over a hash range.
 ///
+/// An item that was inserted twice must be removed twice.
+///
 /// ```
 /// use umbel_filter::{Contains, HashRange, Insert, ItemHasher, Remove, VariableCounting};
 ///
@@ -169,7 +171,6 @@ fn cell(block: &[u64], position: u32) -> u64 {
     block[position as usize / 8] >> (8 * (position % 8)) & CELL_MAX
 }
 
-/// An item that was inserted twice must be removed twice.
 impl ItemByItem for VariableCounting {
     #[inline]
     fn range(&self) -> HashRange {

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ItemHasher;
+use crate::capability::{Contains, Insert};
+use crate::hash::ItemHasher;
 
 fn hash(item: &str) -> ItemHash {
     ItemHasher::RedisBloom.hash(item.as_bytes())
