@@ -30,6 +30,7 @@ mod owner;
 use super::entry::{RecordId, WorkerId};
 use super::error::{ExchangeError, ExchangeFrameError};
 use super::frame::{Frame, FrameKind, FrameLink, flag};
+use super::payload::{expect, expect_at_most};
 use super::report::ExchangeReport;
 use super::sender::Draft;
 use crate::Result;
@@ -382,15 +383,8 @@ impl GroupCounter {
         let frame = frame.map_err(|source| ExchangeError::Frame { from, cell: None, source })?;
         let (cell, kind) = (frame.cell, frame.kind);
         let refuse = |source| ExchangeError::Frame { from, cell: Some(cell), source };
-        let workers = self.owners.len();
-        if from.index() >= workers {
-            let (got, max) = (from.0.into(), workers as u64 - 1);
-            return Err(refuse(ExchangeFrameError::TooLarge { field: "sender", got, max }));
-        }
-        if frame.payload.len() > PAYLOAD_BYTES_MAX {
-            let (got, max) = (frame.payload.len() as u64, PAYLOAD_BYTES_MAX as u64);
-            return Err(refuse(ExchangeFrameError::TooLarge { field: "bytes", got, max }));
-        }
+        expect_at_most("sender", from.index(), self.owners.len() - 1).map_err(refuse)?;
+        expect_at_most("bytes", frame.payload.len(), PAYLOAD_BYTES_MAX).map_err(refuse)?;
         let is_due = match kind {
             FrameKind::Ask => self.receive_ask(from, &frame, out).map_err(refuse)?,
             FrameKind::Claims => self.receive_claims(from, &frame, out).map_err(refuse)?,
@@ -408,10 +402,10 @@ impl GroupCounter {
         if progress.has_ended || progress.reading.is_some() || progress.pending.is_some() {
             return Ok(false);
         }
-        expect("cell", progress.next_range.into(), frame.cell.into())?;
-        expect("flags", flag::LAST.into(), frame.flags.into())?;
+        expect("cell", progress.next_range, frame.cell)?;
+        expect("flags", flag::LAST, frame.flags)?;
         if frame.count == 0 {
-            expect("bytes", 0, frame.payload.len() as u64)?;
+            expect("bytes", 0_u64, frame.payload.len() as u64)?;
             progress.has_ended = true;
             return Ok(true);
         }
@@ -475,9 +469,9 @@ impl GroupCounter {
         let Some(pending) = progress.pending.as_mut().filter(|_| progress.reading.is_none()) else {
             return Ok(false);
         };
-        expect("cell", u64::from(progress.next_range) - 1, frame.cell.into())?;
-        expect("covered", pending.claims.into(), frame.covered.into())?;
-        expect("sequence", pending.sequence.into(), frame.sequence.into())?;
+        expect("cell", u64::from(progress.next_range) - 1, frame.cell)?;
+        expect("covered", pending.claims, frame.covered)?;
+        expect("sequence", pending.sequence, frame.sequence)?;
         let sizes = decode_sizes(frame, self.shape.names_parts)?;
         let (got, max) = (pending.sizes.len() + sizes.len(), pending.claims as usize);
         let is_last = frame.has(flag::LAST);
@@ -501,14 +495,5 @@ impl GroupCounter {
         let bytes = frame.encode(link);
         self.report.sent(&frame, bytes.len(), to == self.me);
         out.push(GroupCountOutput::Send { to, frame: bytes });
-    }
-}
-
-/// Rejects a field that has another value.
-fn expect(field: &'static str, expected: u64, got: u64) -> Result<()> {
-    if expected == got {
-        Ok(())
-    } else {
-        Err(ExchangeFrameError::Unexpected { field, expected, got })
     }
 }

@@ -14,7 +14,7 @@ use super::frame::{Frame, FrameKind, flag};
 use super::items::{ReceivedItem, read_items};
 use super::known::take_known;
 use super::payload::{
-    FullEntry, ResidueBits, VerdictList, expect_at_most, read_full_hashes, read_positions,
+    FullEntry, ResidueBits, VerdictList, expect, expect_at_most, read_full_hashes, read_positions,
     read_refine,
 };
 use super::plan::{Mode, Plan};
@@ -107,19 +107,12 @@ impl OwnerCell {
         let unexpected = |field, expected: u64, got: u64| {
             Err(ExchangeFrameError::Unexpected { field, expected, got })
         };
-        if frame.kind != self.pass {
-            return unexpected("kind", self.pass as u64, frame.kind as u64);
-        }
+        expect("kind", self.pass as u64, frame.kind as u64)?;
         if stream.ended {
-            return unexpected(
-                "frames",
-                stream.next_sequence.into(),
-                u64::from(frame.sequence) + 1,
-            );
+            let came = u64::from(frame.sequence) + 1;
+            return unexpected("frames", stream.next_sequence.into(), came);
         }
-        if frame.sequence != stream.next_sequence {
-            return unexpected("sequence", stream.next_sequence.into(), frame.sequence.into());
-        }
+        expect("sequence", stream.next_sequence, frame.sequence)?;
         let flags_due = Self::flags_due(plan, frame.kind);
         if frame.flags & !flag::LAST != flags_due {
             return unexpected("flags", flags_due.into(), frame.flags.into());

@@ -238,6 +238,19 @@ impl ResidueBits {
     }
 }
 
+/// Rejects a field that has another value.
+pub(super) fn expect(
+    field: &'static str,
+    expected: impl Into<u64>,
+    got: impl Into<u64>,
+) -> Result<()> {
+    let (expected, got) = (expected.into(), got.into());
+    if expected != got {
+        return Err(ExchangeFrameError::Unexpected { field, expected, got });
+    }
+    Ok(())
+}
+
 /// Rejects a number above the most that may still arrive in the stream.
 pub(super) fn expect_at_most(field: &'static str, got: usize, max: usize) -> Result<()> {
     if got > max {
@@ -331,10 +344,7 @@ impl VerdictList {
                     indexes.push(index);
                 }
             }
-            if indexes.len() != frame.count as usize {
-                let (expected, got) = (indexes.len() as u64, frame.count.into());
-                return Err(ExchangeFrameError::Unexpected { field: "count", expected, got });
-            }
+            expect("count", indexes.len() as u64, frame.count)?;
         } else {
             indexes = read_indexes(frame, &mut reader)?;
             if frame.has(flag::COMPLEMENT) {

@@ -11,7 +11,8 @@ use super::frame::{Frame, FrameKind, flag};
 use super::items::SenderItems;
 use super::list::LocalList;
 use super::payload::{
-    CodedVerdict, FullEntry, Residue, ResidueBits, VerdictList, cut, cut_positions, write_full_hash,
+    CodedVerdict, FullEntry, Residue, ResidueBits, VerdictList, cut, cut_positions, expect,
+    write_full_hash,
 };
 use super::plan::{Mode, Plan};
 use crate::Result;
@@ -146,9 +147,7 @@ impl SenderCell {
         if frame.kind != kind || self.awaits == Awaits::Items {
             return unexpected("kind", kind as u64, frame.kind as u64);
         }
-        if frame.covered as usize != covered {
-            return unexpected("covered", covered as u64, frame.covered.into());
-        }
+        expect("covered", covered as u64, frame.covered)?;
         let is_final = self.next_is_final(plan);
         let flags_due = flag::LAST
             | if is_final { flag::FINAL } else { 0 }

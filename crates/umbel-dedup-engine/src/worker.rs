@@ -7,10 +7,11 @@
 
 use super::drops::Drops;
 use super::entry::{Entry, Rank, Suspect, SuspectItem, WorkerId};
-use super::error::{ExchangeError, ExchangeFrameError};
+use super::error::ExchangeError;
 use super::frame::{Frame, FrameKind, FrameLink};
 use super::list::LocalList;
 use super::owner::{Decision, OwnerCell};
+use super::payload::{expect, expect_at_most};
 use super::plan::{JobShape, Mode, Plan, SampleOrder};
 use super::report::ExchangeReport;
 use super::sample::{SampleOwner, sample_drafts};
@@ -357,24 +358,16 @@ impl Worker {
         let cell = frame.cell;
         let refuse = |source| refuse(Some(cell), source);
         let out_of_phase = ExchangeError::OutOfPhase { from, cell, kind: frame.kind };
-        if u32::from(from.0) >= self.shape.workers {
-            let (got, max) = (from.0.into(), u64::from(self.shape.workers) - 1);
-            return Err(refuse(ExchangeFrameError::TooLarge { field: "sender", got, max }));
-        }
-        let cells = self.shape.cells().get();
-        if cell >= cells {
-            let (got, max) = (cell.into(), u64::from(cells) - 1);
-            return Err(refuse(ExchangeFrameError::TooLarge { field: "cell", got, max }));
-        }
+        let worker_max = self.shape.workers as usize - 1;
+        expect_at_most("sender", from.index(), worker_max).map_err(refuse)?;
+        let cell_max = self.shape.cells().get() as usize - 1;
+        expect_at_most("cell", cell as usize, cell_max).map_err(refuse)?;
         if frame.kind.is_group_count() {
             return Err(out_of_phase);
         }
         let owner = self.shape.owner(cell);
         let expected_owner = if frame.kind.is_verdict() { from.0 } else { self.me.0 };
-        if owner != u32::from(expected_owner) {
-            let (expected, got) = (owner.into(), expected_owner.into());
-            return Err(refuse(ExchangeFrameError::Unexpected { field: "owner", expected, got }));
-        }
+        expect("owner", owner, expected_owner).map_err(refuse)?;
         if frame.kind == FrameKind::Sample {
             let Some(sample) = &mut self.sample else { return self.stash(from, bytes) };
             if let Some((entries, candidates)) = sample.receive(from, &frame).map_err(refuse)? {
