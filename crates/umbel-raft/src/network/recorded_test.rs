@@ -1,5 +1,6 @@
 //! The bytes of Raft's calls, and of the questions about replicas, are those that earlier releases send and expect.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use openraft::Membership;
@@ -7,6 +8,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderError,
     TransferLeaderRequest, VoteRequest, VoteResponse,
 };
+use umbel_engine::meta::NodeRecord;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId, ShardId};
 use umbel_ports::encoding::{decode, encode};
 use umbel_ports::recorded::Recordings;
@@ -36,7 +38,7 @@ fn vote() -> Vote {
 fn members() -> Membership<NodeId, NodeAddress> {
     let voters = vec![[NodeId(1), NodeId(2)].into(), [NodeId(2)].into()];
     let node = |node| (NodeId(node), NodeAddress(format!("n{node}:1")));
-    let nodes: std::collections::BTreeMap<_, _> = [node(1), node(2), node(3)].into();
+    let nodes: BTreeMap<_, _> = [node(1), node(2), node(3)].into();
     Membership::new(voters, nodes).unwrap()
 }
 
@@ -87,6 +89,48 @@ fn check_recalls(recordings: &mut Recordings) {
     check_all(recordings, &[RecallAnswer::Standings(standings), RecallAnswer::Noted, committed]);
     recordings.check("ConfirmReads", &vec![(group, vote())]);
     recordings.check("ConfirmReads-answer", &vec![true, false]);
+}
+
+fn empty_entries(count: u64) -> AppendEntriesRequest<Types> {
+    let empty = |index| {
+        let mut entry = entry(5, index);
+        entry.payload = EntryPayload::Blank;
+        entry
+    };
+    AppendEntriesRequest {
+        vote: vote(),
+        prev_log_id: Some(id(4, 8)),
+        entries: (9..9 + count).map(empty).collect(),
+        leader_commit: None,
+    }
+}
+
+/// An empty entry has 28 bytes, and takes as much memory as any command.
+#[test]
+fn an_append_takes_no_more_memory_than_its_bytes_allow() {
+    let decoded = |count| {
+        let bytes = encode(&empty_entries(count));
+        decode::<AppendEntriesRequest<Types>>(&bytes).map(|append| append.entries.len())
+    };
+    // Twice as many as Raft sends at once.
+    assert_eq!(decoded(128).unwrap(), 128);
+    let error = decoded(100_000).unwrap_err().to_string();
+    assert!(error.contains("bytes of memory"), "{error}");
+}
+
+/// Removed nodes stay in the catalogue, and groups that a node left stay in its log, for ever.
+#[test]
+fn long_lists_of_short_records_are_understood() {
+    let removed = |node| (NodeId(node), NodeRecord::Removed);
+    let nodes: BTreeMap<NodeId, NodeRecord> = (0..100_000).map(removed).collect();
+    assert!(decode::<BTreeMap<NodeId, NodeRecord>>(&encode(&nodes)).unwrap() == nodes);
+    let left = |era| {
+        let group = GroupId::of_shard_in(ShardId(1), era);
+        Standing { group, vote: Some(vote()), last: None }
+    };
+    let standings = Standings { groups: (0..20_000).map(left).collect(), ..Standings::default() };
+    let answer = RecallAnswer::Standings(standings);
+    assert!(decode::<RecallAnswer>(&encode(&answer)).unwrap() == answer);
 }
 
 #[test]
