@@ -1,6 +1,10 @@
 //! The wire interface of Umbel: messages and services generated from `proto/umbel/v1`, where every
 //! message and field is described.
 
+mod codec;
+
+pub use codec::{BoundedCodec, BoundedDecoder};
+
 #[expect(
     missing_docs,
     unused_qualifications,
