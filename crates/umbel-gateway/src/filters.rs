@@ -17,6 +17,7 @@ use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_proto::v1;
 use umbel_proto::v1::filters_server::FiltersServer;
 
+use super::budget::Held;
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::describe;
@@ -55,6 +56,12 @@ impl FiltersService {
             return Err(opens_no_streams());
         };
         item_streams::open(request, streams, (Arc::clone(&self.coordinator), self.deadlines))
+    }
+
+    /// Holds the memory of a call's items until it ends. The console has no such calls.
+    fn hold(&self, items: Option<&v1::Items>) -> Result<Option<Held>> {
+        let Some(streams) = &self.streams else { return Ok(None) };
+        item_calls::hold(&streams.budget, items)
     }
 
     /// The ids of the nodes that have not confirmed a change yet, if a filter that it concerned has copies.
@@ -154,6 +161,7 @@ impl FiltersService {
     async fn insert(&self, request: Request<v1::InsertRequest>) -> Result<v1::InsertResponse> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         let caller = Caller::of(&request)?;
+        let _held = self.hold(request.get_ref().items.as_ref())?;
         item_calls::insert(&self.coordinator, &caller, request.into_inner(), deadline).await
     }
 
@@ -163,6 +171,7 @@ impl FiltersService {
     ) -> Result<v1::ContainsResponse> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         let caller = Caller::of(&request)?;
+        let _held = self.hold(request.get_ref().items.as_ref())?;
         item_calls::contains(&self.coordinator, &caller, request.into_inner(), deadline).await
     }
 
@@ -172,6 +181,7 @@ impl FiltersService {
     ) -> Result<v1::ContainsAnyResponse> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         let caller = Caller::of(&request)?;
+        let _held = self.hold(request.get_ref().items.as_ref())?;
         let v1::ContainsAnyRequest { filters, items, level, timeout_ms: _ } = request.into_inner();
         check_filter_count(filters.len())?;
         let items = caller.questions(items, filters.len())?;
@@ -185,6 +195,7 @@ impl FiltersService {
     async fn remove(&self, request: Request<v1::RemoveRequest>) -> Result<v1::RemoveResponse> {
         let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
         let caller = Caller::of(&request)?;
+        let _held = self.hold(request.get_ref().items.as_ref())?;
         let v1::RemoveRequest { filter, items, request, timeout_ms: _ } = request.into_inner();
         let filter = caller.filter(FilterVerb::Remove, "filter", filter)?;
         let items = caller.items(items)?;

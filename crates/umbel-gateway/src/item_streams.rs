@@ -242,7 +242,8 @@ impl<R> OpenStream<R> {
         place: OwnedSemaphorePermit,
     ) -> BoxFuture<'static, Answered<Q::Answer>> {
         let deadline = terms.deadlines.of_streamed(request.timeout_ms());
-        let byte_count = request.encoded_len() as u64 + ITEM_STREAM_REQUEST_BYTES;
+        let beside = request.items_mut().map_or(0, |items| item_calls::bytes_beside(items));
+        let byte_count = request.encoded_len() as u64 + beside + ITEM_STREAM_REQUEST_BYTES;
         let held = budget.hold(byte_count);
         if held.is_ok()
             && let Some(items) = request.items_mut()

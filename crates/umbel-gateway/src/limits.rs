@@ -66,6 +66,11 @@ pub(super) const ITEM_STREAM_REQUESTS_MAX: usize = 256;
 /// answer, which has a bit for each of 65,536 items.
 pub(super) const ITEM_STREAM_REQUEST_BYTES: u64 = 8 << 10;
 
+/// Memory that an item of a request takes, besides the bytes of a long one: its place in a list, of 4 to 32 bytes, and
+/// its hash, of 16 bytes, in the list of all hashes, in the part of its shard, and in the call to that shard's leader.
+/// On the wire an empty item has a byte or two.
+pub(super) const ITEM_MEMORY_BYTES: usize = 64;
+
 /// What an open stream holds of the budget while it is idle: two tasks, their channels, and the buffers of
 /// both directions. An idle stream may stay open, as an idle connection may.
 pub(super) const ITEM_STREAM_BYTES: u64 = 32 << 10;
