@@ -1,8 +1,9 @@
 //! Limits what a request may cost before its handler sees it: the bytes that are held while it arrives,
 //! the time that it takes to arrive, and the time that its response waits to be read.
 //!
-//! It runs behind the gate, so refused callers use none of the budget; calls of nodes bypass it, so Raft
-//! and the exchange never wait here. No request waits for room: without room it is refused.
+//! It runs behind the gate, so refused callers use none of the budget; the streams of nodes bypass it, so Raft
+//! and the exchange never wait here, and their other calls have a budget of their own. No request waits for room:
+//! without room it is refused.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use umbel_ports::ConnectionHandle;
 use super::budget::Budget;
 use super::console;
 use super::deadlines::timeout_of;
-use super::limits::{STREAM_TIMEOUT_DEFAULT, STREAM_TIMEOUT_MAX};
+use super::limits::{NODE_REQUESTS_BYTES_MAX, STREAM_TIMEOUT_DEFAULT, STREAM_TIMEOUT_MAX};
 
 mod answers;
 mod body;
@@ -25,6 +26,20 @@ mod body;
 mod admission_test;
 
 use body::AdmittedBody;
+
+/// The bytes that requests in progress may hold.
+#[derive(Clone)]
+pub(super) struct Budgets {
+    of_clients: Arc<Budget>,
+    of_nodes: Arc<Budget>,
+}
+
+impl Budgets {
+    /// A budget for the requests of clients, and one for those of nodes.
+    pub(super) fn new(of_clients: Arc<Budget>) -> Self {
+        Self { of_clients, of_nodes: Budget::of_bytes(NODE_REQUESTS_BYTES_MAX) }
+    }
+}
 
 /// How a call uses request and response streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +58,9 @@ enum Manner {
     Talks,
     /// The same without a time limit: each request has its own.
     TalksLong,
-    /// A call between nodes.
+    /// One request of a node, one response: who is there, or that it founds a cluster.
+    PeerUnary,
+    /// A stream between nodes, or between workers of a job, whose own limits bound it.
     Peer,
 }
 
@@ -56,6 +73,7 @@ impl Manner {
             return Self::Unary;
         };
         match (service, method) {
+            ("umbel.v1.Peer", "Adopt" | "WhoAreYou") => Self::PeerUnary,
             ("umbel.v1.Peer" | "umbel.v1.JobControl" | "umbel.v1.JobExchange", _) => Self::Peer,
             ("umbel.v1.Filters", "Import") => Self::Takes,
             ("umbel.v1.Admin", "Restore") => Self::TakesLong,
@@ -80,7 +98,7 @@ impl Manner {
 
 /// Lets a request's body arrive within the budget and in time, and limits how long its responses may wait.
 pub(super) async fn admit(
-    State(budget): State<Arc<Budget>>,
+    State(budgets): State<Budgets>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -94,6 +112,7 @@ pub(super) async fn admit(
             Some(Instant::now() + named.unwrap_or(STREAM_TIMEOUT_DEFAULT))
         }
         Manner::Unary
+        | Manner::PeerUnary
         | Manner::TakesLong
         | Manner::GivesLong
         | Manner::TalksLong
@@ -101,6 +120,10 @@ pub(super) async fn admit(
     };
     let connection: Option<ConnectionHandle> =
         manner.gives_many().then(|| request.extensions().get().cloned()).flatten();
+    let budget = match manner {
+        Manner::PeerUnary => &budgets.of_nodes,
+        _ => &budgets.of_clients,
+    };
     let lease = budget.lease();
     let request = match request.body().is_end_stream() {
         true => request,
@@ -133,6 +156,7 @@ mod tests {
                 let path = format!("/umbel.v1.{}/{}", service.name(), method.name());
                 let manner = Manner::of(&path);
                 let is_right = match (method.client_streaming(), method.server_streaming()) {
+                    (false, false) if service.name() == "Peer" => manner == Manner::PeerUnary,
                     _ if matches!(service.name(), "Peer" | "JobControl" | "JobExchange") => {
                         manner == Manner::Peer
                     }

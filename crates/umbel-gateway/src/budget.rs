@@ -47,6 +47,11 @@ impl Budget {
             named => named,
         };
         metrics::request_bytes_max(bytes_max);
+        Self::of_bytes(bytes_max)
+    }
+
+    /// A budget of so many bytes for other requests than those of clients.
+    pub(super) fn of_bytes(bytes_max: u64) -> Arc<Self> {
         let (used, arriving) = (AtomicU64::new(0), Mutex::default());
         Arc::new(Self { bytes_max, used, arriving, last: AtomicU64::new(0) })
     }

@@ -254,7 +254,8 @@ impl Gateway {
         let gate =
             gate::Gate { coordinator: Arc::clone(&coordinator), needs_member: self.needs_member };
         let gated = axum::middleware::from_fn_with_state(gate, gate::gate);
-        let admitted = axum::middleware::from_fn_with_state(self.budget, admission::admit);
+        let budgets = admission::Budgets::new(self.budget);
+        let admitted = axum::middleware::from_fn_with_state(budgets, admission::admit);
         let health = tonic_health::server::HealthService::from_health_reporter(health);
         let mut routes = routes
             .add_service(filters.into_server())

@@ -48,6 +48,10 @@ pub(super) const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// minutes, and slower lines are rare.
 pub(super) const ARRIVAL_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 
+/// Bytes of requests in progress that nodes make without a link, which whoever reaches a node without TLS can make, too:
+/// a hundred times the list of 256 founders with their addresses. Most have no content.
+pub(super) const NODE_REQUESTS_BYTES_MAX: u64 = 8 << 20;
+
 /// A response stream from which the client has read nothing for this long ends: it holds a copy of a
 /// filter, and there are few of those.
 pub(super) const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);

@@ -109,9 +109,19 @@ impl HttpBody for Slow {
 }
 
 /// Calls a method of the service `Filters`; returns the status, its message, and the seconds until it arrived.
-async fn call(mut channel: Channel, method: &str, body: Slow) -> (Code, String, u64) {
+async fn call(channel: Channel, method: &str, body: Slow) -> (Code, String, u64) {
+    call_of("Filters", channel, method, body).await
+}
+
+/// The same for a method of any service.
+async fn call_of(
+    service: &str,
+    mut channel: Channel,
+    method: &str,
+    body: Slow,
+) -> (Code, String, u64) {
     let began = Instant::now();
-    let request = Request::post(format!("http://node:1/umbel.v1.Filters/{method}"))
+    let request = Request::post(format!("http://node:1/umbel.v1.{service}/{method}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(Body::new(body))
@@ -184,6 +194,39 @@ async fn half_sent_requests_make_room_for_whole_ones() {
     let (code, message_text, _) = call(channel, "Drop", large).await;
     assert_eq!(code, Code::Unavailable, "{message_text}");
     assert!(message_text.contains("send%20again%20later"), "{message_text}");
+}
+
+/// Without TLS whoever reaches the node can make the calls of nodes.
+#[tokio::test(start_paused = true)]
+async fn calls_of_nodes_are_bounded_apart_from_those_of_clients() {
+    // Clients could not call at all.
+    let (net, _server) = serving(1).await;
+    let channel = channel_to(&net, "node:1", None).unwrap();
+    let call = |method, body| call_of("Peer", channel.clone(), method, body);
+    for method in ["Adopt", "WhoAreYou"] {
+        let half = message(1000 * KIB, KIB, 1, Duration::ZERO);
+        let (code, message, seconds) = call(method, half).await;
+        assert_eq!((code, seconds), (Code::DeadlineExceeded, 10), "{method}: {message}");
+    }
+    // Of 14 halves with 900 KiB each there is room for nine.
+    let halves = (0..14).map(|_| message(1000 * KIB, KIB, 900, Duration::ZERO));
+    let halves: Vec<_> = halves
+        .map(|half| tokio::spawn(call_of("Peer", channel.clone(), "WhoAreYou", half)))
+        .collect();
+    sleep(SECOND).await;
+    let whole = message(100 * KIB, 100 * KIB, 2, Duration::ZERO);
+    let (code, message_text, seconds) = call("Adopt", whole).await;
+    assert_eq!((code, seconds), (Code::Unavailable, 0), "{message_text}");
+    assert!(message_text.contains("nobody"), "it came to the node's service: {message_text}");
+    let mut refused = 0;
+    for half in halves {
+        let (code, message, _) = half.await.unwrap();
+        match code {
+            Code::Unavailable => refused += 1,
+            code => assert_eq!(code, Code::DeadlineExceeded, "{message}"),
+        }
+    }
+    assert!((5..14).contains(&refused), "{refused}");
 }
 
 #[tokio::test(start_paused = true)]
