@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{SemaphorePermit, mpsc};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Status, Streaming};
 use umbel_codec::frames;
 use umbel_engine::NodeId;
@@ -22,8 +22,12 @@ use super::questions::{QuestionError, Questions};
 use super::wire::{self, CopyDelta, CopyQuestion};
 use crate::metrics;
 
-/// How long to wait for the partner's next question; the partner has all of them at hand.
-const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a partner's questions may take to arrive, and longer only at [`COUNTS_PER_SECOND_MIN`] or more: the partner
+/// has all of them at hand, and those that are being read take the place of other partners'.
+const QUESTIONS_PATIENCE: Duration = Duration::from_secs(5);
+
+/// At about ten bytes a count, slower than every line over which Raft works. The largest step may take nine minutes.
+const COUNTS_PER_SECOND_MIN: u64 = 8 << 10;
 
 /// How long the partner may take to read a part.
 const READ_PATIENCE: Duration = Duration::from_secs(15);
@@ -57,8 +61,9 @@ pub(crate) async fn take_questions(
     from: NodeId,
     mut questions: Streaming<v1::ExchangeQuestion>,
 ) -> Result<AnswerParts, Status> {
-    let mut next = async || {
-        let message = timeout(QUESTION_PATIENCE, questions.message()).await;
+    let began = Instant::now();
+    let mut next = async |count| {
+        let message = timeout_at(arrival_deadline(began, count), questions.message()).await;
         let message = message.map_err(|_| Status::deadline_exceeded("no question came"))??;
         Ok::<_, Status>(message.and_then(|message| message.part))
     };
@@ -70,11 +75,11 @@ pub(crate) async fn take_questions(
     // Held only while the questions are read: after that they wait for their turn, as other partners'
     // questions do.
     let _reading = rooms.reading.try_acquire().map_err(|_| too_many())?;
-    let Some(v1::exchange_question::Part::Step(step)) = next().await? else {
+    let Some(v1::exchange_question::Part::Step(step)) = next(0).await? else {
         return Err(nonsense("a step is expected first".to_owned()));
     };
     let mut asked = Questions::new(rooms);
-    while let Some(part) = next().await? {
+    while let Some(part) = next(asked.count).await? {
         let v1::exchange_question::Part::Question(question) = part else {
             return Err(nonsense("a second step".to_owned()));
         };
@@ -89,6 +94,11 @@ pub(crate) async fn take_questions(
     let events = &copies.events;
     events.try_send(Event::Asked(asked)).map_err(|_| too_many())?;
     Ok(AnswerParts::new(receiver))
+}
+
+/// When the next question must have come, if those before it have so many counts.
+fn arrival_deadline(began: Instant, count: usize) -> Instant {
+    began + QUESTIONS_PATIENCE + Duration::from_millis(count as u64 * 1000 / COUNTS_PER_SECOND_MIN)
 }
 
 fn too_many() -> Status {
@@ -202,14 +212,32 @@ impl Sender<'_> {
 
 #[cfg(test)]
 mod tests {
+    use umbel_engine::limits::FILTER_COUNT_MAX;
     use umbel_engine::meta::Distribution;
     use umbel_filter::{Insert, ItemHash};
     use umbel_replicated_engine::hypercube::VersionVector;
 
     use super::super::copies::WHOLE_SENDS_MAX;
     use super::super::copy::copy_test::partner_of;
+    use super::super::questions::{QuestionRooms, STEP_COUNTS_MAX};
     use super::*;
     use crate::testing::{create_filter, start_alone};
+
+    /// A partner that had so long for each of them could keep its place for hours.
+    #[tokio::test(start_paused = true)]
+    async fn questions_have_their_time_together() {
+        let began = Instant::now();
+        assert_eq!(arrival_deadline(began, 0) - began, QUESTIONS_PATIENCE);
+        let rooms = QuestionRooms::new();
+        let mut questions = Questions::new(&rooms);
+        for _ in 0..FILTER_COUNT_MAX {
+            questions.add(&v1::CopyQuestion::default()).unwrap();
+        }
+        let seconds = |count| (arrival_deadline(began, count) - began).as_secs();
+        assert_eq!(seconds(questions.count), 14);
+        // At that rate, the largest step.
+        assert_eq!(seconds(STEP_COUNTS_MAX), 5 + 512);
+    }
 
     /// Each is a clone in memory until its last frame was read.
     #[tokio::test]

@@ -51,7 +51,8 @@ pub(super) enum QuestionError {
 pub(super) struct Questions<'r> {
     rooms: &'r QuestionRooms,
     pub(super) list: Vec<CopyQuestion>,
-    count: usize,
+    /// What they cost together, in counts.
+    pub(super) count: usize,
     /// The permits for all of them.
     pub(super) taken: Option<OwnedSemaphorePermit>,
 }
