@@ -9,10 +9,11 @@ use super::entry::WorkerId;
 use super::error::ExchangeFrameError;
 use super::frame::{Frame, FrameKind, flag};
 use super::list::LocalList;
-use super::payload::{cut_positions, read_positions};
+use super::payload::{cut_positions, expect_at_most, read_positions};
 use super::plan::{JobShape, SampleOrder};
 use super::sender::Draft;
 use crate::Result;
+use crate::limits::CELL_ENTRIES_MAX;
 use umbel_filter::{HashRange, ItemHash, SingleShotShape};
 
 fn shape(order: SampleOrder, range: HashRange) -> SingleShotShape {
@@ -72,7 +73,11 @@ impl SampleOwner {
             let (expected, got) = (expected.into(), frame.sequence.into());
             return Err(ExchangeFrameError::Unexpected { field: "sequence", expected, got });
         }
-        read_positions(frame, self.width, &mut self.senders[sender])?;
+        // The sample is a part of a cell. A position takes a bit in a frame at least, and eight bytes here.
+        let positions = &mut self.senders[sender];
+        let left = CELL_ENTRIES_MAX.saturating_sub(positions.len());
+        expect_at_most("count", frame.count as usize, left)?;
+        read_positions(frame, self.width, positions)?;
         self.next_sequence[sender] += 1;
         self.ended[sender] = frame.has(flag::LAST);
         if self.ended.contains(&false) {
@@ -82,5 +87,49 @@ impl SampleOwner {
         let positions = || self.senders.iter().take(self.ended.len()).flatten();
         let candidates = positions().filter(|&&position| collided.rank(position).is_some());
         Ok(Some((positions().count() as u64, candidates.count() as u64)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Keep;
+    use crate::plan::Exactness;
+
+    /// Bits of a payload, each of which is a position if the code has no low bits.
+    const PAYLOAD: [u8; 1 << 10] = [0; 1 << 10];
+
+    fn frame(sequence: u32, count: u32) -> Frame<'static> {
+        let payload = &PAYLOAD[..count.div_ceil(8).min(1 << 10) as usize];
+        let (kind, flags, param, cell, covered) = (FrameKind::Sample, 0, 0, 0, 0);
+        Frame { kind, flags, param, cell, sequence, count, covered, payload }
+    }
+
+    #[test]
+    fn a_sample_has_no_more_entries_than_a_cell() {
+        let job = JobShape {
+            workers: 2,
+            cells_per_owner: 1,
+            exactness: Exactness::Fingerprint,
+            keep: Keep::First,
+            report_kept: false,
+            item_bytes_mean: 40.0,
+        };
+        let order = SampleOrder { position_count: 1 << 20 };
+        let mut owner = SampleOwner::new(order, job, 0, &[]);
+        let from = WorkerId(1);
+        let most = u32::try_from(CELL_ENTRIES_MAX).unwrap();
+        let refused = |got: u32, max: usize| {
+            let (field, got, max) = ("count", got.into(), max as u64);
+            Err(ExchangeFrameError::TooLarge { field, got, max })
+        };
+        let whole = frame(0, most + 1);
+        assert_eq!(owner.receive(from, &whole), refused(most + 1, CELL_ENTRIES_MAX));
+        assert_eq!(owner.receive(from, &frame(0, 8000)), Ok(None));
+        let rest = frame(1, most - 7999);
+        assert_eq!(owner.receive(from, &rest), refused(most - 7999, CELL_ENTRIES_MAX - 8000));
+        assert_eq!(owner.receive(from, &frame(1, 8000)), Ok(None));
+        assert_eq!(owner.senders[1].len(), 16_000);
+        assert!(owner.senders[0].is_empty());
     }
 }
