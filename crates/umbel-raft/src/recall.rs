@@ -25,6 +25,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::time::Instant;
+use umbel_engine::limits::NODE_COUNT_MAX;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
 use umbel_storage::Storage;
@@ -50,6 +51,14 @@ pub(crate) const LATER_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause before a node that did not answer is asked again: short beside the timeouts, and long enough that
 /// a busy node is asked a few dozen times at most.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often a node asks those that it has just heard of. The first nodes know nearly all others; each further round
+/// only brings those that have joined since what one of the last round knows.
+const ROUNDS_MAX: usize = 8;
+
+/// Most nodes that are asked in all: the members of the largest cluster, and those that were members as far as one of them
+/// knows.
+const NODES_ASKED_MAX: usize = 4 * NODE_COUNT_MAX;
 
 /// How long a replica may take to record on its disk that it lost entries.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -106,7 +115,8 @@ impl Recollection {
 
     /// Asks all of these nodes that have not answered yet, and the nodes that they know of. Nodes that do
     /// not answer in time are skipped, and those whose machine says that they do not run: a cluster must be
-    /// able to start with some of its nodes absent.
+    /// able to start with some of its nodes absent. Whatever nodes the others name, it ends: after [`ROUNDS_MAX`] rounds,
+    /// and no more than [`NODES_ASKED_MAX`] nodes are asked.
     ///
     /// # Errors
     /// If one of them reports that this node was removed from the cluster; then it must not continue.
@@ -119,8 +129,10 @@ impl Recollection {
     ) -> Result<(), String> {
         let mut asked: BTreeSet<NodeId> = self.lock().callers.clone();
         asked.insert(node);
-        loop {
+        for _ in 0..ROUNDS_MAX {
             nodes.retain(|other, _| !asked.contains(other));
+            let room = NODES_ASKED_MAX.saturating_sub(asked.len());
+            nodes = nodes.into_iter().take(room).collect();
             if nodes.is_empty() {
                 return Ok(());
             }
@@ -146,6 +158,12 @@ impl Recollection {
                 }
             }
         }
+        if nodes.keys().any(|other| !asked.contains(other)) {
+            tracing::warn!(
+                "other nodes go on naming nodes that may know of this one; these are not asked"
+            );
+        }
+        Ok(())
     }
 
     /// Makes a group's log adopt what was learned of its replica on this node.
@@ -462,5 +480,71 @@ mod tests {
         let net = LossyNet { losses: AtomicUsize::new(usize::MAX), ..LossyNet::default() };
         let (is_answered, took, _) = answer_over(net).await;
         assert!(!is_answered && took <= START_TIMEOUT, "{took:?}");
+    }
+
+    /// A node that knows of so many others, which do not run, and of one that follows it.
+    struct GossipingNode {
+        number: u64,
+        others: u64,
+        asked: Arc<AtomicUsize>,
+    }
+
+    fn address_of(number: u64) -> String {
+        format!("n{number}:1")
+    }
+
+    impl CallHandler for GossipingNode {
+        fn identity(&self) -> Option<LocalIdentity> {
+            Some(identity(self.number))
+        }
+
+        fn handle(
+            self: Arc<Self>,
+            _from: NodeId,
+            _kind: CallKind,
+            _group: GroupId,
+            _body: Bytes,
+        ) -> PortFuture<'static, Result<Bytes, CallRefusal>> {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            let next = self.number + 1;
+            let others = (1_000_000..).take(usize::try_from(self.others).unwrap());
+            let nodes = std::iter::once(next).chain(others);
+            let nodes = nodes.map(|number| (NodeId(number), address_of(number))).collect();
+            let standings = Standings { nodes, ..Standings::default() };
+            Box::pin(async move { Ok(encode(&RecallAnswer::Standings(standings))) })
+        }
+
+        fn adopt(&self, _request: AdoptRequest) -> PortFuture<'_, Result<(), Status>> {
+            Box::pin(async { Err(Status::failed_precondition("it belongs to a cluster")) })
+        }
+
+        fn who_are_you(&self) -> WhoAreYouResponse {
+            WhoAreYouResponse::default()
+        }
+    }
+
+    /// How many of 20 nodes answered, each of which names the next one and so many others, and how many connections
+    /// were tried.
+    async fn asked_in_a_row(others: u64) -> (usize, usize) {
+        let net = Arc::new(MemoryNet::default());
+        let asked = Arc::new(AtomicUsize::new(0));
+        let mut served = Vec::new();
+        for number in 2..22 {
+            let node = GossipingNode { number, others, asked: Arc::clone(&asked) };
+            served.push(serve_handler(&*net, &address_of(number), Arc::new(node)).await);
+        }
+        let dyn_net: Arc<dyn Net> = Arc::clone(&net) as _;
+        let (links, recollection) = (links(&dyn_net, 1), Recollection::default());
+        let nodes = BTreeMap::from([(NodeId(2), address_of(2))]);
+        recollection.query(&links, NodeId(1), nodes, START_TIMEOUT).await.unwrap();
+        (asked.load(Ordering::SeqCst), net.connect_count())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nodes_that_name_ever_more_nodes_do_not_keep_a_node_from_starting() {
+        assert_eq!(asked_in_a_row(0).await, (ROUNDS_MAX, ROUNDS_MAX));
+        let (_, connect_count) = asked_in_a_row(5000).await;
+        // Without this node itself.
+        assert_eq!(connect_count, NODES_ASKED_MAX - 1);
     }
 }
