@@ -174,6 +174,25 @@ async fn calls_of_nodes_that_say_nothing_are_answered() {
     siege.recovers("calls of nodes").await;
 }
 
+/// A call without content has two bytes, and 56 in memory: 32 million of them would take 2 GB.
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_of_empty_calls_are_not_unpacked() {
+    let siege = Siege::begin().await;
+    let caller = Caller::open(&siege.address()).await;
+    let node = who_are_you(&caller).await;
+    let message = framed(&[0x0a_u8, 0].repeat(32 << 20));
+    for _ in 0..scaled(2) {
+        let Ok(mut link) = Link::open(&caller, &hello(&node, 2)).await else { continue };
+        // The node may end the link before it has all of the message.
+        let _ = push(&mut link.calls, message.clone(), false).await;
+        assert_eq!(link.answers(1).await, 0, "the link breaks");
+    }
+    // The message itself, and as many calls as it may have.
+    siege.holds("empty calls", Bounds { memory_mib: 256, ..BOUNDS }).await;
+    drop(caller);
+    siege.recovers("empty calls").await;
+}
+
 /// A vote (openraft, `VoteRequest`): term, node, whether it is committed, no last entry, no transfer.
 fn vote(term: u64, node: u64) -> Vec<u8> {
     let mut body = vec![1];
