@@ -29,6 +29,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation))]
 
 mod attempt;
+mod beginning;
 mod coded;
 mod core;
 mod difference;
@@ -79,6 +80,7 @@ mod traffic;
 mod transfer;
 pub mod wire;
 
+pub use beginning::Beginning;
 pub use error::{SessionError, SessionFrameError, SessionRefusal};
 pub use event::{SessionInput, SessionOutput};
 pub use item::{Item, ItemIndex, ItemRef, RemoteItem};

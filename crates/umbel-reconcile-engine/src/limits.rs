@@ -11,6 +11,10 @@ pub const RECONCILE_FRAME_BODY_BYTES_MAX: usize = 1 << 20;
 /// lost with a connection.
 pub const RECONCILE_FRAME_BODY_BYTES_CUT: usize = 1 << 16;
 
+/// Largest body of the first frame of a side, which a listener buffers for each stranger: a Hello with the
+/// estimator of a stored sketch has less than a quarter of this.
+pub const RECONCILE_FIRST_BODY_BYTES_MAX: usize = 4 << 10;
+
 /// Most items that a reconciliation peer may claim to have: a table of a terabyte at 16 bytes each is far
 /// beyond any node.
 pub const RECONCILE_ITEM_COUNT_MAX: u64 = 1 << 40;

@@ -33,7 +33,7 @@ use thiserror::Error;
 use super::error::SessionFrameError;
 use umbel_step::planted::{self, Planted};
 
-pub(crate) use frame::OFFER;
+pub(crate) use frame::{OFFER, VERDICT};
 pub use frame::{ResumeFrame, ResumeOffer, ResumeReader};
 pub use record::{JournalHeader, JournalReader, JournalRecord, JournalState};
 pub use stream::{StreamEnd, StreamHash, StreamMark};

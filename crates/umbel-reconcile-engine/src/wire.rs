@@ -245,7 +245,7 @@ impl FrameBuffer {
 }
 
 /// Body length and bytes of the length; none if it is not all there.
-fn body_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, SessionFrameError> {
+pub(crate) fn body_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, SessionFrameError> {
     let malformed = SessionFrameError::Length { max: FRAME_BODY_BYTES_MAX };
     let prefix = bytes.get(..LENGTH_BYTES_MAX).unwrap_or(bytes);
     let mut reader = Reader::new(prefix);

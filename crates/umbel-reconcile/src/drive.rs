@@ -112,7 +112,8 @@ pub fn reconcile(
         Some(path) => drive.begin_resumable(options, driving.initiative, path),
         None => drive.begin(options, driving.initiative),
     };
-    let ended = ended.map_err(|error| error.after_receiving(drive.link.around.has_received()));
+    let ended = ended.map_err(|error| drive.link.explained(error));
+    let ended = ended.map_err(|error| error.after_receiving(!drive.link.around.heard.is_empty()));
     match ended {
         Ok(_) => drive.end(),
         Err(_) => drive.link.leave(),
@@ -137,6 +138,7 @@ pub fn answer(
         Some(folder) => drive.respond_resumable(options, driving.initiative, folder),
         None => drive.respond(options, driving.initiative).map(Some),
     };
+    let outcome = outcome.map_err(|error| drive.link.explained(error));
     // What the session wrote must arrive in any case, so that the other side learns how far the session
     // came.
     drive.end();

@@ -8,7 +8,8 @@
 //!   link.rs       threads of a connection                  journal.rs   what came, on disk
 //!   change.rs     what becomes of a set                    apply.rs     how a file changes
 //!   contents.rs   what items name but do not hold          listen.rs    sessions that others begin
-//!   offline.rs    sketch files in place of a set           error.rs, observer.rs  what callers get
+//!   offline.rs    sketch files in place of a set           foreign.rs   peers that speak otherwise
+//!   error.rs, observer.rs  what callers get
 //! ```
 //!
 //! The session protocol itself is [`umbel_reconcile_engine`]; nothing here decides what is sent. What the
@@ -24,6 +25,7 @@ mod delta;
 mod drive;
 mod endpoint;
 mod error;
+mod foreign;
 mod form;
 mod frozen;
 mod ids;

@@ -4,14 +4,16 @@
 //! On a resumable connection all bytes are in the engine's frames. Received bytes are written to the
 //! journal first, then acknowledged and reported; the writing thread sends at most a window of bytes beyond
 //! those that the peer has acknowledged. The reading thread stops after each offer and verdict until
-//! `Link::go_on` says where to put what follows.
+//! `Link::go_on` says where to put what follows. It ends where the first bytes are no message: then nothing that
+//! follows is one.
 
 use super::endpoint::{Guard, PeerConnection};
 use super::journal::JournalWriter;
-use crate::error::is_broken;
+use crate::error::{ReconcileError, failed, is_broken};
+use crate::foreign::Heard;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use umbel_reconcile_engine::{ResumeFrame, ResumeReader, SendWindow};
@@ -79,23 +81,18 @@ enum Writing {
     End,
 }
 
-/// Framing bytes around the stream of a resumable session; and for any session, whether anything came.
+/// Framing bytes around the stream of a resumable session; and for any session, what came first.
 #[derive(Default)]
 pub(super) struct Around {
     sent: AtomicU64,
     received: AtomicU64,
-    has_received: AtomicBool,
+    pub(super) heard: Heard,
 }
 
 impl Around {
     /// Bytes sent and received.
     pub(super) fn bytes(&self) -> [u64; 2] {
         [&self.sent, &self.received].map(|bytes| bytes.load(Ordering::Relaxed))
-    }
-
-    /// Whether the other side has sent anything.
-    pub(super) fn has_received(&self) -> bool {
-        self.has_received.load(Ordering::Relaxed)
     }
 }
 
@@ -194,6 +191,19 @@ impl Link {
         }
     }
 
+    /// The error of a session that failed: if the other side speaks otherwise, what it said, and what to do.
+    pub(super) fn explained(&self, error: ReconcileError) -> ReconcileError {
+        let Some(foreign) = self.around.heard.foreign() else { return error };
+        let remedy = match self.guard {
+            Guard::Program(_) => {
+                "nothing but umbel may write to standard output there: silence what its shell prints when it starts \
+                 without a terminal"
+            }
+            Guard::Socket(_) | Guard::None => "another program speaks there",
+        };
+        failed!("{}: {foreign}: {remedy}", self.peer)
+    }
+
     /// Waits a little until the other side has closed the connection: a program that this side has started is
     /// stopped when this side leaves, and may still have to say why it gave up.
     pub(super) fn wait_closed(&mut self) {
@@ -287,8 +297,10 @@ impl Reads {
             let end = match reader.read(&mut buffer) {
                 Ok(0) => None,
                 Ok(count) => {
-                    self.around.has_received.store(true, Ordering::Relaxed);
                     buffer.truncate(count);
+                    if !self.around.heard.add(&buffer) {
+                        return drop(self.closed(Some(io::Error::other("no message"))));
+                    }
                     if is_resumable.is_none() {
                         first.append(&mut buffer);
                         is_resumable = ResumeReader::is_resumable(&first);

@@ -16,7 +16,7 @@ const VERSION: u8 = 1;
 
 /// Type of the first frame; no frame of a session has it.
 pub(crate) const OFFER: u8 = 32;
-const VERDICT: u8 = 33;
+pub(crate) const VERDICT: u8 = 33;
 const DATA: u8 = 34;
 const ACK: u8 = 35;
 

@@ -266,18 +266,36 @@ fn a_command_leads_to_another_process() {
     reconcile(&sandbox, "a exec:cat").refused(2, &["exec:cat"]);
 }
 
-/// The start of a frame of 64 KiB, and then a byte now and then.
+/// The start of a first message of 4 KiB, and then a byte now and then.
 #[test]
 fn a_peer_that_never_ends_is_left_in_time() {
     let sandbox = Sandbox::with(&[("a", "1\n")]);
     script(&sandbox, "a");
-    let trickle = r"printf '\200\200\004'; while printf x; do sleep 0.1; done";
+    let trickle = r"printf '\200\040\002'; while printf x; do sleep 0.1; done";
     sandbox.write("there.sh", format!("#!/bin/sh\n{trickle}\n"));
     let left = reconcile(&sandbox, "a exec:./there.sh --max-time 1");
     left.refused(2, &["exec:./there.sh: not done within 1 s", "nothing was applied"]);
     // A side that answers normally is not affected by the time limit.
     script(&sandbox, "a");
     reconcile(&sandbox, "a exec:./there.sh --max-time 10m --idle-timeout 600s").kept();
+}
+
+/// As where a file that the shell reads when it starts greets whoever comes.
+#[test]
+fn what_a_shell_says_before_a_session_is_shown_with_what_to_do() {
+    let sandbox = Sandbox::with(&[("a", "1\n2\n"), ("b", "2\n3\n")]);
+    script(&sandbox, "--resume kept b");
+    sandbox.write("greets.sh", "#!/bin/sh\necho 'Welcome home'\nexec ./there.sh\n");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(sandbox.path("greets.sh"), mode).unwrap();
+    let words = [
+        r"exec:./greets.sh: it began with `Welcome home\n`, which is no message",
+        "silence what its shell prints",
+    ];
+    reconcile(&sandbox, "a exec:./greets.sh").refused(2, &words);
+    reconcile(&sandbox, "a exec:./greets.sh --resume journal").refused(2, &words);
+    // Without a message of umbel, too.
+    reconcile(&sandbox, "a exec:date").refused(2, &["exec:date: it began with `"]);
 }
 
 /// Reconciles with a file over a stand-in for ssh, as if the file were on another machine.
