@@ -4,7 +4,7 @@ use super::form::Form;
 use super::offline::SketchPlace;
 use crate::error::{Context, Result};
 use std::ffi::OsString;
-use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::io::{Cursor, PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -258,6 +258,11 @@ impl PeerConnection {
         let (reader, writer) = (Box::new(clone()?), Box::new(clone()?));
         let owner = owner_of(&stream);
         Ok(Self { reader, writer, peer, owner, guard: Guard::Socket(stream) })
+    }
+
+    /// The same connection, of which these bytes have already been read.
+    pub(crate) fn after(self, first: Vec<u8>) -> Self {
+        Self { reader: Box::new(Cursor::new(first).chain(self.reader)), ..self }
     }
 
     /// An encrypted connection over a socket that this side has connected; both ends prove that they know

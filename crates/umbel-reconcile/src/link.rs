@@ -264,9 +264,9 @@ impl Link {
     }
 }
 
-/// The start of a session, for its deadline.
+/// The start of a session or of a connection, for its deadline.
 #[expect(clippy::disallowed_methods, reason = "no result depends on it, only when it is given up")]
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::now()
 }
 

@@ -1,29 +1,44 @@
 //! Accepts sessions over TCP for one set.
 //!
 //! ```text
-//!   accepts ──► a thread for each who knocks: it proves itself, or says something ──► one session after another
+//!   accepts ──► a thread for each who knocks: it proves itself, or says its first message ──► one session after another
 //! ```
 //!
 //! The set is checked before the first connection. It is not read for a connection before that step, and a
-//! slow connection delays no other.
+//! slow connection delays no other: a first message has a time limit, and silence has one where all places are taken.
 
 use super::drive::{Driving, Ended, answer, decline};
 use super::endpoint::{HANDSHAKE_TIMEOUT, PeerConnection};
+use super::link::now;
 use super::set::ItemSet;
-use crate::error::{Context, ReconcileError, Result, ensure, failed};
+use crate::error::{Context, ReconcileError, Result, bail, ensure};
+use crate::foreign::foreign;
 use rustix::io::Errno;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use umbel_files::UsageError;
-use umbel_reconcile_engine::Options;
+use umbel_reconcile_engine::{Beginning, Options};
 use umbel_tls::{HANDSHAKE_RECORD, SecretTls};
 
 /// Maximum number of connections that are authenticating or waiting for their session; more wait in the
 /// system's queue. Each has a socket and a thread.
 const KNOCKING_MAX: usize = 32;
+
+/// Maximum time from the first byte of a connection that need not authenticate to the end of its first message,
+/// which has some hundred bytes and is sent at once: as long as a handshake may take. Before its first byte, a side
+/// reads its whole set; so silence has this limit only while all places are taken.
+const FIRST_MESSAGE_TIMEOUT: Duration = HANDSHAKE_TIMEOUT;
+
+/// Shortest time limit of a read: none is no limit.
+const READ_TIMEOUT_MIN: Duration = Duration::from_millis(1);
+
+/// Bytes read at a time until the first message is whole: more than a first message has.
+const FIRST_READ_BYTES: usize = 8 << 10;
 
 /// Maximum number of refused connections reported between two sessions, so that strangers cannot fill a
 /// log.
@@ -92,7 +107,13 @@ pub fn listen(
     driving.observer.notice(format_args!("listening on {}", listener.local_addr()?));
     let _stops = Stops(listener.try_clone()?);
     let (knocked, arrivals) = sync_channel(KNOCKING_MAX);
-    let knocking = Knocking { listener, secret, idle: driving.patience.idle, knocked };
+    let silence = if secret.is_some() { HANDSHAKE_TIMEOUT } else { driving.patience.idle };
+    let waits = Waits {
+        silence,
+        first_message: FIRST_MESSAGE_TIMEOUT,
+        is_crowded: Arc::<AtomicBool>::default(),
+    };
+    let knocking = Knocking { listener, secret, waits, knocked };
     spawn(move || knocking.run());
     let mut reported = 0;
     for arrived in arrivals {
@@ -167,9 +188,20 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
 struct Knocking {
     listener: TcpListener,
     secret: Option<SecretTls>,
-    /// How long a connection that need not authenticate may be silent.
-    idle: Duration,
+    waits: Waits,
     knocked: SyncSender<std::io::Result<Knocked>>,
+}
+
+/// How long a connection is waited for before it is admitted.
+#[derive(Clone)]
+struct Waits {
+    /// Time in which it must say something.
+    silence: Duration,
+    /// Time in which the first message must be whole that has begun; and time after which a silent connection loses
+    /// its place if all are taken.
+    first_message: Duration,
+    /// Whether all places are taken.
+    is_crowded: Arc<AtomicBool>,
 }
 
 impl Knocking {
@@ -184,9 +216,9 @@ impl Knocking {
                 Err(error) => return drop(self.knocked.send(Err(error))),
             };
             let (free, knocked) = (free.clone(), self.knocked.clone());
-            let (secret, idle) = (self.secret.clone(), self.idle);
+            let (secret, waits) = (self.secret.clone(), self.waits.clone());
             spawn(move || {
-                match admit(socket, peer, secret.as_ref(), idle) {
+                match admit(socket, peer, secret.as_ref(), &waits) {
                     // Keeps its slot until its session is taken.
                     Ok(connection) => drop(knocked.send(Ok(Knocked::Admitted(connection)))),
                     Err(error) => {
@@ -201,8 +233,12 @@ impl Knocking {
     }
 
     fn next(&self, room: &Receiver<()>) -> std::io::Result<(TcpStream, SocketAddr)> {
-        // Cannot fail: this thread holds the other end, too.
-        let _ = room.recv();
+        let is_crowded = room.try_recv().is_err();
+        self.waits.is_crowded.store(is_crowded, Ordering::Relaxed);
+        if is_crowded {
+            // Cannot fail: this thread holds the other end, too.
+            let _ = room.recv();
+        }
         let report = |error: &std::io::Error| {
             let text = format!("a connection cannot be accepted: {error}: it is tried again");
             drop(self.knocked.try_send(Ok(Knocked::Refused(text))));
@@ -232,29 +268,19 @@ fn accepted<T>(
     }
 }
 
-/// Waits until the peer has authenticated or, without a secret, has sent its first byte.
+/// Waits until the peer has authenticated or, without a secret, has sent its first message.
 fn admit(
     socket: TcpStream,
     peer: SocketAddr,
     secret: Option<&SecretTls>,
-    idle: Duration,
+    waits: &Waits,
 ) -> Result<PeerConnection> {
-    let within = if secret.is_some() { HANDSHAKE_TIMEOUT } else { idle };
-    let mut first = [0];
-    socket.set_read_timeout(Some(within))?;
-    let count = socket.peek(&mut first).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            failed!("it said nothing within {} s", within.as_secs())
-        }
-        _ => error.into(),
-    })?;
-    socket.set_read_timeout(None)?;
-    ensure!(count > 0, "it hung up before it said anything");
-    let speaks_tls = first[0] == HANDSHAKE_RECORD;
+    let speaks_tls = first_byte(&socket, waits)? == HANDSHAKE_RECORD;
     let peer = peer.to_string();
     match secret {
         Some(tls) => {
             ensure!(speaks_tls, "it speaks no TLS, so it was not given the secret (--secret-file)");
+            socket.set_read_timeout(None)?;
             PeerConnection::accepted(socket, peer, tls)
         }
         None => {
@@ -262,7 +288,66 @@ fn admit(
                 !speaks_tls,
                 "it speaks TLS, and this side was given no secret (--secret-file)"
             );
-            PeerConnection::tcp(socket, peer)
+            let first = first_message(&socket, waits.first_message)?;
+            socket.set_read_timeout(None)?;
+            Ok(PeerConnection::tcp(socket, peer)?.after(first))
+        }
+    }
+}
+
+/// Whether a read has ended because of its time limit.
+fn is_late(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// Waits until the peer has sent something, and leaves it unread.
+fn first_byte(socket: &TcpStream, waits: &Waits) -> Result<u8> {
+    let (since, mut first) = (now(), [0]);
+    loop {
+        let left = waits.silence.saturating_sub(since.elapsed());
+        ensure!(!left.is_zero(), "it said nothing within {} s", waits.silence.as_secs());
+        socket.set_read_timeout(Some(left.min(waits.first_message)))?;
+        match socket.peek(&mut first) {
+            Ok(0) => bail!("it hung up before it said anything"),
+            Ok(_) => return Ok(first[0]),
+            Err(error) if is_late(&error) => {
+                let is_crowded = waits.is_crowded.load(Ordering::Relaxed);
+                let seconds = waits.first_message.as_secs();
+                ensure!(
+                    !is_crowded,
+                    "it said nothing within {seconds} s, and all places are taken"
+                );
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Reads until the peer's first message is whole, within a time that covers all of it, however slowly it comes. What
+/// has already arrived is read in any case.
+fn first_message(mut socket: &TcpStream, within: Duration) -> Result<Vec<u8>> {
+    let (since, mut first) = (now(), Vec::new());
+    loop {
+        let left = within.saturating_sub(since.elapsed());
+        socket.set_read_timeout(Some(left.max(READ_TIMEOUT_MIN)))?;
+        let mut read = [0; FIRST_READ_BYTES];
+        match socket.read(&mut read) {
+            Ok(0) => bail!("it hung up in its first message"),
+            Ok(count) => first.extend_from_slice(&read[..count]),
+            Err(error) if is_late(&error) || error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+        match Beginning::of(&first) {
+            Beginning::Whole => return Ok(first),
+            Beginning::Foreign => return Err(foreign(&first)),
+            Beginning::Partial => {
+                let seconds = within.as_secs();
+                ensure!(
+                    since.elapsed() < within,
+                    "its first message was not whole within {seconds} s"
+                );
+            }
         }
     }
 }

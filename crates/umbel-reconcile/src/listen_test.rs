@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use umbel_reconcile_engine::{Aim, Direction, Limits, OnConflict, Optimize, SessionRole};
+use umbel_reconcile_engine::{
+    Aim, Direction, Limits, OnConflict, Optimize, ResumeFrame, ResumeOffer, SessionRole,
+};
 use umbel_tls::{Secret, SecretUse};
 
 const SECRET: &str = "8f14e45fceea167a5a36dedd4bea2543";
@@ -159,6 +161,98 @@ fn nothing_is_read_before_somebody_says_something() {
     // A silent client delays nobody.
     assert_eq!(server.ask(None).unwrap(), 2);
     server.ended.join().unwrap().unwrap();
+    drop(silent);
+}
+
+/// Regression: its first byte was a session, and others waited for its end until `--idle-timeout`.
+#[test]
+fn a_stranger_that_says_a_byte_and_stays_delays_nobody() {
+    let server = Server::start(None);
+    let mut begun = server.connect();
+    begun.write_all(&offer()[..1]).unwrap();
+    let mut cut = server.connect();
+    cut.write_all(&offer()[..9]).unwrap();
+    cut.shutdown(Shutdown::Write).unwrap();
+    let why = server.messages.recv().unwrap();
+    assert!(why.contains("not let in: it hung up in its first message"), "{why}");
+    let mut other = server.connect();
+    other.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let why = server.messages.recv().unwrap();
+    assert!(why.contains(r"not let in: it began with `GET / HTTP/1.1\r\n"), "{why}");
+    assert_eq!(server.opened.load(Ordering::SeqCst), 1, "the set was read for a stranger");
+    assert_eq!(server.ask(None).unwrap(), 2);
+    server.ended.join().unwrap().unwrap();
+    assert_eq!(server.opened.load(Ordering::SeqCst), 2);
+    drop(begun);
+}
+
+/// A whole first message.
+fn offer() -> Vec<u8> {
+    ResumeFrame::Offer(ResumeOffer::first(7)).to_bytes()
+}
+
+/// Both ends of a socket.
+fn sockets() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (listener.accept().unwrap().0, there)
+}
+
+/// Too short for anybody who waits for more than what has arrived.
+const SOON: Duration = Duration::from_millis(20);
+
+/// Longer than any test.
+const NEVER: Duration = Duration::from_secs(3600);
+
+fn waits(silence: Duration, first_message: Duration, is_crowded: bool) -> Waits {
+    Waits { silence, first_message, is_crowded: Arc::new(AtomicBool::new(is_crowded)) }
+}
+
+#[test]
+fn a_connection_without_a_whole_first_message_is_given_up_in_time() {
+    let cases = [
+        (&[][..], waits(SOON, NEVER, false), "it said nothing within 0 s"),
+        (&[], waits(NEVER, SOON, true), "and all places are taken"),
+        (&offer()[..9], waits(NEVER, SOON, false), "its first message was not whole within 0 s"),
+    ];
+    for (said, waits, why) in cases {
+        let (here, mut there) = sockets();
+        there.write_all(said).unwrap();
+        let peer = there.local_addr().unwrap();
+        let Err(error) = admit(here, peer, None, &waits) else { panic!("let in after {said:?}") };
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
+#[test]
+fn what_was_read_to_know_a_peer_is_the_beginning_of_its_session() {
+    let (here, mut there) = sockets();
+    let said = [offer(), b"and more".to_vec()].concat();
+    there.write_all(&said).unwrap();
+    there.shutdown(Shutdown::Write).unwrap();
+    let peer = there.local_addr().unwrap();
+    // One that goes on in time is waited for however long all places are taken.
+    let mut connection = admit(here, peer, None, &waits(NEVER, NEVER, true)).unwrap();
+    let mut read = Vec::new();
+    connection.reader.read_to_end(&mut read).unwrap();
+    assert_eq!(read, said);
+}
+
+#[test]
+fn silent_connections_that_take_all_places_make_room() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let _stops = Stops(listener.try_clone().unwrap());
+    let (knocked, arrivals) = sync_channel(KNOCKING_MAX);
+    let silent: Vec<TcpStream> =
+        (0..KNOCKING_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut honest = TcpStream::connect(address).unwrap();
+    honest.write_all(&offer()).unwrap();
+    let waits = waits(NEVER, SOON, false);
+    let knocking = Knocking { listener, secret: None, waits, knocked };
+    spawn(move || knocking.run());
+    let is_admitted = |arrived| matches!(arrived, Ok(Knocked::Admitted(_)));
+    assert!(arrivals.into_iter().any(is_admitted));
     drop(silent);
 }
 

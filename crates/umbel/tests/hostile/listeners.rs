@@ -21,6 +21,8 @@ const MEMORY_MIB_MAX: u64 = 256;
 fn sayings() -> Vec<Vec<u8>> {
     vec![
         Vec::new(),
+        // The first byte of a session.
+        vec![0xa8],
         b"GET / HTTP/1.1\r\nhost: n\r\n\r\n".to_vec(),
         PREFACE[..12].to_vec(),
         [PREFACE, &settings()].concat(),
@@ -158,25 +160,26 @@ async fn strangers_that_hang_up_do_not_end_who_listens() {
     assert!(peak_mib(server.pid()) <= MEMORY_MIB_MAX, "{} MiB", peak_mib(server.pid()));
 }
 
-/// A client that knows the secret is served while strangers keep connections open. Without a secret, a
-/// stranger's first byte begins a session, and others wait until `--idle-timeout` ends it.
+/// A client is served while strangers keep connections open, whether it has to know a secret or not.
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_that_stay_do_not_keep_others_from_who_listens() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a"), "1\n2\n").unwrap();
     std::fs::write(folder.path().join("b"), "2\n3\n").unwrap();
     std::fs::write(folder.path().join("secret"), "0123456789abcdef0123456789abcdef").unwrap();
-    let (server, address) = listening(folder.path(), " --secret-file secret");
-    let held = strangers(&address).await;
-    let ask = format!("reconcile a tcp://{address} --secret-file secret");
-    let mut ask = Running::start(within(folder.path(), &ask));
-    let child = std::sync::Mutex::new(ask.0.take().unwrap());
-    until("an honest session among strangers", || async {
-        child.lock().unwrap().try_wait().unwrap()
-    })
-    .await;
-    let output = child.into_inner().unwrap().wait_with_output().unwrap();
-    assert_eq!(output.stdout, b"- 1\n+ 3\n", "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(peak_mib(server.pid()) <= MEMORY_MIB_MAX, "{} MiB", peak_mib(server.pid()));
-    drop(held);
+    for secret in [" --secret-file secret", ""] {
+        let (server, address) = listening(folder.path(), secret);
+        let held = strangers(&address).await;
+        let ask = format!("reconcile a tcp://{address}{secret}");
+        let mut ask = Running::start(within(folder.path(), &ask));
+        let child = std::sync::Mutex::new(ask.0.take().unwrap());
+        until("an honest session among strangers", || async {
+            child.lock().unwrap().try_wait().unwrap()
+        })
+        .await;
+        let output = child.into_inner().unwrap().wait_with_output().unwrap();
+        assert_eq!(output.stdout, b"- 1\n+ 3\n", "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(peak_mib(server.pid()) <= MEMORY_MIB_MAX, "{} MiB", peak_mib(server.pid()));
+        drop(held);
+    }
 }
