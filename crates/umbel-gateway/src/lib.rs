@@ -33,7 +33,7 @@ use tonic_health::server::HealthReporter;
 use umbel_coordinator::Coordinator;
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_CALLS_PER_CONNECTION_MAX;
-use umbel_node::{ClientInterface, ServedNode};
+use umbel_node::{ClientInterface, NodeFailure, ServedNode};
 use umbel_ports::{Listener, PortFuture, channel};
 
 mod access;
@@ -133,7 +133,7 @@ async fn serve_all(
     (listener, gateway): (Box<dyn Listener>, Gateway),
     resp: Option<(Box<dyn Listener>, RespGateway)>,
     stopped: watch::Receiver<bool>,
-    failure: watch::Sender<Option<String>>,
+    failure: watch::Sender<Option<NodeFailure>>,
 ) {
     let stop = |mut stopped: watch::Receiver<bool>| async move {
         // A dropped sender means that the node was dropped.
@@ -147,7 +147,8 @@ async fn serve_all(
     };
     let serving = async {
         if let Err(error) = serve(listener, gateway, stop(stopped)).await {
-            failure.send_replace(Some(format!("the server stopped: {error}")));
+            let why = format!("the server stopped: {error}");
+            failure.send_replace(Some(NodeFailure::Failed(why)));
         }
     };
     tokio::join!(serving_resp, serving);

@@ -8,6 +8,7 @@ use umbel_ports::{Listener, PortFuture};
 
 use crate::config::Config;
 use crate::leader_calls::LeaderCalls;
+use crate::node_failure::NodeFailure;
 
 /// What a node gives to its [`ClientInterface`].
 pub struct ServedNode {
@@ -26,7 +27,7 @@ pub struct ServedNode {
     /// Becomes true when the node stops. If the sender is dropped, the node was dropped.
     pub stopped: watch::Receiver<bool>,
     /// Takes the reason if the interface fails; the node stops then.
-    pub failure: watch::Sender<Option<String>>,
+    pub failure: watch::Sender<Option<NodeFailure>>,
 }
 
 /// Serves the clients of a node.

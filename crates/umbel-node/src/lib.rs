@@ -43,6 +43,7 @@ mod local_copy;
 mod member;
 pub mod metrics;
 mod node;
+mod node_failure;
 mod peer_admission;
 pub mod ports;
 mod reasons;
@@ -61,7 +62,8 @@ pub use formation::warn_of_other_cluster;
 pub use local::{Local, Readiness};
 pub use local_copy::{LocalCopy, LocalCopyError};
 pub use metrics::HISTOGRAMS;
-pub use node::{Node, NodeFailure, StartError};
+pub use node::{Node, StartError};
+pub use node_failure::NodeFailure;
 pub use renewal::warn_of_refused_certificate;
 pub use umbel_engine::meta::CORE_COUNT_MAX;
 

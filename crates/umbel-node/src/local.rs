@@ -22,6 +22,7 @@ use crate::exports::Exports;
 use crate::ledger_jobs::LedgerJobs;
 use crate::member::Member;
 use crate::metrics;
+use crate::node_failure::NodeFailure;
 use crate::ports::Ports;
 use crate::shard_leader::ShardLeader;
 use crate::space::Space;
@@ -86,7 +87,7 @@ impl Local {
         config: Config,
         ports: &Ports,
         (storage, witness): (Storage, Arc<Witness>),
-        failure: watch::Sender<Option<String>>,
+        failure: watch::Sender<Option<NodeFailure>>,
         jobs: Arc<JobHost>,
         founders: BTreeMap<NodeId, String>,
     ) -> Result<Arc<Self>, HostError> {
@@ -307,8 +308,8 @@ impl Local {
     }
 
     /// Reports that the node cannot continue.
-    pub(crate) fn fail(&self, why: String) {
-        self.member.fail(why);
+    pub(crate) fn fail(&self, why: impl Into<NodeFailure>) {
+        self.member.fail(why.into());
     }
 
     /// Checks for groups that stopped by themselves, ends what nobody continues, and updates the metrics.
@@ -372,7 +373,7 @@ impl RunningGroups for Local {
         self.read_meta(|state| self.homes.of(state))
     }
 
-    fn fail(&self, why: String) {
-        self.fail(why);
+    fn fail_as_removed(&self, why: String) {
+        self.fail(NodeFailure::Removed(why));
     }
 }

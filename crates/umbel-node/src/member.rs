@@ -13,6 +13,7 @@ use umbel_raft::peer::{CallError, CallKind, LocalIdentity};
 use umbel_raft::{Group, GroupHost};
 
 use crate::calls::GroupRequest;
+use crate::node_failure::NodeFailure;
 use crate::ports::Ports;
 
 /// How long to wait for another node to answer whether it is reachable.
@@ -26,7 +27,7 @@ pub(crate) struct Member {
     host: Arc<GroupHost>,
     meta: Arc<Group>,
     /// Why the node must stop, once it must.
-    failure: watch::Sender<Option<String>>,
+    failure: watch::Sender<Option<NodeFailure>>,
 }
 
 impl Member {
@@ -35,7 +36,7 @@ impl Member {
         ports: &Ports,
         host: Arc<GroupHost>,
         meta: Arc<Group>,
-        failure: watch::Sender<Option<String>>,
+        failure: watch::Sender<Option<NodeFailure>>,
     ) -> Self {
         let (net, seed) = (Arc::clone(&ports.net), Arc::clone(&ports.seed));
         Self { identity, net, seed, host, meta, failure }
@@ -122,11 +123,11 @@ impl Member {
     }
 
     /// Reports that the node cannot continue. Only the first reason is logged: all other nodes may report the same.
-    pub(crate) fn fail(&self, why: String) {
+    pub(crate) fn fail(&self, why: NodeFailure) {
         self.failure.send_if_modified(|failure| {
             let is_first = failure.is_none();
             if is_first {
-                tracing::error!(why, "the node stops");
+                tracing::error!(why = why.to_string(), "the node stops");
                 *failure = Some(why);
             }
             is_first

@@ -27,6 +27,7 @@ use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 use crate::local_copy::LocalCopy;
 use crate::metrics;
+use crate::node_failure::NodeFailure;
 use crate::peer_admission::PeerAdmission;
 use crate::ports::Ports;
 use crate::ports::observer::{Event, GroupReport};
@@ -98,17 +99,12 @@ impl StartError {
     }
 }
 
-/// Why a running node stopped by itself. Whatever it acknowledged is on the other replicas.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{0}")]
-pub struct NodeFailure(String);
-
 /// A running node.
 pub struct Node {
     address: String,
     resp_address: Option<String>,
     local: Arc<Local>,
-    failure: watch::Receiver<Option<String>>,
+    failure: watch::Receiver<Option<NodeFailure>>,
     stop: watch::Sender<bool>,
     links: LinkCloser,
     tasks: JoinSet<()>,
@@ -247,9 +243,10 @@ impl Node {
     /// Always returns an error: the reason.
     pub async fn stopped(&self) -> Result<(), NodeFailure> {
         let mut failure = self.failure.clone();
+        let ended = || NodeFailure::Failed("the node's tasks ended".to_owned());
         match failure.wait_for(Option::is_some).await {
-            Ok(why) => Err(NodeFailure(why.clone().unwrap_or_default())),
-            Err(_) => Err(NodeFailure("the node's tasks ended".to_owned())),
+            Ok(failure) => Err(failure.clone().unwrap_or_else(ended)),
+            Err(_) => Err(ended()),
         }
     }
 
@@ -454,7 +451,7 @@ async fn become_part(
     admission: &PeerAdmission,
     cell: &OnceLock<Arc<Local>>,
     (storage, witness): (Storage, Arc<Witness>),
-    failure: watch::Sender<Option<String>>,
+    failure: watch::Sender<Option<NodeFailure>>,
     jobs: Arc<JobHost>,
 ) -> Result<Arc<Local>, StartError> {
     let member = formation::membership(admission, config, ports, address).await?;

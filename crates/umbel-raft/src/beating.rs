@@ -116,7 +116,7 @@ async fn send_beat(
         Ok(Err(error)) => tracing::warn!(%node, %error, "the answer to a beat was not understood"),
         Err(CallError::Unreachable { .. }) => host.beats().is_unreachable(node),
         // The entry that removes a node may never reach that node; another node that has it reports it.
-        Err(error) if error.is_removal() => running.fail(error.to_string()),
+        Err(error) if error.is_removal() => running.fail_as_removed(error.to_string()),
         // Silence, or a node that is starting: the failure detector notices either.
         Err(error) => tracing::debug!(%node, %error, "a beat was not answered"),
     }

@@ -61,8 +61,8 @@ pub trait RunningGroups: Send + Sync + 'static {
     /// a home by their number. Asked at every beat, so that it has to be at hand.
     fn homes(&self) -> Arc<BTreeMap<GroupId, NodeId>>;
 
-    /// Takes the reason why the node cannot continue.
-    fn fail(&self, why: String);
+    /// Takes the report of another node that this one was removed from the cluster, so that it cannot continue.
+    fn fail_as_removed(&self, why: String);
 }
 
 impl GroupHost {

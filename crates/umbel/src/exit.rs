@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 use umbel_dedup::DedupError;
-use umbel_node::{EnrolError, StartError};
+use umbel_node::{EnrolError, NodeFailure, StartError};
 use umbel_reconcile::ReconcileError;
 
 pub(crate) use umbel_files::UsageError;
@@ -34,6 +34,7 @@ impl Exit {
             || error.downcast_ref().is_some_and(ReconcileError::is_usage)
             || error.downcast_ref().is_some_and(DedupError::is_usage)
             || error.downcast_ref().is_some_and(StartError::is_usage)
+            || error.downcast_ref().is_some_and(NodeFailure::is_usage)
             || error.downcast_ref().is_some_and(EnrolError::is_usage);
         if is_usage { Self::Usage } else { Self::Failed }
     }
@@ -83,6 +84,9 @@ mod tests {
         ] {
             assert_eq!(Exit::of(&error.into()), exit);
         }
+        // A node that is removed ends as it would end if it were started again.
+        assert_eq!(Exit::of(&NodeFailure::Removed("for ever".to_owned()).into()), Exit::Usage);
+        assert_eq!(Exit::of(&NodeFailure::Failed("a disk".to_owned()).into()), Exit::Failed);
         let unread = EnrolError::Files(std::io::Error::from(std::io::ErrorKind::NotFound));
         assert_eq!(Exit::of(&unread.into()), Exit::Failed);
     }

@@ -363,7 +363,7 @@ impl Copies {
         {
             let what = self.too_old(filter, ours, (from, theirs));
             self.log_damage(&what);
-            self.member.fail(what);
+            self.member.fail(what.into());
         }
     }
 

@@ -11,6 +11,7 @@ use umbel_filter::HashRange;
 use umbel_raft::Group;
 
 use super::Local;
+use crate::node_failure::NodeFailure;
 use crate::shard_leader::ShardLeader;
 
 /// Replicas that start at the same time: enough for the processors to be busy while logs are read. Each has 64 entries
@@ -28,7 +29,7 @@ impl Local {
     pub(crate) async fn follow_shard_map(
         self: &Arc<Self>,
         kept: &[GroupId],
-    ) -> Result<Option<Epoch>, String> {
+    ) -> Result<Option<Epoch>, NodeFailure> {
         let (epoch, wanted, is_removed, version) = self.meta.replica().read_meta(|state| {
             let ranges = state.shard_map().ranges();
             let first_range = |shard| ranges.and_then(|ranges| ranges.first_range(shard));
@@ -45,19 +46,19 @@ impl Local {
         });
         if is_removed {
             let node = self.node;
-            return Err(format!(
+            return Err(NodeFailure::Removed(format!(
                 "{node} was removed from the cluster; with an empty data folder it may join again"
-            ));
+            )));
         }
         if epoch.is_none() {
             return Ok(None);
         }
         let versions = self.versions;
         if version < versions.oldest {
-            return Err(format!(
+            return Err(NodeFailure::Failed(format!(
                 "the cluster is at {version}, and this release runs clusters of {versions}: start the release that \
                  this node had, raise the cluster's version with it (umbel cluster upgrade), then start this one"
-            ));
+            )));
         }
         let running: BTreeSet<GroupId> =
             self.shards().iter().map(|shard| shard.group().id()).collect();

@@ -47,7 +47,7 @@ async fn nodes_come_and_go_and_shards_are_split_under_load() {
     remove(&cluster, second).await;
     let mut gone = cluster.nodes.remove(1);
     let ended = gone.ended().await;
-    assert_eq!(ended.code(), Some(1), "{}", gone.log());
+    assert_eq!(ended.code(), Some(2), "{}", gone.log());
     // Three nodes, and three replicas of each shard: every node has one of each.
     assert_eq!(spread_over(&cluster, 3).await, [16; 3]);
     load.progress(PROGRESS_ITEMS).await;
