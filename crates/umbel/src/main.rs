@@ -9,6 +9,7 @@
 mod clock;
 mod cluster_client;
 mod commands;
+mod end_signals;
 mod exit;
 mod interrupt;
 mod picture;

@@ -3,7 +3,8 @@
 use crate::meanwhile::while_reporting;
 use crate::model::unlike_lines;
 use crate::sandbox::{Ran, Sandbox};
-use std::io::{Read, Write};
+use crate::serve::{SERVE, umbel};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
 /// The exit code of the shell for an interrupted process.
@@ -16,7 +17,9 @@ pub(crate) fn send(signal: &str, process: u32) {
 
 #[test]
 fn an_interrupt_ends_a_job_that_reads_standard_input() {
-    for signal in ["-INT", "-TERM", "-HUP"] {
+    // Where the tests run under `nohup`, commands ignore it, too.
+    let hangup = (!mask_of(std::process::id(), "SigIgn").has(HUP)).then_some("-HUP");
+    for signal in ["-INT", "-TERM"].into_iter().chain(hangup) {
         let sandbox = Sandbox::with(&[("out.txt", "old")]);
         let mut child = sandbox
             .command("- --output out.txt --overwrite --duplicates d.jsonl")
@@ -32,6 +35,52 @@ fn an_interrupt_ends_a_job_that_reads_standard_input() {
         assert_eq!((ran.code, &ran.stdout[..]), (INTERRUPTED, &b""[..]), "{signal}");
         assert_eq!(sandbox.files(), ["out.txt"]);
         assert_eq!(sandbox.text("out.txt"), "old");
+    }
+}
+
+/// Numbers of signals.
+const HUP: u32 = 1;
+const TERM: u32 = 15;
+
+/// A set of signals.
+struct Mask(u128);
+
+impl Mask {
+    fn has(&self, signal: u32) -> bool {
+        self.0 >> (signal - 1) & 1 == 1
+    }
+}
+
+/// One of the sets of signals of a process.
+fn mask_of(process: u32, name: &str) -> Mask {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    Mask(u128::from_str_radix(line.trim_start_matches(':').trim(), 16).unwrap())
+}
+
+/// As under `nohup`.
+#[test]
+fn a_hangup_that_was_ignored_at_the_start_stays_so() {
+    let sandbox = Sandbox::with(&[("a", "1\n")]);
+    for (args, code) in [("reconcile --listen 127.0.0.1:0 a", INTERRUPTED), (SERVE, Some(0))] {
+        let command = umbel(&sandbox, args);
+        let mut ignoring = Command::new("/bin/sh");
+        ignoring.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(command.get_program());
+        ignoring.args(command.get_args()).current_dir(sandbox.path("")).env_clear();
+        ignoring.env("UMBEL_LOG_LEVEL", "error").stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = ignoring.stderr(Stdio::piped()).spawn().unwrap();
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        while !said.contains("listening on ") {
+            assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{args}: it ended: {said}");
+        }
+        let process = child.id();
+        assert!(mask_of(process, "SigIgn").has(HUP) && !mask_of(process, "SigCgt").has(HUP));
+        assert!(mask_of(process, "SigCgt").has(TERM), "{args}");
+        send("-HUP", process);
+        send("-TERM", process);
+        std::io::copy(&mut stderr, &mut std::io::sink()).unwrap();
+        assert_eq!(child.wait().unwrap().code(), code, "{args}");
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn run(sandbox: &Sandbox, args: &str) -> Ran {
 }
 
 /// A single node.
-const SERVE: &str = "serve --dev --listen 127.0.0.1:0 --data node --no-fsync";
+pub(crate) const SERVE: &str = "serve --dev --listen 127.0.0.1:0 --data node --no-fsync";
 
 /// A cluster of one node with its data in the sandbox; it is killed when the test ends.
 pub(crate) struct Server {

@@ -1,7 +1,7 @@
 //! The first signal stops the server gracefully, the second ends the process.
 
+use crate::end_signals::on_end_signal;
 use anyhow::{Context, Result};
-use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
 /// Exit code of an interrupted process, by the shells' convention: 128 + SIGINT.
@@ -11,20 +11,18 @@ const INTERRUPTED: i32 = 130;
 pub(crate) struct StopSignal(watch::Receiver<bool>);
 
 impl StopSignal {
-    /// Installs a handler: the first SIGINT, SIGTERM or SIGHUP requests a stop, the second ends the
-    /// process.
+    /// Installs a handler: the first SIGINT, SIGTERM or SIGHUP that is not ignored requests a stop, the second ends
+    /// the process.
     ///
     /// # Errors
     ///
     /// If the handler cannot be installed.
     pub(crate) fn install() -> Result<Self> {
         let (sender, receiver) = watch::channel(false);
-        let was_asked = AtomicBool::new(false);
-        ctrlc::set_handler(move || {
-            if was_asked.swap(true, Ordering::SeqCst) {
+        on_end_signal(move || {
+            if sender.send_replace(true) {
                 std::process::exit(INTERRUPTED);
             }
-            sender.send_replace(true);
         })
         .context("cannot handle signals")?;
         Ok(Self(receiver))
