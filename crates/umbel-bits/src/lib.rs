@@ -13,6 +13,7 @@
 //! | how is a sorted list written? | `gaps` |
 //! | how is a long sorted list written in the fewest bits? | `ans` |
 //! | how short could any code be? | `entropy` |
+//! | how are bytes shown to people? | `hex` |
 //!
 //! # Formats
 //!
@@ -57,6 +58,7 @@ mod entropy;
 mod error;
 mod gaps;
 mod golomb;
+mod hex;
 mod leb128;
 mod limits;
 mod rice;
@@ -71,6 +73,7 @@ pub use gaps::{
     positions_bits,
 };
 pub use golomb::GolombCode;
+pub use hex::Hex;
 pub use leb128::{LEB128_BYTES_MAX, Leb128, Leb128Error, put_leb128};
 pub use limits::{ANS_RATIO_MAX, ANS_RATIO_MIN, LOW_BITS_MAX};
 pub use rice::{QUOTIENT_ESCAPE, RiceCode};

@@ -187,5 +187,7 @@ pub use spread::SpreadFilter;
 pub use stable::Stable;
 pub use stable_pace::{STABLE_LOWERED_MAX, StablePace};
 pub use stored_single_shot::StoredSingleShot;
+/// For crates above, which show digests and signatures beside hashes.
+pub use umbel_bits::Hex;
 pub use variable_counting::{VARIABLE_BASE_MAX, VariableCounting};
 pub use window::{Sighting, WINDOW_SLICES_MAX, Window, WindowLoadError, WindowPartError};

@@ -9,6 +9,7 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Status};
 use umbel_dedup_engine::{Grid, Route, WorkerId};
 use umbel_engine::NodeId;
+use umbel_filter::Hex;
 use umbel_ports::encoding::encode;
 use umbel_ports::{NotProved, PeerIdentity};
 use umbel_proto::v1::{JobHello, JobOption, JobOptions};
@@ -191,13 +192,15 @@ impl Identity {
 
     /// The refusal of a worker with another specification of the job; contains this worker's options.
     fn refuse_spec(&self, hello: &JobHello) -> Status {
+        // A stranger's may be of any length.
+        let theirs = hello.spec_digest.get(..16).unwrap_or(&hello.spec_digest);
         let text = format!(
             "worker {} was told another job: its options have the digest {}, those of worker {} {}; \
              give all workers the same options",
             hello.worker,
-            hex(&hello.spec_digest),
+            Hex(theirs),
             self.worker.0,
-            hex(&self.spec_digest)
+            Hex(&self.spec_digest)
         );
         let options = self
             .options
@@ -285,10 +288,6 @@ pub(super) fn error_text(
 pub(super) fn encode_body<T: Serialize>(body: &T) -> Result<Bytes, usize> {
     let bytes = encode(body);
     if bytes.len() > BODY_BYTES_MAX { Err(bytes.len()) } else { Ok(bytes) }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

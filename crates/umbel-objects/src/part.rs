@@ -4,11 +4,11 @@
 //! It waits here, and the memory used does not grow with its length.
 
 use crate::error::ObjectError;
-use crate::sign::hex;
 use ring::digest;
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
+use umbel_filter::Hex;
 
 /// Bytes of a part in memory before they go to the scratch file: as many as a reader holds, and enough for
 /// one write.
@@ -117,7 +117,7 @@ impl PartBuffer {
             self.hash.update(&self.memory);
         }
         let hash = std::mem::replace(&mut self.hash, digest::Context::new(&digest::SHA256));
-        Ok(hex(hash.finish().as_ref()))
+        Ok(Hex(hash.finish().as_ref()).to_string())
     }
 
     /// The file of a sealed part, rewound to its start; `None` if the part is in memory.
@@ -168,7 +168,7 @@ mod tests {
             bytes.chunks(100_000).for_each(|piece| part.add(piece).unwrap());
             assert_eq!(part.bytes(), length as u64);
             let hash = part.seal().unwrap();
-            assert_eq!(hash, hex(digest::digest(&digest::SHA256, &bytes).as_ref()));
+            assert_eq!(hash, Hex(digest::digest(&digest::SHA256, &bytes).as_ref()).to_string());
             for _ in 0..2 {
                 let mut read = Vec::new();
                 match part.rewound().unwrap() {

@@ -17,7 +17,7 @@ use crate::address::ObjectAddress;
 use crate::error::{ObjectError, ServerRefusal};
 use crate::listing::leaves;
 use crate::part::PartBuffer;
-use crate::sign::{NO_BODY_SHA256, hex, percent_encoded};
+use crate::sign::{NO_BODY_SHA256, percent_encoded};
 use crate::store::{
     ANSWER_TIMEOUT, BODY_TIMEOUT, ObjectStore, REFUSAL_BYTES_MAX, StoreRequest, Trouble, body_text,
     entity_tag, judged, patiently,
@@ -26,6 +26,7 @@ use ring::digest;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use umbel_filter::Hex;
 use ureq::Body;
 use ureq::http::Response;
 
@@ -132,7 +133,7 @@ impl ObjectStore {
         overwrite: bool,
     ) -> Result<(), ObjectError> {
         let body = part_list(tags);
-        let hash = hex(digest::digest(&digest::SHA256, body.as_bytes()).as_ref());
+        let hash = Hex(digest::digest(&digest::SHA256, body.as_bytes()).as_ref()).to_string();
         let query = format!("uploadId={}", percent_encoded(id, false));
         let headers = conditions(overwrite);
         let request = StoreRequest {
@@ -152,7 +153,7 @@ impl ObjectStore {
         bytes: &[u8],
         overwrite: bool,
     ) -> Result<(), ObjectError> {
-        let hash = hex(digest::digest(&digest::SHA256, bytes).as_ref());
+        let hash = Hex(digest::digest(&digest::SHA256, bytes).as_ref()).to_string();
         let mut headers = conditions(overwrite);
         headers.push((MARK_HEADER, mark.to_owned()));
         let request = StoreRequest {

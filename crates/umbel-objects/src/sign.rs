@@ -12,6 +12,7 @@
 use crate::settings::Credentials;
 use ring::{digest, hmac};
 use std::fmt::Write as _;
+use umbel_filter::Hex;
 
 /// SHA-256 of the empty string: the body of a request that has none.
 pub(crate) const NO_BODY_SHA256: &str =
@@ -59,11 +60,11 @@ pub(crate) fn signed_headers(
     let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{body_sha256}");
     let day = &time[..8];
     let scope = format!("{day}/{region}/s3/aws4_request");
-    let hash = hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref());
+    let hash = Hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref()).to_string();
     let text = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{hash}");
     let key = format!("AWS4{}", credentials.secret_access_key).into_bytes();
     let key = [day, region, "s3", "aws4_request"].iter().fold(key, |key, part| mac(&key, part));
-    let signature = hex(&mac(&key, &text));
+    let signature = Hex(&mac(&key, &text)).to_string();
     let id = &credentials.access_key_id;
     let value = format!(
         "AWS4-HMAC-SHA256 Credential={id}/{scope},SignedHeaders={names},Signature={signature}"
@@ -75,14 +76,6 @@ pub(crate) fn signed_headers(
 fn mac(key: &[u8], text: &str) -> Vec<u8> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
-}
-
-/// Bytes in hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// A part of a path or query, encoded as the signature requires: all characters but letters, digits and
@@ -155,7 +148,8 @@ mod tests {
             secret_access_key: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into(),
             session_token: None,
         };
-        let hash = hex(digest::digest(&digest::SHA256, b"Welcome to Amazon S3.").as_ref());
+        let hash =
+            Hex(digest::digest(&digest::SHA256, b"Welcome to Amazon S3.").as_ref()).to_string();
         let request = Signable {
             method: "PUT",
             host: "examplebucket.s3.amazonaws.com",

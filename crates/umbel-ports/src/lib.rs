@@ -35,6 +35,7 @@ mod frame_allowance;
 mod frame_watch;
 #[cfg(any(test, feature = "testing"))]
 mod free_ports;
+mod hex;
 mod issued;
 mod limits;
 mod long_work;

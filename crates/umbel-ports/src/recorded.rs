@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::encoding::{decode, encode};
+use crate::hex::from_hex;
 
 /// If this variable is set, values without a recording get one: `UMBEL_WRITE_CALLS=1`. No recording is changed.
 const WRITE: &str = "UMBEL_WRITE_CALLS";
@@ -127,7 +128,11 @@ impl Recordings {
         let Some(hex) = self.by_name.get(name) else {
             panic!("{name} has no recording: run this test with {WRITE}=1, and keep the line")
         };
-        assert_eq!(decoded(&bytes_of(hex)), *value, "{name} is decoded differently");
+        assert_eq!(
+            decoded(&from_hex(hex.as_bytes()).expect("hexadecimal digits")),
+            *value,
+            "{name} is decoded differently"
+        );
         assert_eq!(encoded, *hex, "{name} is encoded differently");
         assert!(self.checked.insert(name.to_owned()), "{name} is there twice");
     }
@@ -165,13 +170,4 @@ fn hex_of(bytes: &[u8]) -> String {
         write!(text, "{byte:02x}").expect("a String takes all text");
         text
     })
-}
-
-fn bytes_of(hex: &str) -> Vec<u8> {
-    let digits = hex.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| {
-        let pair = str::from_utf8(pair).expect("hexadecimal digits");
-        u8::from_str_radix(pair, 16).expect("hexadecimal digits")
-    };
-    digits.map(byte).collect()
 }

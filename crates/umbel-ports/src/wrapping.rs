@@ -13,6 +13,8 @@ use std::path::Path;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, MAX_TAG_LEN, NONCE_LEN, Nonce, UnboundKey};
 use thiserror::Error;
 
+use crate::hex::from_hex;
+
 /// Bytes of the key.
 const KEY_BYTES: usize = 32;
 
@@ -139,16 +141,7 @@ fn parse(bytes: &[u8]) -> Option<[u8; KEY_BYTES]> {
     if let Ok(key) = bytes.try_into() {
         return Some(key);
     }
-    let text = bytes.trim_ascii();
-    if text.len() != 2 * KEY_BYTES {
-        return None;
-    }
-    let mut key = [0; KEY_BYTES];
-    for (byte, pair) in key.iter_mut().zip(text.chunks_exact(2)) {
-        let digit = |index: usize| char::from(pair[index]).to_digit(16);
-        *byte = u8::try_from(digit(0)? << 4 | digit(1)?).ok()?;
-    }
-    Some(key)
+    from_hex(bytes.trim_ascii())?.try_into().ok()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Sketches, coded symbols and counters of known ids under a known key, which every other implementation
 //! must reproduce.
 
+use umbel_bits::Hex;
 use umbel_sketch::{CodedSymbol, Estimator, Field, PinSketch, RibltEncoder};
 
 use super::item::ItemRef;
@@ -26,7 +27,7 @@ fn sketch(ids: std::ops::RangeInclusive<u64>) -> PinSketch {
 #[test]
 fn sketches_of_ids() {
     let mut ours = sketch(1..=5);
-    let hex: String = ours.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = Hex(&ours.to_bytes()).to_string();
     assert_eq!(hex, "c11c533a9c83cf6775183e60631b330d92683e5c981b3a36435af83f7ed9c97c");
     ours.merge(&sketch(3..=6)).unwrap();
     let symbols = ours.decode(key().decode_seed()).unwrap();

@@ -177,6 +177,7 @@ impl SessionKey {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use umbel_bits::Hex;
 
     use super::*;
 
@@ -187,18 +188,20 @@ mod tests {
         nonce_responder: 0x2222_2222_2222_2222,
     };
 
-    fn hex(bytes: &[u8]) -> String {
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
     #[test]
     fn golden_keys() {
-        assert_eq!(hex(&SessionKey::session_key(&SOURCE, 0)), "d64491b1c6d05e559966df8542512c51");
-        assert_eq!(hex(&SessionKey::session_key(&SOURCE, 1)), "13c4d0422f129377efbfed8d028f1c99");
+        assert_eq!(
+            Hex(&SessionKey::session_key(&SOURCE, 0)).to_string(),
+            "d64491b1c6d05e559966df8542512c51"
+        );
+        assert_eq!(
+            Hex(&SessionKey::session_key(&SOURCE, 1)).to_string(),
+            "13c4d0422f129377efbfed8d028f1c99"
+        );
         let key = SessionKey::derive(&SOURCE, 1, SymbolKind::Hashed);
-        assert_eq!(hex(&key.item), "3efd7ebe372045c6f222d4456f86b9bf");
-        assert_eq!(hex(&key.check), "eefbc0415efcd071c23d7676554f1c40");
-        assert_eq!(hex(&key.perm), "4b1f267331a5c7271f5ce5dcca09902a");
+        assert_eq!(Hex(&key.item).to_string(), "3efd7ebe372045c6f222d4456f86b9bf");
+        assert_eq!(Hex(&key.check).to_string(), "eefbc0415efcd071c23d7676554f1c40");
+        assert_eq!(Hex(&key.perm).to_string(), "4b1f267331a5c7271f5ce5dcca09902a");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
+use umbel_bits::Hex;
 use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Pass, SymbolKind};
 use umbel_records::{Compression, ReadLimits, RecordReader, line_item, records};
 
@@ -107,9 +108,9 @@ fn raw_bytes(item: &Item) -> Vec<u8> {
     }
 }
 
-fn hex(item: &Item) -> Vec<u8> {
-    let digits = raw_bytes(item).into_iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| b"0123456789abcdef"[usize::from(digit)]).collect()
+/// An id as in a text file.
+fn text(item: &Item) -> Vec<u8> {
+    Hex(&raw_bytes(item)).to_string().into_bytes()
 }
 
 impl RecordItems for HexIds {
@@ -146,7 +147,7 @@ impl RecordItems for HexIds {
     }
 
     fn text(&self, item: &Item) -> Vec<u8> {
-        hex(item)
+        text(item)
     }
 }
 
@@ -265,7 +266,7 @@ impl ItemSet for RawIds {
     }
 
     fn text(&self, item: &Item) -> Vec<u8> {
-        hex(item)
+        text(item)
     }
 
     fn check_writable(&self) -> Result<()> {

@@ -6,7 +6,7 @@ use super::{BLOCK_BITS_MAX, INDEX_DIRECTORY_ENTRY_BYTES, INDEX_HEADER_BYTES, MAG
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use thiserror::Error;
-use umbel_bits::{CodeError, RiceCode};
+use umbel_bits::{CodeError, Hex, RiceCode};
 use umbel_codec::{FirstBytes, crc32c};
 use umbel_filter::ItemHash;
 
@@ -76,7 +76,7 @@ pub struct SpecDigest(pub [u8; 16]);
 
 impl fmt::Display for SpecDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        Hex(&self.0).fmt(f)
     }
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::capability::{Contains, Insert};
-use crate::hash::ItemHasher;
+use crate::{Hex, ItemHasher};
 
 fn hash(item: &str) -> ItemHash {
     ItemHasher::RedisBloom.hash(item.as_bytes())
@@ -18,10 +18,6 @@ fn with_numbers(shape: RedisBloomShape, count: u32) -> RedisBloom {
         filter.insert(hash(&number.to_string())).unwrap();
     }
     filter
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// By hand: a = 0x822b4f99b121f10d, b = 0x9d63d52a557f61c2, and (a + j · b mod 2^64) mod 1152.
@@ -39,7 +35,7 @@ fn an_item_has_the_positions_of_redis_bloom() {
     assert_eq!(filter.links()[0].words(), words);
     // 0.005 and |ln 0.005| / 0.480453013918201 as doubles.
     assert_eq!(
-        hex(&RedisBloomHeader::of(&filter).to_bytes()),
+        Hex(&RedisBloomHeader::of(&filter).to_bytes()).to_string(),
         "0100000000000000010000000500000002000000\
          9000000000000000800400000000000001000000000000007b14ae47e17a743fe9862fb2350e2640\
          08000000640000000000000000"
@@ -283,7 +279,7 @@ fn dumps_are_those_that_were_recorded_from_redis_bloom() {
             let _ = filter.insert(hash(&number.to_string()));
         }
         let header = RedisBloomHeader::of(&filter).to_bytes();
-        assert_eq!(Some(format!("header {}", hex(&header)).as_str()), lines.next(), "{reserve}");
+        assert_eq!(Some(format!("header {}", Hex(&header)).as_str()), lines.next(), "{reserve}");
         let mut digest = 0xcbf2_9ce4_8422_2325_u64;
         for link in filter.links() {
             let bytes = link.words().iter().flat_map(|word| word.to_le_bytes());

@@ -12,12 +12,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use quota::QuotaArgs;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::str::FromStr;
 use umbel_client::Client;
 use umbel_client::proto::{
     ClusterVerb, FilterVerb, Grant, Principal, PutPrincipalRequest, Quota, Usage, WhoAmIResponse,
 };
+use umbel_filter::Hex;
 
 /// Bytes of a token's secret, as many as its hash has: guessing the secret is as hard as guessing the
 /// hash.
@@ -222,10 +222,7 @@ pub(crate) fn draw_secret() -> Result<String> {
     let mut bytes = [0; SECRET_BYTES];
     let drawn = SystemRandom::new().fill(&mut bytes);
     drawn.map_err(|_| anyhow!("the system gives no random numbers"))?;
-    Ok(bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+    Ok(Hex(&bytes).to_string())
 }
 
 fn filter_verb(number: i32) -> &'static str {

@@ -13,6 +13,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use umbel_filter::Hex;
 use uploads::Upload;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -308,7 +309,7 @@ fn check_signature(request: &Request) -> Option<Answer> {
         assert!(names.split(';').any(|signed| signed == name), "{name} is not signed");
     }
     assert!(query.split('&').is_sorted(), "{query}");
-    let body_hash = hex(digest::digest(&digest::SHA256, body).as_ref());
+    let body_hash = Hex(digest::digest(&digest::SHA256, body).as_ref()).to_string();
     if headers["x-amz-content-sha256"] != body_hash {
         return Some(Answer::refusal(400, "XAmzContentSHA256Mismatch"));
     }
@@ -319,22 +320,19 @@ fn check_signature(request: &Request) -> Option<Answer> {
     write!(canonical, "\n{names}\n{}", headers["x-amz-content-sha256"]).unwrap();
     let hash = digest::digest(&digest::SHA256, canonical.as_bytes());
     let date = &headers["x-amz-date"];
-    let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hex(hash.as_ref()));
+    let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", Hex(hash.as_ref()));
     let mut key = format!("AWS4{SECRET_ACCESS_KEY}").into_bytes();
     for part in scope.split('/') {
         key = sign(&key, part);
     }
-    let is_right = id == ACCESS_KEY_ID && hex(&sign(&key, &text)) == field("Signature=");
+    let is_right =
+        id == ACCESS_KEY_ID && Hex(&sign(&key, &text)).to_string() == field("Signature=");
     (!is_right).then(|| Answer::refusal(403, "SignatureDoesNotMatch"))
 }
 
 fn sign(key: &[u8], text: &str) -> Vec<u8> {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key);
     hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn tag(bytes: &[u8]) -> String {

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::Value;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
+use umbel_filter::Hex;
 
 /// Standard output. Once its reader has closed the pipe, output is discarded without an error.
 pub(crate) struct Printer {
@@ -161,7 +162,7 @@ pub(crate) fn numbers(nodes: &[u64]) -> String {
 pub(crate) fn item_member(item: &[u8]) -> (&'static str, String) {
     match std::str::from_utf8(item) {
         Ok(text) => ("item", text.to_owned()),
-        Err(_) => ("item_hex", item.iter().map(|byte| format!("{byte:02x}")).collect()),
+        Err(_) => ("item_hex", Hex(item).to_string()),
     }
 }
 
