@@ -54,7 +54,7 @@ pub enum SessionOutput {
     OnlyHere(Vec<ItemIndex>),
     /// Items that only the other side has: to be applied if the direction says so, otherwise to be shown.
     /// Answer [`SessionInput::Applied`]. Items to be applied are handed out as they arrive, items to be shown once
-    /// they are verified.
+    /// they are verified. An initiator without items that has the other side remove its own gets none.
     OnlyThere(Vec<RemoteItem>),
     /// The current phase, for progress displays and logs.
     Phase(&'static str),

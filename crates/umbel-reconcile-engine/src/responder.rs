@@ -1,16 +1,16 @@
 //! The responder: answers, and encodes what the plan and the initiator's requests say.
 
-use umbel_sketch::{Estimator, Field, PinSketch};
+mod greeting;
 
 use super::coded::CodedJob;
 use super::core::{Core, Unions};
 use super::difference::Difference;
 use super::digest::SetDigest;
-use super::error::{Result, SessionError, SessionRefusal, field};
+use super::error::{Result, SessionError, field};
 use super::event::Out;
 use super::filter::{FilterJob, FilterStage, FilterTest};
 use super::job::{ItemsJob, Job, ListJob};
-use super::message::{Estimate, HELLO_SYNDROMES, Hello, Message, RequestMode, Welcome, hello_bits};
+use super::message::{Estimate, Hello, Message, RequestMode, Welcome};
 use super::partition::{Encoder, Partition};
 use super::pass::{Gathered, Pass, Work};
 use super::plan::{Plan, Stage};
@@ -35,6 +35,8 @@ enum State {
         asked_count: usize,
         is_exact: bool,
     },
+    /// A pass that lists the set, all of which is to be removed.
+    Emptying,
     /// The full scan; during the first one the initiator waits for the estimate.
     Surveying {
         is_first: bool,
@@ -98,15 +100,12 @@ impl Responder {
                     self.survey(core, true, out);
                     return Ok(());
                 }
-                core.forecast.plan = format!("hello t={HELLO_SYNDROMES}");
-                let welcome = Welcome::Resolved {
-                    nonce: core.terms.options.nonce,
-                    item_count: core.sets.own.count,
-                };
-                core.traffic.send(&Message::Welcome(welcome), out);
-                self.state = State::Transferring;
-                core.enter("transferring", out);
-                core.transfer().begin(difference, 64, out)
+                self.resolve(core, difference, out)
+            }
+            State::Emptying => {
+                core.note_pass(&gathered, false)?;
+                let Work::Table { entries, .. } = gathered.work else { return Ok(()) };
+                self.resolve(core, Difference { here: entries, ..Difference::default() }, out)
             }
             State::Surveying { is_first } => {
                 core.note_pass(&gathered, true)?;
@@ -211,86 +210,6 @@ impl Responder {
                 Err(SessionError::OutOfOrder { frame: message.name(), phase: core.phase })
             }
         }
-    }
-
-    fn on_hello(&mut self, core: &mut Core, hello: Box<Hello>, out: &mut Out) -> Result<()> {
-        if let Some(refusal) = core.terms.refusal(&hello) {
-            return refuse(core, refusal, out);
-        }
-        core.terms.aim = hello.aim;
-        core.attempt.source.nonce_initiator = hello.nonce;
-        core.sets.there_count = hello.digest.count;
-        core.begin_attempt(0);
-        core.enter("greeting", out);
-        if let Some(estimator) = core.stored().meet(hello.stored)? {
-            return self.compare(core, &hello, (None, Some(estimator)), out);
-        }
-        let sketch = match &hello.sketch {
-            Some(sketch) if sketch.field_bits == hello_bits(core.terms.kind()) => {
-                let bits = u64::from(sketch.field_bits);
-                let known = Field::new(sketch.field_bits).map_err(|_| field("field bits", bits))?;
-                Some((known, sketch.syndrome_count))
-            }
-            Some(sketch) => {
-                return Err(field("field bits", sketch.field_bits.into()));
-            }
-            None => None,
-        };
-        let estimates = hello.estimator.is_some();
-        core.run_pass(Pass::hello(core.attempt.key, sketch, estimates), out);
-        self.state = State::Greeting(hello);
-        Ok(())
-    }
-
-    fn compare(
-        &mut self,
-        core: &mut Core,
-        hello: &Hello,
-        (sketch, estimator): (Option<PinSketch>, Option<Box<Estimator>>),
-        out: &mut Out,
-    ) -> Result<()> {
-        if core.sets.check_skew(&core.terms.options.limits).is_err() {
-            return refuse(core, SessionRefusal::TooLarge, out);
-        }
-        if core.sets.own == hello.digest {
-            let welcome =
-                Welcome::InSync { nonce: core.terms.options.nonce, digest: core.sets.own };
-            core.traffic.send(&Message::Welcome(welcome), out);
-            core.unions = Unions { sent: Some(core.sets.own), received: Some(hello.digest) };
-            return Ok(());
-        }
-        if let (Some(own), Some(bytes)) = (estimator, &hello.estimator) {
-            let theirs = Estimator::from_bytes(bytes, hello.digest.count);
-            let estimate = own.estimate(&theirs.map_err(|_| field("estimator", 0))?).round();
-            #[expect(clippy::cast_possible_truncation, reason = "squares")]
-            let estimate =
-                (estimate as u64).min(core.sets.own.count.saturating_add(core.sets.there_count));
-            self.estimate = Some(estimate);
-            if let Some(start) = hello.stored
-                && let Some(welcome) = core.stored().welcome(start, estimate)
-            {
-                core.traffic.send(&Message::Welcome(welcome), out);
-                self.state = State::AwaitPlan;
-                return Ok(());
-            }
-        }
-        let decoded = match (sketch, &hello.sketch) {
-            (Some(own), Some(theirs)) => theirs.decode(&core.attempt.key, own)?,
-            _ => None,
-        };
-        match decoded {
-            Some(symbols) => {
-                core.attempt.symbol_bits = hello_bits(core.terms.kind());
-                core.arrivals.accept = Accept::Any;
-                core.run_pass(
-                    Pass::find(core.attempt.key, core.attempt.symbol_bits, symbols.clone()),
-                    out,
-                );
-                self.state = State::Finding { symbols };
-            }
-            None => self.survey(core, true, out),
-        }
-        Ok(())
     }
 
     fn survey(&mut self, core: &mut Core, is_first: bool, out: &mut Out) {
@@ -400,9 +319,4 @@ impl Responder {
         self.state = State::AwaitRetry;
         Ok(false)
     }
-}
-
-fn refuse(core: &mut Core, refusal: SessionRefusal, out: &mut Out) -> Result<()> {
-    core.traffic.send(&Message::Welcome(Welcome::Refused(refusal)), out);
-    Err(SessionError::Refused(refusal))
 }

@@ -138,6 +138,29 @@ fn a_responder_that_is_pushed_to_learns_what_only_it_has_where_it_is_to_remove_i
     }
 }
 
+/// Regression: the list of the items came back to a side that needs nothing of it.
+#[test]
+fn who_has_nothing_gets_no_list_of_what_is_to_be_removed() {
+    for kind in KINDS {
+        for optimize in [Optimize::Bytes, Optimize::Time] {
+            for only_theirs in [1, 15, 16, 3000] {
+                let (ours, theirs) = sets(kind, false, 0, 0, only_theirs);
+                let mut initiator = Options::initiator(kind, Direction::Push, 5);
+                let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
+                (aim.notify_responder, aim.optimize) = (true, optimize);
+                let mut shuttle =
+                    Shuttle::new(initiator, Options::responder(kind, 6), &ours, &theirs);
+                shuttle.run();
+                shuttle.check(Direction::Push);
+                let outcome = shuttle.ours.result.clone().unwrap().unwrap();
+                assert!(outcome.received_bytes < 150, "{kind:?} {only_theirs}: {outcome:?}");
+                assert!(shuttle.ours.only_there.is_empty());
+                assert_eq!(shuttle.theirs.items_here(), Some(theirs), "{kind:?} {only_theirs}");
+            }
+        }
+    }
+}
+
 #[test]
 fn both_sides_learn_whose_version_wins() {
     let (ours, theirs) = sets(SymbolKind::Keyed, true, 30, 2, 2);

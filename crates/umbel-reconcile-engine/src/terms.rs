@@ -108,6 +108,13 @@ impl Terms {
         self.is_initiator && (shows || removes)
     }
 
+    /// Whether an initiator without items has this side remove all that it has. Which items these are only this side
+    /// has to know.
+    pub(crate) fn empties_responder(&self, initiator_count: u64) -> bool {
+        let removes = self.aim.notify_responder && self.aim.direction == Direction::Push;
+        !self.is_initiator && removes && initiator_count == 0
+    }
+
     /// Checks a number of differences against this side's limit.
     pub(crate) fn check_difference(&self, count: u64) -> Result<()> {
         let max = self.options.limits.diff_max;

@@ -43,7 +43,10 @@ impl Transfer<'_> {
         if entries.is_empty() {
             return;
         }
-        let flow = self.terms.flow_there();
+        let flow = match self.terms.empties_responder(self.sets.there_count) {
+            true => Flow::Sum,
+            false => self.terms.flow_there(),
+        };
         let is_id = self.terms.kind() == SymbolKind::Id64;
         if flow == Flow::Contents && !is_id {
             self.jobs.push(Job::Items(ItemsJob::new(entries.to_vec())));
