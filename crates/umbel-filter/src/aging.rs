@@ -31,7 +31,7 @@
 //! replicas that insert the same items in the same order are equal.
 
 use crate::bits::{BitArray, Line, scalar, wide};
-use crate::capability::{Describe, Description, InsertError, Insertion, ItemByItem};
+use crate::capability::{Describe, Description, InsertError, Insertion, ItemByItem, item_by_item};
 use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::lanes::LaneSets;
@@ -225,7 +225,7 @@ impl ItemByItem for Aging {
 
     /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`.
     #[inline]
-    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, _is_inserted: bool) {
+    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, _inserts: bool) {
         if wide::is_far(self.bits.lines())
             && let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE)
         {
@@ -235,6 +235,8 @@ impl ItemByItem for Aging {
         }
     }
 }
+
+item_by_item!(Aging);
 
 impl Describe for Aging {
     fn shape(&self) -> Shape {

@@ -184,8 +184,8 @@ pub(crate) fn check_in_range(range: HashRange, hash: ItemHash) -> Result<(), Out
     if range.contains(hash.hi()) { Ok(()) } else { Err(OutOfRange { hi: hash.hi(), range }) }
 }
 
-/// What a kind does with single items of its hash range, of which its [`Contains`] and [`Insert`] follow if its batches
-/// go item by item.
+/// What a kind does with single items of its hash range, of which [`item_by_item`] makes its [`Contains`] and [`Insert`] if
+/// its batches go item by item.
 pub(crate) trait ItemByItem {
     /// The filter's hash range.
     fn range(&self) -> HashRange;
@@ -196,47 +196,78 @@ pub(crate) trait ItemByItem {
     /// Inserts an item of the range.
     fn put(&mut self, hash: ItemHash) -> Result<Insertion, InsertError>;
 
-    /// Prefetches what an item behind the one at `at` will read, or change if it `is_inserted`.
-    fn prefetch_ahead(&self, _hashes: &[ItemHash], _at: usize, _is_inserted: bool) {}
+    /// Prefetches what an item behind the one at `at` will read, or change if the batch `inserts`.
+    fn prefetch_ahead(&self, _hashes: &[ItemHash], _at: usize, _inserts: bool) {}
 }
 
-impl<F: ItemByItem> Contains for F {
-    #[inline]
-    fn contains(&self, hash: ItemHash) -> bool {
-        self.range().contains(hash.hi()) && self.has(hash)
-    }
-
-    fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        present.clear();
-        present.extend(hashes.iter().enumerate().map(|(at, &hash)| {
-            self.prefetch_ahead(hashes, at, false);
-            self.contains(hash)
-        }));
-    }
+/// Whether each item may have been inserted, one after the other; `present` is emptied first.
+pub(crate) fn contains_each<F: ItemByItem + Contains>(
+    filter: &F,
+    hashes: &[ItemHash],
+    present: &mut Vec<bool>,
+) {
+    present.clear();
+    present.extend(hashes.iter().enumerate().map(|(at, &hash)| {
+        filter.prefetch_ahead(hashes, at, false);
+        filter.contains(hash)
+    }));
 }
 
-impl<F: ItemByItem> Insert for F {
-    #[inline]
-    fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
-        check_in_range(self.range(), hash)?;
-        self.put(hash)
+/// Inserts the items, all of the range, one after the other; `outcomes` is emptied first.
+pub(crate) fn insert_each<F: ItemByItem>(
+    filter: &mut F,
+    hashes: &[ItemHash],
+    outcomes: &mut Vec<Insertion>,
+) -> Result<(), InsertError> {
+    outcomes.clear();
+    check_all_in_range(filter.range(), hashes)?;
+    outcomes.reserve(hashes.len());
+    for (at, &hash) in hashes.iter().enumerate() {
+        filter.prefetch_ahead(hashes, at, true);
+        outcomes.push(filter.put(hash)?);
     }
+    Ok(())
+}
 
-    fn insert_batch(
-        &mut self,
-        hashes: &[ItemHash],
-        outcomes: &mut Vec<Insertion>,
-    ) -> Result<(), InsertError> {
-        outcomes.clear();
-        check_all_in_range(self.range(), hashes)?;
-        outcomes.reserve(hashes.len());
-        for (at, &hash) in hashes.iter().enumerate() {
-            self.prefetch_ahead(hashes, at, true);
-            outcomes.push(self.put(hash)?);
+/// Writes [`Contains`] and [`Insert`] of a kind that is [`ItemByItem`]; the parameters of a generic kind follow it.
+///
+/// One implementation for all `F: ItemByItem` would hide from the documentation which kinds have them, and leave no room for
+/// others.
+macro_rules! item_by_item {
+    ($kind:ty $(, $($parameter:tt)+)?) => {
+        impl$(<$($parameter)+>)? $crate::capability::Contains for $kind {
+            #[inline]
+            fn contains(&self, hash: $crate::hash::ItemHash) -> bool {
+                self.range().contains(hash.hi()) && self.has(hash)
+            }
+
+            fn contains_batch(&self, hashes: &[$crate::hash::ItemHash], present: &mut Vec<bool>) {
+                $crate::capability::contains_each(self, hashes, present);
+            }
         }
-        Ok(())
-    }
+
+        impl$(<$($parameter)+>)? $crate::capability::Insert for $kind {
+            #[inline]
+            fn insert(
+                &mut self,
+                hash: $crate::hash::ItemHash,
+            ) -> Result<$crate::capability::Insertion, $crate::capability::InsertError> {
+                $crate::capability::check_in_range(self.range(), hash)?;
+                self.put(hash)
+            }
+
+            fn insert_batch(
+                &mut self,
+                hashes: &[$crate::hash::ItemHash],
+                outcomes: &mut Vec<$crate::capability::Insertion>,
+            ) -> Result<(), $crate::capability::InsertError> {
+                $crate::capability::insert_each(self, hashes, outcomes)
+            }
+        }
+    };
 }
+
+pub(crate) use item_by_item;
 
 /// Checks that all hashes belong to a range.
 pub(crate) fn check_all_in_range(range: HashRange, hashes: &[ItemHash]) -> Result<(), OutOfRange> {

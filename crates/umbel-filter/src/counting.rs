@@ -30,7 +30,7 @@ use crate::block_array;
 use crate::blocked::Blocked;
 use crate::capability::{
     Describe, Description, InsertError, Insertion, ItemByItem, Merge, OutOfRange, Removal, Remove,
-    check_in_range,
+    check_in_range, item_by_item,
 };
 use crate::hash::ItemHash;
 use crate::kind::Kind;
@@ -325,7 +325,7 @@ impl ItemByItem for Counting {
 
     /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`.
     #[inline]
-    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, _is_inserted: bool) {
+    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, _inserts: bool) {
         if wide::is_far(self.counters.lines())
             && let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE)
         {
@@ -336,6 +336,8 @@ impl ItemByItem for Counting {
         }
     }
 }
+
+item_by_item!(Counting);
 
 impl Remove for Counting {
     fn remove(&mut self, hash: ItemHash) -> Result<Removal, OutOfRange> {

@@ -22,7 +22,7 @@
 use crate::bits::{BitArray, index};
 use crate::block_map::BlockMap;
 use crate::capability::{
-    InsertError, Insertion, ItemByItem, OutOfRange, Removal, Remove, check_in_range,
+    InsertError, Insertion, ItemByItem, OutOfRange, Removal, Remove, check_in_range, item_by_item,
 };
 use crate::hash::ItemHash;
 use crate::range::HashRange;
@@ -228,6 +228,8 @@ impl ItemByItem for DLeft {
         Ok(Insertion::New)
     }
 }
+
+item_by_item!(DLeft);
 
 impl Remove for DLeft {
     fn remove(&mut self, hash: ItemHash) -> Result<Removal, OutOfRange> {

@@ -20,7 +20,7 @@
 //! the array: a filter holds all items, wherever their hashes lie.
 
 use crate::bits::BitArray;
-use crate::capability::{Describe, Description, InsertError, Insertion, ItemByItem};
+use crate::capability::{Describe, Description, InsertError, Insertion, ItemByItem, item_by_item};
 use crate::hash::ItemHash;
 use crate::range::HashRange;
 use crate::redis_bloom_shape::RedisBloomShape;
@@ -327,6 +327,8 @@ impl ItemByItem for RedisBloom {
         Ok(Insertion::New)
     }
 }
+
+item_by_item!(RedisBloom);
 
 /// Items are counted, not estimated: `item_count` is the number of items that were called new, with standard error 0.
 impl Describe for RedisBloom {

@@ -11,7 +11,9 @@
 
 use thiserror::Error;
 
-use crate::capability::{InsertError, Insertion, ItemByItem, Merge, OutOfRange, check_in_range};
+use crate::capability::{
+    InsertError, Insertion, ItemByItem, Merge, OutOfRange, check_in_range, item_by_item,
+};
 use crate::hash::ItemHash;
 use crate::range::HashRange;
 use crate::shape::{ShapeMismatch, check_equal};
@@ -190,6 +192,8 @@ impl ItemByItem for SingleShot {
         })
     }
 }
+
+item_by_item!(SingleShot);
 
 /// A merge reads what lies between the other filter's first and last position, and moves the positions above, if it
 /// adds any.

@@ -25,7 +25,9 @@
 use crate::bits::{self, BitArray, wide};
 use crate::block_array::{self, probe_width};
 use crate::blocked::FoldError;
-use crate::capability::{Describe, Description, InsertError, Insertion, ItemByItem, Merge};
+use crate::capability::{
+    Describe, Description, InsertError, Insertion, ItemByItem, Merge, item_by_item,
+};
 use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::range::HashRange;
@@ -181,7 +183,7 @@ impl<const HAS_PARTS: bool> ItemByItem for SpreadFilter<HAS_PARTS> {
 
     /// Asks for the lines of the item some places behind this one.
     #[inline]
-    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, _is_inserted: bool) {
+    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, _inserts: bool) {
         let Some(&hash) = hashes.get(at + PREFETCH_DISTANCE) else { return };
         if wide::is_far(self.bits.lines()) && self.shape.range().contains(hash.hi()) {
             for position in positions(self.shape, hash) {
@@ -190,6 +192,8 @@ impl<const HAS_PARTS: bool> ItemByItem for SpreadFilter<HAS_PARTS> {
         }
     }
 }
+
+item_by_item!(SpreadFilter<HAS_PARTS>, const HAS_PARTS: bool);
 
 impl<const HAS_PARTS: bool> Merge for SpreadFilter<HAS_PARTS> {
     const IS_IDEMPOTENT: bool = true;

@@ -22,7 +22,7 @@
 //! equal. Items have no influence on it, so whoever chooses items cannot aim at cells.
 
 use crate::bits::{BitArray, LINE_WORDS, index, scalar, wide};
-use crate::capability::{Describe, Description, InsertError, Insertion, ItemByItem};
+use crate::capability::{Describe, Description, InsertError, Insertion, ItemByItem, item_by_item};
 use crate::counting::{self, BLOCK_LINES, COUNTER_BITS, COUNTER_MAX, WORD_COUNTERS};
 use crate::hash::ItemHash;
 use crate::kind::Kind;
@@ -196,9 +196,9 @@ impl ItemByItem for Stable {
     }
 
     /// Prefetches the block of the item that is [`PREFETCH_DISTANCE`] after `at`, and the cells that it
-    /// lowers if it is inserted.
+    /// lowers if the batch `inserts`.
     #[inline]
-    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, is_inserted: bool) {
+    fn prefetch_ahead(&self, hashes: &[ItemHash], at: usize, inserts: bool) {
         if wide::is_far(self.cells.lines())
             && let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE)
         {
@@ -206,7 +206,7 @@ impl ItemByItem for Stable {
             for line in line..line + BLOCK_LINES {
                 wide::prefetch_far(self.cells.lines(), line);
             }
-            if is_inserted {
+            if inserts {
                 let first = self.first_lowered(PREFETCH_DISTANCE as u64);
                 let end = first + u64::from(self.pace.lowered_cells);
                 let line_of = |cell: u64| index(cell) / (WORD_COUNTERS as usize * LINE_WORDS);
@@ -217,6 +217,8 @@ impl ItemByItem for Stable {
         }
     }
 }
+
+item_by_item!(Stable);
 
 impl Describe for Stable {
     fn shape(&self) -> Shape {

@@ -19,7 +19,7 @@
 
 use crate::bits::{BitArray, scalar, wide};
 use crate::capability::{
-    InsertError, Insertion, ItemByItem, OutOfRange, Removal, Remove, check_in_range,
+    InsertError, Insertion, ItemByItem, OutOfRange, Removal, Remove, check_in_range, item_by_item,
 };
 use crate::hash::ItemHash;
 use crate::kind::Kind;
@@ -192,6 +192,8 @@ impl ItemByItem for VariableCounting {
         Ok(outcome)
     }
 }
+
+item_by_item!(VariableCounting);
 
 impl Remove for VariableCounting {
     fn remove(&mut self, hash: ItemHash) -> Result<Removal, OutOfRange> {
