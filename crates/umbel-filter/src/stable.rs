@@ -40,7 +40,8 @@ const PREFETCH_DISTANCE: usize = 16;
 
 /// A stable filter over a hash range.
 ///
-/// An item may be missing that was inserted. Every insert lowers cells, also of what is present.
+/// An item may be missing that was inserted: [`stable_missed_rate`](crate::sizing::stable_missed_rate) bounds how often.
+/// Every insert lowers cells, also of what is present.
 ///
 /// ```
 /// use umbel_filter::{Contains, HashRange, Insert, Insertion, ItemHasher, Stable};
