@@ -287,4 +287,15 @@ mod tests {
         let token = Proof::Token { digest: [7; 32] };
         assert!(check_provable(token, &PeerIdentity::Unchecked).is_ok());
     }
+    /// A verb that is missing from `ALL` would be refused as no verb.
+    #[test]
+    fn every_verb_of_the_protocol_is_known() {
+        for number in 1..=16 {
+            let is_filter_verb = v1::FilterVerb::try_from(number).is_ok();
+            assert_eq!(filter_verb(number).is_ok(), is_filter_verb, "filter verb {number}");
+            let is_cluster_verb = v1::ClusterVerb::try_from(number).is_ok();
+            assert_eq!(cluster_verb(number).is_ok(), is_cluster_verb, "cluster verb {number}");
+        }
+        assert!(filter_verb(0).is_err() && cluster_verb(0).is_err(), "0 is no verb");
+    }
 }

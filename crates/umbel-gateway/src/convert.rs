@@ -410,6 +410,11 @@ mod tests {
         for kind in Kind::ALL {
             assert_eq!(kind_of(kind_to_proto(kind.id()).into()), Ok(Some(kind)));
         }
+        // A kind of the protocol that is missing from `ALL` would be refused as unknown.
+        for number in 1..=32 {
+            let is_of_protocol = v1::Kind::try_from(number).is_ok();
+            assert_eq!(kind_of(number).is_ok(), is_of_protocol, "kind {number}");
+        }
         assert_eq!(kind_of(0), Ok(None));
         assert!(kind_of(99).is_err() && kind_of(-1).is_err());
         assert_eq!(kind_to_proto(99), v1::Kind::Unspecified);
