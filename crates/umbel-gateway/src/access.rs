@@ -265,15 +265,13 @@ impl AccessService {
     }
 }
 
-impl access_server::Access for AccessService {
-    service_methods! { AccessService:
-        put(v1::PutPrincipalRequest) -> v1::PutPrincipalResponse as "put_principal";
-        revoke(v1::RevokePrincipalRequest) -> v1::RevokePrincipalResponse as "revoke_principal";
-        set_quota(v1::SetQuotaRequest) -> v1::SetQuotaResponse;
-        list_principals(v1::ListPrincipalsRequest) -> v1::ListPrincipalsResponse;
-        who_am_i(v1::WhoAmIRequest) -> v1::WhoAmIResponse;
-    }
-}
+service_methods! { AccessService: access_server::Access => {
+    put(v1::PutPrincipalRequest) -> v1::PutPrincipalResponse as "put_principal";
+    revoke(v1::RevokePrincipalRequest) -> v1::RevokePrincipalResponse as "revoke_principal";
+    set_quota(v1::SetQuotaRequest) -> v1::SetQuotaResponse;
+    list_principals(v1::ListPrincipalsRequest) -> v1::ListPrincipalsResponse;
+    who_am_i(v1::WhoAmIRequest) -> v1::WhoAmIResponse;
+} }
 
 #[cfg(test)]
 mod tests {

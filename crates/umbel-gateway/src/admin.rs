@@ -253,24 +253,23 @@ impl AdminService {
     }
 }
 
-impl admin_server::Admin for AdminService {
-    type BackupStream = BoxStream<v1::BackupChunk>;
-    type ScrubStream = BoxStream<v1::ScrubReport>;
-
-    service_methods! { AdminService:
-        status(v1::StatusRequest) -> v1::StatusResponse;
-        shard_map(v1::ShardMapRequest) -> v1::ShardMapResponse;
-        join(v1::JoinRequest) -> v1::JoinResponse;
-        put_join_token(v1::PutJoinTokenRequest) -> v1::PutJoinTokenResponse;
-        drain(v1::DrainRequest) -> v1::DrainResponse;
-        remove(v1::RemoveNodeRequest) -> v1::RemoveNodeResponse as "remove_node";
-        move_shard(v1::MoveShardRequest) -> v1::MoveShardResponse;
-        upgrade(v1::UpgradeRequest) -> v1::UpgradeResponse;
-        set_auto_split(v1::SetAutoSplitRequest) -> v1::SetAutoSplitResponse;
-        split_shard(v1::SplitShardRequest) -> v1::SplitShardResponse;
-        merge_shard(v1::MergeShardRequest) -> v1::MergeShardResponse;
-        backup(v1::BackupRequest) -> BoxStream<v1::BackupChunk>;
-        restore(Streaming<v1::BackupChunk>) -> v1::RestoreResponse;
-        scrub(v1::ScrubRequest) -> BoxStream<v1::ScrubReport>;
+service_methods! { AdminService: admin_server::Admin => {
+    status(v1::StatusRequest) -> v1::StatusResponse;
+    shard_map(v1::ShardMapRequest) -> v1::ShardMapResponse;
+    join(v1::JoinRequest) -> v1::JoinResponse;
+    put_join_token(v1::PutJoinTokenRequest) -> v1::PutJoinTokenResponse;
+    drain(v1::DrainRequest) -> v1::DrainResponse;
+    remove(v1::RemoveNodeRequest) -> v1::RemoveNodeResponse as "remove_node";
+    move_shard(v1::MoveShardRequest) -> v1::MoveShardResponse;
+    upgrade(v1::UpgradeRequest) -> v1::UpgradeResponse;
+    set_auto_split(v1::SetAutoSplitRequest) -> v1::SetAutoSplitResponse;
+    split_shard(v1::SplitShardRequest) -> v1::SplitShardResponse;
+    merge_shard(v1::MergeShardRequest) -> v1::MergeShardResponse;
+    backup(v1::BackupRequest) -> BoxStream<v1::BackupChunk>;
+    restore(Streaming<v1::BackupChunk>) -> v1::RestoreResponse;
+    scrub(v1::ScrubRequest) -> BoxStream<v1::ScrubReport>;
+    {
+        type BackupStream = BoxStream<v1::BackupChunk>;
+        type ScrubStream = BoxStream<v1::ScrubReport>;
     }
-}
+} }

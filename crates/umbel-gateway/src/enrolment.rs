@@ -275,12 +275,10 @@ impl EnrolmentService {
     }
 }
 
-impl enrolment_server::Enrolment for EnrolmentService {
-    service_methods! { EnrolmentService:
-        enrol(v1::EnrolRequest) -> v1::EnrolResponse;
-        renew(v1::RenewRequest) -> v1::EnrolResponse;
-    }
-}
+service_methods! { EnrolmentService: enrolment_server::Enrolment => {
+    enrol(v1::EnrolRequest) -> v1::EnrolResponse;
+    renew(v1::RenewRequest) -> v1::EnrolResponse;
+} }
 
 #[cfg(test)]
 mod tests {

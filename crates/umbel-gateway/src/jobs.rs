@@ -118,12 +118,10 @@ impl JobsService {
     }
 }
 
-impl jobs_server::Jobs for JobsService {
-    service_methods! { JobsService:
-        submit_job(v1::SubmitJobRequest) -> v1::SubmitJobResponse;
-        list_jobs(v1::ListJobsRequest) -> v1::ListJobsResponse;
-        describe_job(v1::DescribeJobRequest) -> v1::DescribeJobResponse;
-        cancel_job(v1::CancelJobRequest) -> v1::CancelJobResponse;
-        resume_job(v1::ResumeJobRequest) -> v1::ResumeJobResponse;
-    }
-}
+service_methods! { JobsService: jobs_server::Jobs => {
+    submit_job(v1::SubmitJobRequest) -> v1::SubmitJobResponse;
+    list_jobs(v1::ListJobsRequest) -> v1::ListJobsResponse;
+    describe_job(v1::DescribeJobRequest) -> v1::DescribeJobResponse;
+    cancel_job(v1::CancelJobRequest) -> v1::CancelJobResponse;
+    resume_job(v1::ResumeJobRequest) -> v1::ResumeJobResponse;
+} }

@@ -13,20 +13,42 @@ use tonic::{Response, Status};
 pub(crate) type Answering<'a, T> =
     Pin<Box<dyn Future<Output = Result<Response<T>, Status>> + Send + 'a>>;
 
-/// Writes the methods of a service's trait, each of which calls the service's own `async` method of the same name, and
-/// measures the call: under that name, or another one that is given.
+/// Writes a service's trait: methods, each of which calls the service's own `async` method of the same name, and measures the
+/// call: under that name, or another one that is given. Then, in braces, what else the trait has.
 ///
 /// The trait must not be in scope: one without its own method would call itself.
 macro_rules! service_methods {
-    ($service:ty: $($method:ident($request:ty) -> $answer:ty $(as $label:literal)?;)+) => {$(
-        crate::service_methods::service_method! { $service: $method($request) -> $answer,
-            |service, request| crate::measure::measured(
-                // The first is the name.
-                [$($label,)? stringify!($method)][0],
-                <$service>::$method(service, request),
-            )
+    ($service:ty: $service_trait:path => {
+        $($method:ident($request:ty) -> $answer:ty $(as $label:literal)?;)+
+        $({ $($other:tt)+ })?
+    }) => {
+        impl $service_trait for $service {
+            $(crate::service_methods::service_method! { $service: $method($request) -> $answer,
+                |service, request| crate::measure::measured(
+                    crate::service_methods::method_label!($method $($label)?),
+                    <$service>::$method(service, request),
+                )
+            })+
+            $($($other)+)?
         }
-    )+};
+
+        #[cfg(test)]
+        impl $service {
+            /// Under which the methods are measured.
+            pub(crate) const METHOD_LABELS: &'static [&'static str] =
+                &[$(crate::service_methods::method_label!($method $($label)?)),+];
+        }
+    };
+}
+
+/// The label under which a method is measured: its name, if no other is given.
+macro_rules! method_label {
+    ($method:ident) => {
+        stringify!($method)
+    };
+    ($method:ident $label:literal) => {
+        $label
+    };
 }
 
 /// Writes one method of a service's trait, whose answer is that of this future.
@@ -52,4 +74,29 @@ macro_rules! service_method {
     };
 }
 
-pub(crate) use {service_method, service_methods};
+pub(crate) use {method_label, service_method, service_methods};
+
+#[cfg(test)]
+mod tests {
+    use crate::access::AccessService;
+    use crate::admin::AdminService;
+    use crate::enrolment::EnrolmentService;
+    use crate::filters::FiltersService;
+    use crate::jobs::JobsService;
+
+    /// Dashboards and alerts of users name them: a method may be renamed, its label stays.
+    #[test]
+    fn labels_stay() {
+        let of_filters = "create drop list info insert contains contains_any remove clear rotate \
+            rename merge intersect expire overlap flush export import open_session";
+        let of_admin = "status shard_map join put_join_token drain remove_node move_shard upgrade \
+            set_auto_split split_shard merge_shard backup restore scrub";
+        let of_access = "put_principal revoke_principal set_quota list_principals who_am_i";
+        let of_jobs = "submit_job list_jobs describe_job cancel_job resume_job";
+        assert_eq!(FiltersService::METHOD_LABELS.join(" "), of_filters);
+        assert_eq!(AdminService::METHOD_LABELS.join(" "), of_admin);
+        assert_eq!(AccessService::METHOD_LABELS.join(" "), of_access);
+        assert_eq!(JobsService::METHOD_LABELS.join(" "), of_jobs);
+        assert_eq!(EnrolmentService::METHOD_LABELS.join(" "), "enrol renew");
+    }
+}
