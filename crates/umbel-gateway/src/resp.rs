@@ -19,7 +19,6 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use umbel_node::metrics;
 use umbel_ports::{Incoming, Listener};
-use umbel_resp::Refusal;
 
 pub(crate) use self::gateway::RespGateway;
 use self::shared::Shared;
@@ -80,9 +79,6 @@ mod set_test;
 mod strict_test;
 #[cfg(test)]
 mod umbel_test;
-
-/// The result of most functions that answer commands.
-pub(crate) type Result<T, E = Refusal> = std::result::Result<T, E>;
 
 /// Pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

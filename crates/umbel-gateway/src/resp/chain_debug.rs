@@ -8,12 +8,11 @@ use umbel_resp::{Refusal, Reply};
 
 use super::filters::{chain_header, described};
 use super::session::Session;
-use crate::resp::Result;
 
 /// Bits of each of the two hashes of an item: links with 32 bits belong to older filters, which are refused.
 const HASH_BITS: u32 = 64;
 
-pub(super) async fn answer(session: &Session, key: &[u8]) -> Result<Reply> {
+pub(super) async fn answer(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
     let header = chain_header(&info).ok_or(Refusal::WrongType)?;
     Ok(Reply::Array(lines(&header).map(Reply::bulk).collect()))

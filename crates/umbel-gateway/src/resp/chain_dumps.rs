@@ -20,7 +20,6 @@ use super::dumps::{COPIES_MAX, IDLE_MAX, PIECE_BYTES, check_in_time, lock};
 use super::session::Session;
 use super::shared::Shared;
 use crate::redis_bloom_dump::DumpWriter;
-use crate::resp::Result;
 
 /// The reader of a copy: the connection's number, and the filter's name.
 type Reader = (u64, FilterName);
@@ -50,7 +49,7 @@ struct Pieces {
 }
 
 /// Whether a filter is of RedisBloom's kind.
-pub(super) async fn is_chain(session: &Session, name: &FilterName) -> Result<bool> {
+pub(super) async fn is_chain(session: &Session, name: &FilterName) -> Result<bool, Refusal> {
     let coordinator = &session.shared.coordinator;
     let look = || {
         coordinator.read_meta(|state| {
@@ -69,7 +68,11 @@ pub(super) async fn is_chain(session: &Session, name: &FilterName) -> Result<boo
 }
 
 /// The piece that follows an iterator; the header for iterator 0.
-pub(super) async fn next(session: &Session, name: FilterName, iterator: i64) -> Result<Piece> {
+pub(super) async fn next(
+    session: &Session,
+    name: FilterName,
+    iterator: i64,
+) -> Result<Piece, Refusal> {
     // An iterator minus one is the number of bytes before it; nothing follows a negative one.
     let Ok(offset) = u64::try_from(iterator).map(|iterator| iterator.saturating_sub(1)) else {
         return Ok(None);
@@ -139,7 +142,7 @@ impl Pieces {
         iterator: i64,
         offset: u64,
         deadline: Instant,
-    ) -> Result<Option<Piece>> {
+    ) -> Result<Option<Piece>, Refusal> {
         match &self.last {
             Some((asked, piece)) if *asked == iterator => Ok(Some(piece.clone())),
             _ if self.writer.given_bytes() == offset => {
@@ -150,7 +153,7 @@ impl Pieces {
     }
 
     /// The next piece.
-    async fn take(&mut self, iterator: i64, deadline: Instant) -> Result<Piece> {
+    async fn take(&mut self, iterator: i64, deadline: Instant) -> Result<Piece, Refusal> {
         let piece = loop {
             let piece = match iterator {
                 0 => self.writer.header().map(|header| (1, header.to_bytes())),
@@ -168,7 +171,7 @@ impl Pieces {
 
     /// Skips this many bytes, a number that the client may have made up; returns whether data follows.
     /// The first frame tells how many bytes there are.
-    async fn skip(&mut self, byte_count: u64, deadline: Instant) -> Result<bool> {
+    async fn skip(&mut self, byte_count: u64, deadline: Instant) -> Result<bool, Refusal> {
         let mut left = byte_count;
         loop {
             if self.writer.header().is_some_and(|header| byte_count >= header.data_bytes()) {
@@ -183,7 +186,7 @@ impl Pieces {
     }
 
     /// Fetches the next frame, unless the deadline has passed.
-    async fn fetch(&mut self, deadline: Instant) -> Result<()> {
+    async fn fetch(&mut self, deadline: Instant) -> Result<(), Refusal> {
         check_in_time(deadline)?;
         match self.parts.next().await.map_err(|failure| refusal(&failure))? {
             Some(ExportPart::Frame(frame)) => self

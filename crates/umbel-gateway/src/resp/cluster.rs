@@ -9,7 +9,6 @@ use umbel_resp::{ClusterQuery, Refusal, Reply, slot};
 
 use super::nodes::{RespNode, SeenNodes};
 use super::session::Session;
-use crate::resp::Result;
 
 /// The cluster's id and a node's number in forty digits: that of the node for clients of a Redis cluster.
 fn id_of(cluster: u128, node: NodeId) -> String {
@@ -41,7 +40,7 @@ pub(super) fn mode(session: &Session) -> &'static str {
 }
 
 /// What is answered to a query of the cluster.
-pub(super) async fn answer(session: &Session, query: ClusterQuery<'_>) -> Result<Reply> {
+pub(super) async fn answer(session: &Session, query: ClusterQuery<'_>) -> Result<Reply, Refusal> {
     let shared = &session.shared;
     let is_about_others = match query {
         ClusterQuery::MyId

@@ -10,13 +10,15 @@ use umbel_resp::{Condition, Expiry, ExpiryCommand, Refusal, Reply, TimeUnit};
 
 use super::answers::refusal;
 use super::session::{NoFilter, Session};
-use crate::resp::Result;
 
 /// Answers of `TTL` for a missing key, and for a key without expiry.
 const NO_KEY: i64 = -2;
 const NO_TIME: i64 = -1;
 
-pub(super) async fn answer(session: &Session, command: ExpiryCommand<'_>) -> Result<Reply> {
+pub(super) async fn answer(
+    session: &Session,
+    command: ExpiryCommand<'_>,
+) -> Result<Reply, Refusal> {
     let coordinator = &session.shared.coordinator;
     let deadline = session.shared.deadlines.of_command();
     let now_ms = match command {
@@ -115,7 +117,7 @@ const fn missing(command: ExpiryCommand<'_>) -> Reply {
 }
 
 /// Refuses a moment that is too late for the protocol's numbers, as Redis does before it looks for the key.
-fn check_moment(command: &'static str, expiry: Expiry, now_ms: u64) -> Result<()> {
+fn check_moment(command: &'static str, expiry: Expiry, now_ms: u64) -> Result<(), Refusal> {
     let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
     match expiry {
         Expiry::InMs(ms) if ms > i64::MAX - now_ms => Err(Refusal::ExpireTime { command }),

@@ -19,10 +19,10 @@ use umbel_resp::{AnswerForm, InfoField, NewBloom, Refusal, Reply, RequestName};
 use umbel_step::planted::{self, Planted};
 
 use super::answers::refusal;
+use super::fixed_chains;
 use super::packed::Packed;
 use super::session::{NoFilter, Session};
 use super::shared::Counts;
-use super::{Result, fixed_chains};
 use crate::limits::RESP_BUSY_WAIT_MAX;
 
 /// Bytes of RedisBloom's own record of a filter, which its `Size` includes besides the arrays.
@@ -158,7 +158,7 @@ pub(super) async fn client_request(
     session: &Session,
     request: Option<RequestName>,
     deadline: Instant,
-) -> Result<Option<ClientRequest>> {
+) -> Result<Option<ClientRequest>, Refusal> {
     let Some(RequestName { session: number, sequence, acknowledged_below }) = request else {
         return Ok(None);
     };
@@ -259,7 +259,11 @@ fn plan(session: &Session, new: NewBloom) -> FilterRequest {
 }
 
 /// Creates a filter, if the caller may.
-pub(super) async fn create(session: &Session, name: &FilterName, new: FilterRequest) -> Result<()> {
+pub(super) async fn create(
+    session: &Session,
+    name: &FilterName,
+    new: FilterRequest,
+) -> Result<(), Refusal> {
     try_create(session, name, new).await.map_err(|failure| refusal(&failure))
 }
 
@@ -276,14 +280,21 @@ async fn try_create(
 }
 
 /// `BF.RESERVE`.
-pub(super) async fn reserve(session: &Session, key: &[u8], new: NewBloom) -> Result<Reply> {
+pub(super) async fn reserve(
+    session: &Session,
+    key: &[u8],
+    new: NewBloom,
+) -> Result<Reply, Refusal> {
     let name = session.filter(FilterVerb::Manage, key)?;
     create(session, &name, plan(session, new)).await?;
     Ok(Reply::OK)
 }
 
 /// A filter's information; None if the filter does not exist.
-pub(super) async fn described(session: &Session, key: &[u8]) -> Result<Option<FilterInfo>> {
+pub(super) async fn described(
+    session: &Session,
+    key: &[u8],
+) -> Result<Option<FilterInfo>, Refusal> {
     let deadline = session.shared.deadlines.of_command();
     let name = match session.filter(FilterVerb::Read, key) {
         Ok(name) => name,
@@ -389,7 +400,7 @@ fn bloom_numbers(info: &FilterInfo) -> BloomNumbers {
 }
 
 /// `MEMORY USAGE`: the `Size` of `BF.INFO`; for RedisBloom's own filter also what Redis counts for the key.
-pub(super) async fn memory_usage(session: &Session, key: &[u8]) -> Result<Reply> {
+pub(super) async fn memory_usage(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     let Some(info) = described(session, key).await? else { return Ok(Reply::Null) };
     Ok(Reply::number(match chain_numbers(&info) {
         Some(numbers) => numbers.size + KEY_BYTES,
@@ -398,7 +409,7 @@ pub(super) async fn memory_usage(session: &Session, key: &[u8]) -> Result<Reply>
 }
 
 /// `BF.CARD`.
-pub(super) async fn cardinality(session: &Session, key: &[u8]) -> Result<Reply> {
+pub(super) async fn cardinality(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     let info = described(session, key).await?;
     Ok(Reply::number(info.as_ref().map_or(0, item_count)))
 }
@@ -408,7 +419,7 @@ pub(super) async fn bloom_info(
     session: &Session,
     key: &[u8],
     field: Option<InfoField>,
-) -> Result<Reply> {
+) -> Result<Reply, Refusal> {
     let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
     let BloomNumbers { capacity, size, filters, expansion } = bloom_numbers(&info);
     let rows = [
@@ -430,7 +441,7 @@ pub(super) async fn bloom_info(
 }
 
 /// `UMBEL.SESSION`.
-pub(super) async fn open_session(session: &Session) -> Result<Reply> {
+pub(super) async fn open_session(session: &Session) -> Result<Reply, Refusal> {
     let deadline = session.shared.deadlines.of_command();
     let opened = session.shared.coordinator.sessions().open(session.caller.owner(), deadline).await;
     Ok(Reply::number(opened.map_err(|failure| refusal(&failure))?.0))

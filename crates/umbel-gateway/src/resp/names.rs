@@ -6,14 +6,13 @@ use umbel_resp::{Refusal, Reply};
 
 use super::answers::refusal;
 use super::session::{NoFilter, Session};
-use crate::resp::Result;
 
 /// `RENAME`, `RENAMENX`.
 pub(super) async fn rename(
     session: &Session,
     (key, new_key): (&[u8], &[u8]),
     replaces: bool,
-) -> Result<Reply> {
+) -> Result<Reply, Refusal> {
     let name = match session.filter(FilterVerb::Manage, key) {
         Err(NoFilter::NoName) => return Err(Refusal::NoSuchKey),
         name => name?,
@@ -42,7 +41,7 @@ pub(super) async fn copy(
     (key, new_key): (&[u8], &[u8]),
     database: Option<u8>,
     replaces: bool,
-) -> Result<Reply> {
+) -> Result<Reply, Refusal> {
     let name = match session.filter(FilterVerb::Export, key) {
         Err(NoFilter::NoName) => return Ok(Reply::Integer(0)),
         name => name?,

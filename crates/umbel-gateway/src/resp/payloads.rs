@@ -16,9 +16,9 @@ use umbel_rdb::{checked_payload, read_module_value};
 use umbel_resp::{PayloadCommand, Refusal, Reply, RestoreTime};
 
 use super::answers::refusal;
+use super::chain_dumps;
 use super::expiry::{moment, now_for};
 use super::session::{NoFilter, Session};
-use super::{Result, chain_dumps};
 use crate::limits::RESP_PAYLOADS_MAX;
 use crate::redis_bloom_value::{
     BloomValueError, CUCKOO_TYPE_NAME, PayloadOfFrames, Unwanted, ValueError, ValuePart, read_value,
@@ -29,7 +29,10 @@ use crate::redis_bloom_value::{
 /// to.
 const PAYLOAD_BYTES_MAX: u64 = 16 << 20;
 
-pub(super) async fn answer(session: &mut Session, command: PayloadCommand<'_>) -> Result<Reply> {
+pub(super) async fn answer(
+    session: &mut Session,
+    command: PayloadCommand<'_>,
+) -> Result<Reply, Refusal> {
     // A connection whose last payload has not been sent yet still has that one's permit.
     if session.payload.is_none() {
         let room = Arc::clone(&session.shared.payloads).try_acquire_owned();
@@ -47,7 +50,7 @@ pub(super) async fn answer(session: &mut Session, command: PayloadCommand<'_>) -
     }
 }
 
-async fn dump(session: &Session, key: &[u8]) -> Result<Reply> {
+async fn dump(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     let name = match session.filter(FilterVerb::Export, key) {
         Err(NoFilter::NoName) => return Ok(Reply::Null),
         name => name?,
@@ -91,7 +94,7 @@ async fn restore(
     key: &[u8],
     (time, replaces): (RestoreTime<'_>, bool),
     payload: &[u8],
-) -> Result<Reply> {
+) -> Result<Reply, Refusal> {
     let name = session.filter(FilterVerb::Manage, key)?;
     if !replaces && is_taken(session, &name).await? {
         return Err(Refusal::BusyKey);
@@ -134,7 +137,7 @@ async fn restore(
 }
 
 /// Whether a filter has this name, by a catalogue that was refreshed for this command.
-async fn is_taken(session: &Session, name: &FilterName) -> Result<bool> {
+async fn is_taken(session: &Session, name: &FilterName) -> Result<bool, Refusal> {
     let coordinator = &session.shared.coordinator;
     let refreshed = coordinator.meta_refresh(session.shared.deadlines.of_command()).await;
     let found = refreshed.and_then(|()| {
@@ -148,7 +151,7 @@ async fn is_taken(session: &Session, name: &FilterName) -> Result<bool> {
 
 /// The settings and all other parts of an import: parsed as a whole first, so that an invalid payload
 /// creates nothing.
-fn parts_of(payload: &[u8]) -> Result<(Bytes, Vec<ImportPart>)> {
+fn parts_of(payload: &[u8]) -> Result<(Bytes, Vec<ImportPart>), Refusal> {
     let value = checked_payload(payload).map_err(|_| Refusal::DumpPayload)?;
     let (mut head, mut parts, mut too_large) = (Bytes::new(), Vec::new(), None);
     let read = read_module_value(value, |id, module| {

@@ -22,7 +22,7 @@ use super::answers::refusal;
 use super::filters::{self, Answered};
 use super::packed::Packed;
 use super::session::{Executing, Queue, Session, name_of};
-use super::{Result, chain_debug, cluster, cuckoo, dumps, expiry, keys, payloads, server, umbel};
+use super::{chain_debug, cluster, cuckoo, dumps, expiry, keys, payloads, server, umbel};
 
 /// Names of commands that browsers send when a page makes them connect to this port. Such connections are
 /// closed.
@@ -77,7 +77,7 @@ struct Group<'a> {
 }
 
 /// The items of a command, or why it is refused.
-type Member<'a> = Result<Items<'a>>;
+type Member<'a> = Result<Items<'a>, Refusal>;
 
 /// How adjacent commands go to the cluster.
 #[derive(Clone, Copy)]
@@ -275,7 +275,11 @@ fn distinct_count(members: &[Member<'_>]) -> usize {
 }
 
 /// Takes the items from the caller's rates, and returns them.
-fn charged<'a>(session: &Session, request: &Request, items: Items<'a>) -> Result<Items<'a>> {
+fn charged<'a>(
+    session: &Session,
+    request: &Request,
+    items: Items<'a>,
+) -> Result<Items<'a>, Refusal> {
     let amounts = [0, items.items.len() as u64, request.byte_count() as u64];
     session.caller.take(amounts).map(|()| items).map_err(|failure| refusal(&failure))
 }
@@ -375,7 +379,7 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
     }
 }
 
-async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply> {
+async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply, Refusal> {
     match command {
         Command::Reserve { key, new } => filters::reserve(session, key, new).await,
         Command::Cardinality { key } => filters::cardinality(session, key).await,

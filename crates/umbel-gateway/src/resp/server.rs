@@ -6,13 +6,13 @@ use umbel_engine::placement::ShardRecord;
 use umbel_resp::number::natural;
 use umbel_resp::{
     Arguments, ClientAttribute, ClientChoice, ClientCommand, ConnectionCommand, Hello, Protocol,
-    Reply, glob,
+    Refusal, Reply, glob,
 };
 
 use super::answers::refusal;
 use super::cluster::mode;
+use super::info;
 use super::session::{DEFAULT_USER, Session};
-use super::{Result, info};
 use crate::limits::RESP_CONNECTIONS_MAX;
 
 /// The release of Redis whose behaviour the connection follows.
@@ -21,7 +21,10 @@ pub(super) const REDIS_VERSION: &str = "7.4.0";
 /// The release of the module whose commands are supported.
 pub(super) const MODULE_VERSION: i64 = 80_000;
 
-pub(super) async fn answer(session: &mut Session, command: ConnectionCommand<'_>) -> Result<Reply> {
+pub(super) async fn answer(
+    session: &mut Session,
+    command: ConnectionCommand<'_>,
+) -> Result<Reply, Refusal> {
     Ok(match command {
         ConnectionCommand::Ping(None) => Reply::Status("PONG".into()),
         ConnectionCommand::Ping(Some(text)) | ConnectionCommand::Echo(text) => Reply::bulk(text),
@@ -86,7 +89,7 @@ pub(super) async fn answer(session: &mut Session, command: ConnectionCommand<'_>
 }
 
 /// The names of all principals; Redis's user where there are none.
-fn users(session: &Session) -> Result<Reply> {
+fn users(session: &Session) -> Result<Reply, Refusal> {
     let names = session.shared.coordinator.read_meta(|state: &MetaState| {
         state.principals().map(|(name, _)| Reply::bulk(name.as_str())).collect::<Vec<_>>()
     });
@@ -138,7 +141,7 @@ fn module() -> Reply {
     ])
 }
 
-async fn greet(session: &mut Session, hello: Hello<'_>) -> Result<Reply> {
+async fn greet(session: &mut Session, hello: Hello<'_>) -> Result<Reply, Refusal> {
     if let Some(credentials) = hello.credentials {
         session.authenticate(credentials).await?;
     }

@@ -20,7 +20,6 @@ use super::shared::{Client, Shared};
 use crate::caller::{Caller, Need};
 use crate::credential::Credential;
 use crate::limits::{RESP_TRANSACTION_BYTES_MAX, RESP_TRANSACTION_COMMANDS_MAX};
-use crate::resp::Result;
 
 /// The user of clients that name none.
 pub(super) const DEFAULT_USER: &str = "default";
@@ -68,7 +67,7 @@ pub(super) struct Executing {
 
 impl Queue {
     /// Queues one more command.
-    pub(super) fn push(&mut self, request: &Request) -> Result<()> {
+    pub(super) fn push(&mut self, request: &Request) -> Result<(), Refusal> {
         let byte_count = self.byte_count + request.held_bytes();
         if self.requests.len() >= RESP_TRANSACTION_COMMANDS_MAX
             || byte_count > RESP_TRANSACTION_BYTES_MAX
@@ -157,7 +156,7 @@ impl Session {
     }
 
     /// Refuses every caller while this node does not know who may do what: the client tries again.
-    fn check_known_callers(&self, need: Need) -> Result<()> {
+    fn check_known_callers(&self, need: Need) -> Result<(), Refusal> {
         match self.caller.is_unknown() {
             true => Err(Refusal::Other(format!("LOADING {}", self.caller.refusal(need)).into())),
             false => Ok(()),
@@ -165,7 +164,7 @@ impl Session {
     }
 
     /// Refuses `HELLO` of a caller that has not proved its identity.
-    pub(super) fn check_greeting(&self) -> Result<()> {
+    pub(super) fn check_greeting(&self) -> Result<(), Refusal> {
         self.check_known_callers(Need::Somebody)?;
         self.is_known().then_some(()).ok_or(Refusal::HelloNoAuth)
     }
@@ -182,7 +181,7 @@ impl Session {
     }
 
     /// Whether the caller may send a command, whatever filter it is about; returns what the command requires.
-    pub(super) fn permit(&self, spec: &'static CommandSpec) -> Result<Need> {
+    pub(super) fn permit(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
         let need = need_of(spec.name);
         if need == Need::Nothing {
             return Ok(need);
@@ -199,7 +198,7 @@ impl Session {
     }
 
     /// The same for a command that is answered now: a denial is written to the audit log.
-    pub(super) fn check(&self, spec: &'static CommandSpec) -> Result<Need> {
+    pub(super) fn check(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
         self.permit(spec).inspect_err(|refusal| {
             if matches!(refusal, Refusal::NoPermission { .. }) {
                 tracing::warn!(
@@ -211,7 +210,7 @@ impl Session {
     }
 
     /// The same for a command that is carried out: takes it from the caller's rates.
-    pub(super) fn admit(&self, spec: &'static CommandSpec) -> Result<()> {
+    pub(super) fn admit(&self, spec: &'static CommandSpec) -> Result<(), Refusal> {
         let need = self.check(spec)?;
         if need == Need::Nothing {
             return Ok(());
@@ -264,7 +263,10 @@ impl Session {
     }
 
     /// `AUTH`, also as part of `HELLO`.
-    pub(super) async fn authenticate(&mut self, credentials: Credentials<'_>) -> Result<()> {
+    pub(super) async fn authenticate(
+        &mut self,
+        credentials: Credentials<'_>,
+    ) -> Result<(), Refusal> {
         let bare = look(&self.shared, &self.identity, None).await;
         let is_guarded = self.shared.coordinator.read_meta(MetaState::is_guarded).unwrap_or(true);
         if !is_guarded && bare.is_somebody() {

@@ -18,7 +18,6 @@ use super::answers::refusal;
 use super::filters::{client_request, create, described, memory_bytes, new_count, unless_busy};
 use super::packed::Packed;
 use super::session::{NoFilter, Session};
-use crate::resp::Result;
 
 /// The items of a command, which count against the caller's rates.
 pub(super) const fn items_of<'a>(command: &UmbelCommand<'a>) -> Option<Items<'a>> {
@@ -28,7 +27,7 @@ pub(super) const fn items_of<'a>(command: &UmbelCommand<'a>) -> Option<Items<'a>
     }
 }
 
-pub(super) async fn answer(session: &Session, command: UmbelCommand<'_>) -> Result<Reply> {
+pub(super) async fn answer(session: &Session, command: UmbelCommand<'_>) -> Result<Reply, Refusal> {
     match command {
         UmbelCommand::Create { key, new } => create_any(session, key, new).await,
         UmbelCommand::Info { key } => filter_info(session, key).await,
@@ -59,7 +58,7 @@ const fn distribution_of(is_replicated: bool) -> Distribution {
     if is_replicated { Distribution::Replicated } else { Distribution::Partitioned }
 }
 
-fn rules_of(window: NewWindow) -> Result<WindowRules> {
+fn rules_of(window: NewWindow) -> Result<WindowRules, Refusal> {
     let NewWindow { slice_count, end, late, refresh } = window;
     let (slice_ms, time) = match end {
         WindowEnd::Rotation => (0, WindowTime::Manual),
@@ -77,7 +76,11 @@ fn rules_of(window: NewWindow) -> Result<WindowRules> {
 }
 
 /// `UMBEL.CREATE`.
-async fn create_any(session: &Session, key: &[u8], new: CreateFilter<'_>) -> Result<Reply> {
+async fn create_any(
+    session: &Session,
+    key: &[u8],
+    new: CreateFilter<'_>,
+) -> Result<Reply, Refusal> {
     let name = session.filter(FilterVerb::Manage, key)?;
     let plan = match new {
         CreateFilter::Like(other) => FilterRequest::Like(session.filter(FilterVerb::Read, other)?),
@@ -109,7 +112,7 @@ async fn create_any(session: &Session, key: &[u8], new: CreateFilter<'_>) -> Res
 }
 
 /// `UMBEL.ADDAT`.
-async fn insert_at(session: &Session, items: Items<'_>, at_ms: u64) -> Result<Reply> {
+async fn insert_at(session: &Session, items: Items<'_>, at_ms: u64) -> Result<Reply, Refusal> {
     let name = session.filter(FilterVerb::Insert, items.key)?;
     if items.items.len() > REQUEST_ITEMS_MAX {
         let what = format!("ERR at most {REQUEST_ITEMS_MAX} items have one time");
@@ -135,7 +138,7 @@ async fn put_together(
     (target, sources): (&[u8], Arguments<'_>),
     is_intersection: bool,
     request: Option<RequestName>,
-) -> Result<Reply> {
+) -> Result<Reply, Refusal> {
     let target = session.filter(FilterVerb::Insert, target)?;
     let mut names: Vec<FilterName> = Vec::with_capacity(sources.len());
     for source in sources.iter() {
@@ -150,7 +153,12 @@ async fn put_together(
 }
 
 /// `UMBEL.ESTIMATE`; null if a filter is too full for an estimate.
-async fn estimate(session: &Session, of: SetEstimate, ours: &[u8], theirs: &[u8]) -> Result<Reply> {
+async fn estimate(
+    session: &Session,
+    of: SetEstimate,
+    ours: &[u8],
+    theirs: &[u8],
+) -> Result<Reply, Refusal> {
     let ours = session.filter(FilterVerb::Read, ours)?;
     let theirs = session.filter(FilterVerb::Read, theirs)?;
     let deadline = session.shared.deadlines.of_long_command();
@@ -165,7 +173,7 @@ async fn estimate(session: &Session, of: SetEstimate, ours: &[u8], theirs: &[u8]
 }
 
 /// `UMBEL.INFO`.
-async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply> {
+async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
     let settings = &info.record.settings;
     let kind = Kind::from_id(settings.kind).map_or_else(|| "unknown".to_owned(), |k| k.to_string());
@@ -211,7 +219,7 @@ async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply> {
 }
 
 /// `UMBEL.WHERE`.
-async fn location(session: &Session, of: Items<'_>) -> Result<Reply> {
+async fn location(session: &Session, of: Items<'_>) -> Result<Reply, Refusal> {
     let name = match session.filter(FilterVerb::Read, of.key) {
         Err(NoFilter::NoName) => return Err(Refusal::NotFound),
         name => name?,
