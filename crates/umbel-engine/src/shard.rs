@@ -158,4 +158,4 @@ pub use window_rules::{
 };
 
 /// The result of most functions of this module.
-pub(crate) type Result<T, E = PartError> = std::result::Result<T, E>;
+pub(crate) type PartResult<T> = Result<T, PartError>;

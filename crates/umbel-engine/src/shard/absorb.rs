@@ -23,7 +23,7 @@ use super::positions::Positions;
 use super::slice::{Slice, stop};
 use super::state::{NO_INDEX, ShardState};
 use crate::ids::{Epoch, FilterId, GroupId};
-use crate::shard::Result;
+use crate::shard::PartResult;
 
 impl ShardState {
     /// The entry that ended this shard, if there is one.
@@ -66,7 +66,7 @@ impl ShardState {
     }
 
     /// Refuses everything once the shard is fenced.
-    pub(super) fn check_open(&self) -> Result<()> {
+    pub(super) fn check_open(&self) -> PartResult<()> {
         let shard = self.shard;
         match self.marks.fence {
             Some(_) if planted::on(Planted::EndedShardServes) => Ok(()),
@@ -94,7 +94,7 @@ impl ShardState {
     }
 
     /// Ends the shard, unless that merge was given up. A later fence changes nothing.
-    pub(super) fn end(&mut self, index: u64, into: GroupId, since: Epoch) -> Result<()> {
+    pub(super) fn end(&mut self, index: u64, into: GroupId, since: Epoch) -> PartResult<()> {
         let shard = self.shard;
         if into.shard().is_none_or(|into| into >= shard) {
             let what = format!("a fence of {shard} for {into}, expected a lower shard");
@@ -147,7 +147,7 @@ impl ShardState {
     }
 
     /// The reply to an entry that absorbs a group, where the group's state is not at hand.
-    pub(super) fn check_absorbed(&self, from: GroupId) -> Result<()> {
+    pub(super) fn check_absorbed(&self, from: GroupId) -> PartResult<()> {
         if self.has_absorbed(from) {
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl ShardState {
         Err(PartError::Malformed { what })
     }
 
-    fn try_absorb(&mut self, index: u64, from: GroupId, mut upper: Self) -> Result<()> {
+    fn try_absorb(&mut self, index: u64, from: GroupId, mut upper: Self) -> PartResult<()> {
         let fence_index = upper.marks.fence.map_or(0, |fence| fence.index);
         if self.has_decided(from, fence_index) {
             return self.check_absorbed(from);
@@ -191,7 +191,7 @@ impl ShardState {
     }
 
     /// The range of both shards, if they are neighbours and the upper one has ended.
-    fn joined_range(&self, from: GroupId, upper: &Self) -> Result<HashRange> {
+    fn joined_range(&self, from: GroupId, upper: &Self) -> PartResult<HashRange> {
         let malformed = |what: String| Err(PartError::Malformed { what });
         if from.shard() != Some(upper.shard) || upper.shard <= self.shard {
             return malformed(format!("{} absorbs {} as {from}", self.shard, upper.shard));
@@ -218,7 +218,7 @@ fn join(
     pair: (Option<Slice>, Option<Slice>),
     lower_range: HashRange,
     upper_range: HashRange,
-) -> Result<Slice> {
+) -> PartResult<Slice> {
     let (lower, upper) = complete(pair, lower_range, upper_range)?;
     let (ours, theirs) = (&lower.spec, &upper.spec);
     if (ours.shape, ours.key) != (theirs.shape, theirs.key) {
@@ -235,7 +235,7 @@ fn complete(
     (lower, upper): (Option<Slice>, Option<Slice>),
     lower_range: HashRange,
     upper_range: HashRange,
-) -> Result<(Slice, Slice)> {
+) -> PartResult<(Slice, Slice)> {
     let like = |slice: &Slice, range| {
         let mut empty = Slice::create(&slice.spec, range)?;
         empty.generation = slice.generation;
@@ -261,7 +261,7 @@ fn complete(
 
 impl Slice {
     /// The slice of both ranges; this one is that of `lower_range`.
-    fn join(self, upper: Self, lower_range: HashRange) -> Result<Self> {
+    fn join(self, upper: Self, lower_range: HashRange) -> PartResult<Self> {
         let filter = if self.kind().is_whole() {
             // It lies entirely in one of the two shards, or in another one.
             if self.spec.shape.lives_in(lower_range) { self.filter } else { upper.filter }

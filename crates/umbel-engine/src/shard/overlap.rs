@@ -7,7 +7,7 @@ use super::part_error::PartError;
 use super::slice::Slice;
 use super::state::ShardState;
 use crate::ids::{FilterId, Generation};
-use crate::shard::Result;
+use crate::shard::PartResult;
 
 /// Numbers of set positions of two filters of the same shape, and of their union.
 ///
@@ -128,7 +128,7 @@ impl ShardState {
         theirs: (FilterId, Generation),
         count: &mut OverlapCount,
         word_count: usize,
-    ) -> Result<bool> {
+    ) -> PartResult<bool> {
         let (ours, theirs): (&Slice, &Slice) =
             (self.slice(ours.0, ours.1)?, self.slice(theirs.0, theirs.1)?);
         ours.check_alike(theirs)?;

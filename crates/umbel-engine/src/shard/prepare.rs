@@ -20,7 +20,7 @@ use super::replay::{Operation, StampedPart};
 use super::slice::no_removal;
 use super::state::{ShardState, check_list};
 use crate::ids::{FilterId, Generation};
-use crate::shard::Result;
+use crate::shard::PartResult;
 use umbel_step::planted::{self, Planted};
 
 /// The outcome of preparing an insert.
@@ -87,7 +87,7 @@ impl ShardState {
         request: Option<RequestStamp>,
         hashes: HashList,
         growth: SliceGrowth,
-    ) -> Result<PreparedInsert> {
+    ) -> PartResult<PreparedInsert> {
         let item_count = check_list(&hashes)?;
         let stamped =
             request.map(|stamp| StampedPart::new(stamp, Operation::Insert, filter, item_count));
@@ -143,7 +143,7 @@ impl ShardState {
         generation: Generation,
         request: Option<RequestStamp>,
         hashes: HashList,
-    ) -> Result<PreparedRemove> {
+    ) -> PartResult<PreparedRemove> {
         let item_count = check_list(&hashes)?;
         let stamped =
             request.map(|stamp| StampedPart::new(stamp, Operation::Remove, filter, item_count));
@@ -170,7 +170,7 @@ impl ShardState {
         filter: FilterId,
         generation: Generation,
         hashes: &HashList,
-    ) -> Result<Bitmap> {
+    ) -> PartResult<Bitmap> {
         check_list(hashes)?;
         let slice = match self.slices.get(&filter) {
             Some(slice) if planted::on(Planted::FenceSkipped) => slice,
@@ -192,7 +192,7 @@ impl ShardState {
         filter: FilterId,
         generation: Generation,
         hashes: &HashList,
-    ) -> Result<Vec<u64>> {
+    ) -> PartResult<Vec<u64>> {
         check_list(hashes)?;
         let slice = self.slice(filter, generation)?;
         slice.check_hashes(self.range, self.shard, hashes)?;

@@ -4,7 +4,7 @@ use umbel_filter::{HashRange, ItemHash, ItemHasher};
 
 use super::state::ShardState;
 use crate::ids::{FilterId, Generation};
-use crate::shard::Result;
+use crate::shard::PartResult;
 
 /// The hashes of `count` random items of a range. The same seed gives the same hashes, another seed gives
 /// different ones. Each equals the hash of a given item with probability 2^-64.
@@ -42,7 +42,7 @@ impl ShardState {
         (filter, generation): (FilterId, Generation),
         seed: u64,
         count: u32,
-    ) -> Result<u32> {
+    ) -> PartResult<u32> {
         let slice = self.slice(filter, generation)?;
         let range = if slice.kind().is_whole() { HashRange::WHOLE } else { self.range };
         let present = slice.contains(&probe_hashes(seed, range, count));

@@ -21,7 +21,7 @@ use super::slice_shape::SliceShape;
 use super::snapshot::{LOADING_BYTES_MAX, ends_slice};
 use crate::ids::ShardId;
 use crate::placement::ShardRanges;
-use crate::shard::Result;
+use crate::shard::PartResult;
 
 /// Takes the frames of a copy, and returns each slice after its last frame.
 ///
@@ -82,7 +82,7 @@ impl Recut {
         key: KeyName,
         theirs: ShardRanges,
         ours: ShardRanges,
-    ) -> Result<Self> {
+    ) -> PartResult<Self> {
         if !ours.refine(theirs) {
             let what = format!(
                 "{} shards that were {} are cut for no part of {} that were {}",
@@ -102,7 +102,7 @@ impl Recut {
     ///
     /// # Errors
     /// If the frame is not the slice's next one, or belongs to another slice than the one in progress.
-    pub fn push(&mut self, shard: ShardId, frame: &[u8]) -> Result<Option<RecutSlice>> {
+    pub fn push(&mut self, shard: ShardId, frame: &[u8]) -> PartResult<Option<RecutSlice>> {
         let bad = |what: String| PartError::BadFrame { what: format!("{shard}: {what}") };
         let range = self.theirs.range(shard).ok_or_else(|| bad("there is no such".to_owned()))?;
         let (view, consumed) = FrameView::parse(frame).map_err(|error| bad(error.to_string()))?;
@@ -138,7 +138,7 @@ impl Recut {
 impl RecutSlice {
     /// The part of each of our shards, in the order of their ranges. Each part is made when it is
     /// requested.
-    pub fn parts(&self) -> impl Iterator<Item = (ShardId, Result<SlicePart>)> + '_ {
+    pub fn parts(&self) -> impl Iterator<Item = (ShardId, PartResult<SlicePart>)> + '_ {
         let within = |(_, range): &(ShardId, HashRange)| self.range.covers(*range);
         self.ours.in_order().filter(within).map(|(shard, range)| {
             let part = self.filter.part(range);

@@ -68,7 +68,7 @@ use crate::ids::{FilterId, OwnerId, RequestId, SessionId, ShardId};
 use crate::limits::{
     REPLAY_BYTES_MAX, REPLAY_OWNERS_MAX, REPLAY_REQUESTS_PER_SESSION_MAX, REPLAY_SESSIONS_MAX,
 };
-use crate::shard::Result;
+use crate::shard::PartResult;
 
 mod forgotten;
 mod head;
@@ -268,7 +268,7 @@ impl ReplayTable {
         &self,
         stamped: &StampedPart,
         (shard, range): (ShardId, HashRange),
-    ) -> Result<Option<Bitmap>> {
+    ) -> PartResult<Option<Bitmap>> {
         let RequestStamp { id, acknowledged_below, owner, cut, .. } = stamped.stamp;
         if id.sequence == u64::MAX {
             // `expired_below` could not be raised above it.

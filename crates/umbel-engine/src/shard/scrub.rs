@@ -19,11 +19,11 @@ use super::scrub_parts::{
 };
 use super::state::{NO_INDEX, ShardState};
 use crate::ids::{FilterId, Generation};
-use crate::shard::Result;
+use crate::shard::PartResult;
 
 impl ShardState {
     /// Digests a piece. Changes nothing in the replicated state.
-    pub(super) fn scrub(&mut self, part: &ScrubPart) -> Result<()> {
+    pub(super) fn scrub(&mut self, part: &ScrubPart) -> PartResult<()> {
         let ScrubPart { filter, generation, seed, first_block } = *part;
         let mut answers = Digest::new();
         self.replay.push_digest(self.range, &mut answers);
@@ -40,7 +40,7 @@ impl ShardState {
     }
 
     /// Repairs blocks, as the log entry with this index.
-    pub(super) fn repair(&mut self, index: u64, part: &RepairPart) -> Result<()> {
+    pub(super) fn repair(&mut self, index: u64, part: &RepairPart) -> PartResult<()> {
         let malformed = |what: String| PartError::Malformed { what };
         for (before, after) in part.blocks.iter().zip(part.blocks.iter().skip(1)) {
             if before.0 >= after.0 {
@@ -77,7 +77,7 @@ impl ShardState {
         filter: FilterId,
         generation: Generation,
         blocks: &[u32],
-    ) -> Result<BlockContents> {
+    ) -> PartResult<BlockContents> {
         if !blocks.is_sorted_by(|before, after| before < after) {
             return Err(PartError::Malformed { what: "blocks that do not rise".to_owned() });
         }

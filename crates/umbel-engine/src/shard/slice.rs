@@ -21,7 +21,7 @@ use super::slice_growth::{
 use super::slice_shape::{SliceShapeError, single_shot_bytes};
 use crate::ids::{FilterId, Generation, ShardId};
 use crate::limits::SLICE_BYTES_MAX;
-use crate::shard::Result;
+use crate::shard::PartResult;
 use umbel_step::planted::{self, Planted};
 
 /// A slice: its filter over the shard's hash range.
@@ -84,7 +84,7 @@ pub struct SliceDescription {
 
 impl Slice {
     /// An empty slice.
-    pub(super) fn create(spec: &SliceSpec, range: HashRange) -> Result<Self> {
+    pub(super) fn create(spec: &SliceSpec, range: HashRange) -> PartResult<Self> {
         frame_key(spec.key)?;
         let filter = spec.shape.create(range).map_err(|error| match error {
             SliceShapeError::Create(CreateError::OutOfMemory { bytes }) => stop(bytes),
@@ -95,7 +95,7 @@ impl Slice {
     }
 
     /// Empties the slice and starts the given generation.
-    pub(super) fn clear(&mut self, generation: Generation, range: HashRange) -> Result<()> {
+    pub(super) fn clear(&mut self, generation: Generation, range: HashRange) -> PartResult<()> {
         let empty = Self::create(&self.spec, range)?;
         (self.filter, self.generation) = (empty.filter, generation);
         (self.new_count, self.merged_count) = (0, 0);
@@ -112,7 +112,7 @@ impl Slice {
     }
 
     /// Refuses a request for another generation.
-    pub(super) fn check_generation(&self, got: Generation) -> Result<()> {
+    pub(super) fn check_generation(&self, got: Generation) -> PartResult<()> {
         let (filter, current) = (self.spec.filter, self.generation);
         if got == current {
             Ok(())
@@ -127,7 +127,7 @@ impl Slice {
         &mut self,
         hashes: &[ItemHash],
         growth_bytes: u64,
-    ) -> Result<Vec<Insertion>> {
+    ) -> PartResult<Vec<Insertion>> {
         let id = self.spec.filter;
         let planned_bytes = if self.kind().grows() { self.planned_bytes() } else { 0 };
         let slice_bytes_max = planned_bytes.saturating_add(growth_bytes).min(SLICE_BYTES_MAX);
@@ -195,7 +195,7 @@ impl Slice {
     pub(super) fn remove(
         &mut self,
         hashes: impl ExactSizeIterator<Item = ItemHash> + Clone,
-    ) -> Result<Bitmap> {
+    ) -> PartResult<Bitmap> {
         if !self.kind().removes() {
             return Err(no_removal(self.kind()));
         }
@@ -213,7 +213,7 @@ impl Slice {
         range: HashRange,
         shard: ShardId,
         hashes: &HashList,
-    ) -> Result<()> {
+    ) -> PartResult<()> {
         if !self.kind().is_whole() {
             return match range == HashRange::WHOLE {
                 true => Ok(()),
@@ -235,7 +235,7 @@ impl Slice {
     }
 
     /// How often each item may be present. Only for kinds that tell copies.
-    pub(super) fn copies(&self, hashes: &HashList) -> Result<Vec<u64>> {
+    pub(super) fn copies(&self, hashes: &HashList) -> PartResult<Vec<u64>> {
         match &*self.filter {
             AnyFilter::Cuckoo(filter) => {
                 Ok(hashes.iter().map(|hash| filter.copies(hash)).collect())
@@ -251,7 +251,7 @@ impl Slice {
     }
 
     /// Refuses kinds that do not merge and sources that do not match, before anything is changed.
-    pub(super) fn check_merge(&self, sources: &[&Self]) -> Result<()> {
+    pub(super) fn check_merge(&self, sources: &[&Self]) -> PartResult<()> {
         let kind = self.kind();
         if !kind.merges_by_or() {
             return Err(PartError::WrongKind { what: format!("{kind} filters are not merged") });
@@ -271,7 +271,7 @@ impl Slice {
 
     /// Refuses a slice whose positions stand for other items. Positions of quotient filters are comparable
     /// however often each filter has grown.
-    pub(super) fn check_alike(&self, other: &Self) -> Result<()> {
+    pub(super) fn check_alike(&self, other: &Self) -> PartResult<()> {
         let (ours, theirs) = (self.filter.shape(), other.filter.shape());
         let is_grown = self.kind() == Kind::Quotient && self.spec.shape == other.spec.shape;
         if ours != theirs && !is_grown {
@@ -287,13 +287,13 @@ impl Slice {
     }
 
     /// ORs in a source that `check_merge` has accepted.
-    pub(super) fn merge(&mut self, source: &Self) -> Result<u64> {
+    pub(super) fn merge(&mut self, source: &Self) -> PartResult<u64> {
         let merged = self.filter.change().merge(&source.filter);
         self.count_merged(merged)
     }
 
     /// Refuses kinds that are not bit arrays and sources that do not match, before anything is changed.
-    pub(super) fn check_merge_shared(&self, sources: &[&Self]) -> Result<()> {
+    pub(super) fn check_merge_shared(&self, sources: &[&Self]) -> PartResult<()> {
         let kind = self.kind();
         if !kind.is_bit_array() {
             let what = format!("{kind} filters are not intersected");
@@ -303,20 +303,20 @@ impl Slice {
     }
 
     /// ORs in what all sources have in common, after `check_merge_shared` has accepted them.
-    pub(super) fn merge_shared(&mut self, sources: &[&Self]) -> Result<u64> {
+    pub(super) fn merge_shared(&mut self, sources: &[&Self]) -> PartResult<u64> {
         let sources: Vec<&AnyFilter> = sources.iter().map(|source| &*source.filter).collect();
         let merged = self.filter.change().merge_shared(&sources);
         self.count_merged(merged)
     }
 
-    pub(super) fn count_merged(&mut self, merged: Result<u64, MergeError>) -> Result<u64> {
+    pub(super) fn count_merged(&mut self, merged: Result<u64, MergeError>) -> PartResult<u64> {
         let set = merged.map_err(|error| PartError::ShapeMismatch { what: error.to_string() })?;
         self.merged_count = self.merged_count.saturating_add(set);
         Ok(set)
     }
 
     /// ORs in a frame.
-    pub(super) fn load(&mut self, frame: &[u8]) -> Result<u64> {
+    pub(super) fn load(&mut self, frame: &[u8]) -> PartResult<u64> {
         let bad = |what: String| PartError::BadFrame { what };
         let (view, consumed) = FrameView::parse(frame).map_err(|error| bad(error.to_string()))?;
         if consumed != frame.len() {
@@ -356,7 +356,7 @@ impl Slice {
         Ok(set)
     }
 
-    pub(super) fn frames(&self, payload_bytes_max: usize) -> Result<Frames<'_>> {
+    pub(super) fn frames(&self, payload_bytes_max: usize) -> PartResult<Frames<'_>> {
         Ok(frames(&*self.filter, frame_key(self.spec.key)?, payload_bytes_max))
     }
 
@@ -392,7 +392,7 @@ impl Slice {
 
 /// Refuses to grow a single-shot slice that is at its limit, or would be with `more` positions. The limit
 /// depends on the number of positions, not on allocated bytes, in which replicas may differ.
-fn room_for(id: FilterId, filter: &StoredSingleShot, more: u64) -> Result<()> {
+fn room_for(id: FilterId, filter: &StoredSingleShot, more: u64) -> PartResult<()> {
     let positions = filter.len().saturating_add(more);
     let bytes = single_shot_bytes(filter, more);
     if bytes > SLICE_BYTES_MAX {
@@ -439,7 +439,7 @@ pub(super) fn no_removal(kind: Kind) -> PartError {
 }
 
 /// The key as frames name it, if this release knows its hash function.
-pub(super) fn frame_key(key: KeyName) -> Result<FrameKey> {
+pub(super) fn frame_key(key: KeyName) -> PartResult<FrameKey> {
     let function = HashFunction::from_id(key.function).ok_or_else(|| PartError::Malformed {
         what: format!("hash function {}, which this release does not know", key.function),
     })?;
@@ -451,7 +451,7 @@ fn check_range(
     range: HashRange,
     shard: ShardId,
     mut hashes: impl Iterator<Item = ItemHash>,
-) -> Result<()> {
+) -> PartResult<()> {
     match hashes.find(|hash| !range.contains(hash.hi())) {
         Some(hash) => Err(PartError::ForeignHash { hi: hash.hi(), shard }),
         None => Ok(()),

@@ -16,7 +16,7 @@ use super::slice::{Slice, frame_key};
 use super::state::ShardState;
 use super::undo_log::UndoLog;
 use crate::ids::{FilterId, Generation};
-use crate::shard::Result;
+use crate::shard::PartResult;
 
 /// Who holds the state of a shard and changes it.
 pub trait ShardOwner: Send + Sync {
@@ -89,7 +89,7 @@ impl SliceCopy {
     ///
     /// # Errors
     /// If this release does not know the hash function of the slice's key.
-    pub fn frames(&self, payload_bytes_max: usize) -> Result<SliceFrames<'_>> {
+    pub fn frames(&self, payload_bytes_max: usize) -> PartResult<SliceFrames<'_>> {
         Ok(SliceFrames(match &self.0 {
             Content::Shared(slice) => Source::Shared(slice.frames(payload_bytes_max)?),
             Content::Read(reader) => {
@@ -177,7 +177,7 @@ impl ShardState {
     ///
     /// # Errors
     /// If there is no such slice, or it is at another generation.
-    pub fn written_index(&self, filter: FilterId, generation: Generation) -> Result<u64> {
+    pub fn written_index(&self, filter: FilterId, generation: Generation) -> PartResult<u64> {
         Ok(self.slice(filter, generation)?.written_index)
     }
 
@@ -185,7 +185,7 @@ impl ShardState {
     ///
     /// # Errors
     /// If there is no such slice, or it is at another generation.
-    pub fn check_slice(&self, filter: FilterId, generation: Generation) -> Result<()> {
+    pub fn check_slice(&self, filter: FilterId, generation: Generation) -> PartResult<()> {
         self.slice(filter, generation).map(|_| ())
     }
 
@@ -204,7 +204,7 @@ impl ShardState {
         filter: FilterId,
         generation: Generation,
         owner: &Arc<dyn ShardOwner>,
-    ) -> Result<SliceCopy> {
+    ) -> PartResult<SliceCopy> {
         Ok(SliceCopy::read_by(owner, self.slice(filter, generation)?))
     }
 }

@@ -16,7 +16,7 @@ use super::slice::{Slice, refused, stop};
 use super::slice_shape::level_bytes;
 use crate::ids::FilterId;
 use crate::limits::SLICE_BYTES_MAX;
-use crate::shard::Result;
+use crate::shard::PartResult;
 
 impl Slice {
     /// Bytes that the slice took when it was created.
@@ -111,7 +111,7 @@ pub(super) fn insert_quotient(
     hashes: &[ItemHash],
     outcomes: &mut Vec<Insertion>,
     slice_bytes_max: u64,
-) -> Result<()> {
+) -> PartResult<()> {
     match filter.insert_all(hashes, outcomes) {
         Err(InsertError::Full { item_count }) => {
             // The error also counts those that were taken out again.
@@ -182,7 +182,10 @@ pub(super) fn grown_within(filter: &Quotient, slice_bytes_max: u64) -> Result<Qu
 
 /// A quotient filter, grown as often as the filter to which the frame belongs. None for other kinds, and if
 /// it has grown that often already.
-pub(super) fn grown_for(filter: &AnyFilter, frame: &FrameView<'_>) -> Result<Option<AnyFilter>> {
+pub(super) fn grown_for(
+    filter: &AnyFilter,
+    frame: &FrameView<'_>,
+) -> PartResult<Option<AnyFilter>> {
     let (AnyFilter::Quotient(filter), Shape::Blocks(part)) = (filter, frame.shape()) else {
         return Ok(None);
     };
@@ -205,7 +208,7 @@ pub(super) fn insert_scalable(
     hashes: &[ItemHash],
     outcomes: &mut Vec<Insertion>,
     slice_bytes_max: u64,
-) -> Result<()> {
+) -> PartResult<()> {
     let mut rest = hashes;
     let mut batch = Vec::new();
     while let Some(&next) = rest.first() {
@@ -223,7 +226,11 @@ pub(super) fn insert_scalable(
     Ok(())
 }
 
-pub(super) fn check_growth(id: FilterId, filter: &Scalable, slice_bytes_max: u64) -> Result<()> {
+pub(super) fn check_growth(
+    id: FilterId,
+    filter: &Scalable,
+    slice_bytes_max: u64,
+) -> PartResult<()> {
     let full = |what: String| PartError::Full { filter: id, what };
     let level = u32::try_from(filter.levels().len()).unwrap_or(u32::MAX);
     let next =
@@ -244,7 +251,7 @@ pub(super) fn insert_redis_bloom(
     hashes: &[ItemHash],
     outcomes: &mut Vec<Insertion>,
     slice_bytes_max: u64,
-) -> Result<()> {
+) -> PartResult<()> {
     let is_full = |link: &RedisBloomLink| link.item_count() >= link.shape().capacity();
     for &hash in hashes {
         if filter.links().last().is_none_or(is_full) && !filter.contains(hash) {
@@ -256,7 +263,11 @@ pub(super) fn insert_redis_bloom(
 }
 
 /// Refuses to open the next link if the chain is fixed, has no such link, or would be too large.
-pub(super) fn check_link(id: FilterId, filter: &RedisBloom, slice_bytes_max: u64) -> Result<()> {
+pub(super) fn check_link(
+    id: FilterId,
+    filter: &RedisBloom,
+    slice_bytes_max: u64,
+) -> PartResult<()> {
     let full = |what: String| PartError::Full { filter: id, what };
     let shape = filter.redis_bloom_shape();
     if shape.is_fixed() {
@@ -284,7 +295,11 @@ pub(super) fn level_items(filter: &AnyFilter) -> u64 {
 }
 
 /// Refuses a frame that starts a level or link that the filter does not have yet and has no room for.
-pub(super) fn check_opening(id: FilterId, filter: &AnyFilter, frame: &FrameView<'_>) -> Result<()> {
+pub(super) fn check_opening(
+    id: FilterId,
+    filter: &AnyFilter,
+    frame: &FrameView<'_>,
+) -> PartResult<()> {
     let opens = |count: usize| frame.level().is_some_and(|level| level.level as usize >= count);
     match filter {
         AnyFilter::Scalable(filter) if opens(filter.levels().len()) => {

@@ -23,7 +23,7 @@ use super::replay::{ReplayLimits, ReplayTable};
 use super::slice::{Slice, stop};
 use super::state::{NO_INDEX, ShardState};
 use crate::ids::{GroupId, ShardId};
-use crate::shard::Result;
+use crate::shard::PartResult;
 use umbel_step::planted::{self, Planted};
 
 impl ShardState {
@@ -48,7 +48,7 @@ impl ShardState {
     ///
     /// # Errors
     /// If the shard cannot be split there; applying the command is refused, too.
-    pub fn upper_half(&self, command: &ShardCommand) -> Result<Option<Self>> {
+    pub fn upper_half(&self, command: &ShardCommand) -> PartResult<Option<Self>> {
         let Some((into, at)) = command.splits_off() else { return Ok(None) };
         self.check_open()?;
         let Some((_, upper)) = self.halves(into, at)? else { return Ok(None) };
@@ -60,7 +60,7 @@ impl ShardState {
     }
 
     /// Keeps the lower part of the range.
-    pub(super) fn split(&mut self, index: u64, (into, at): (GroupId, u64)) -> Result<()> {
+    pub(super) fn split(&mut self, index: u64, (into, at): (GroupId, u64)) -> PartResult<()> {
         let Some((lower, _)) = self.halves(into, at)? else { return Ok(()) };
         if planted::on(Planted::SplitKeepsRange) {
             return Ok(());
@@ -71,7 +71,7 @@ impl ShardState {
     }
 
     /// The ranges below and above a hash. None if the upper one was split off before.
-    fn halves(&self, into: GroupId, at: u64) -> Result<Option<(HashRange, HashRange)>> {
+    fn halves(&self, into: GroupId, at: u64) -> PartResult<Option<(HashRange, HashRange)>> {
         let range = self.range;
         // The range was split there before, and possibly again since, or the other half came back.
         if u128::from(at) >= range.end() || self.has_absorbed(into) {
@@ -91,7 +91,7 @@ impl ShardState {
     }
 
     /// The state of a part of the shard's range, as a shard of its own.
-    fn part(&self, shard: ShardId, range: HashRange) -> Result<Self> {
+    fn part(&self, shard: ShardId, range: HashRange) -> PartResult<Self> {
         let whole = self.range;
         let parts = self
             .slices
@@ -111,7 +111,7 @@ impl ShardState {
 
 impl Slice {
     /// The slice of a part of the shard's range.
-    fn part(&self, whole: HashRange, range: HashRange) -> Result<Self> {
+    fn part(&self, whole: HashRange, range: HashRange) -> PartResult<Self> {
         let shape = &self.spec.shape;
         let is_all_there = self.kind().is_whole() && shape.lives_in(range);
         let count = |count| match self.kind().is_whole() {

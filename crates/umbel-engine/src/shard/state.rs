@@ -19,7 +19,7 @@ use super::slice::{Slice, SliceDescription, SliceSummary};
 use super::windowed::InsertTime;
 use crate::ids::{FilterId, Generation, GroupId, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, REQUEST_ITEMS_MAX};
-use crate::shard::Result;
+use crate::shard::PartResult;
 
 /// Stands for an unknown log index.
 pub(super) const NO_INDEX: u64 = u64::MAX;
@@ -164,7 +164,11 @@ impl ShardState {
         }
     }
 
-    pub(super) fn insert(&mut self, part: &InsertPart, time: Option<InsertTime>) -> Result<Bitmap> {
+    pub(super) fn insert(
+        &mut self,
+        part: &InsertPart,
+        time: Option<InsertTime>,
+    ) -> PartResult<Bitmap> {
         let InsertPart { filter, generation, request, proposed, hashes, growth_bytes } = part;
         check_list(hashes)?;
         let malformed = |what: String| PartError::Malformed { what };
@@ -206,7 +210,7 @@ impl ShardState {
         Ok(answer)
     }
 
-    fn remove(&mut self, part: &RemovePart) -> Result<Bitmap> {
+    fn remove(&mut self, part: &RemovePart) -> PartResult<Bitmap> {
         let RemovePart { filter, generation, request, hashes } = part;
         let item_count = check_list(hashes)?;
         let stamped =
@@ -228,7 +232,7 @@ impl ShardState {
         slice: &Slice,
         hashes: &HashList,
         request: Option<RequestStamp>,
-    ) -> Result<()> {
+    ) -> PartResult<()> {
         slice.check_hashes(self.range, self.shard, hashes)?;
         let Some(RequestStamp { cut, .. }) =
             request.filter(|stamp| stamp.cut != self.range.bounds())
@@ -243,7 +247,7 @@ impl ShardState {
     }
 
     /// The recorded answer, if the request is a retry.
-    pub(super) fn answered(&self, stamped: Option<&StampedPart>) -> Result<Option<Bitmap>> {
+    pub(super) fn answered(&self, stamped: Option<&StampedPart>) -> PartResult<Option<Bitmap>> {
         self.check_open()?;
         let here = (self.shard, self.range);
         stamped.map_or(Ok(None), |stamped| self.replay.look_up(stamped, here))
@@ -256,7 +260,7 @@ impl ShardState {
     }
 
     /// An equal existing slice may have been cleared since: its generation is then above the given one.
-    fn create(&mut self, spec: &SliceSpec) -> Result<()> {
+    fn create(&mut self, spec: &SliceSpec) -> PartResult<()> {
         let filter = spec.filter;
         let malformed = |what| Err(PartError::Malformed { what });
         if let Some(slice) = self.slices.get(&filter) {
@@ -275,7 +279,7 @@ impl ShardState {
         Ok(())
     }
 
-    fn clear(&mut self, filter: FilterId, generation: Generation) -> Result<()> {
+    fn clear(&mut self, filter: FilterId, generation: Generation) -> PartResult<()> {
         let (range, shard) = (self.range, self.shard);
         let unknown = PartError::UnknownSlice { filter, shard };
         let slice = self.slices.get_mut(&filter).ok_or(unknown)?;
@@ -286,7 +290,7 @@ impl ShardState {
         }
     }
 
-    fn renew(&mut self, filter: FilterId, generation: Generation) -> Result<()> {
+    fn renew(&mut self, filter: FilterId, generation: Generation) -> PartResult<()> {
         let unknown = PartError::UnknownSlice { filter, shard: self.shard };
         let slice = self.slices.get_mut(&filter).ok_or(unknown)?;
         slice.generation = slice.generation.max(generation);
@@ -298,7 +302,7 @@ impl ShardState {
         (target, generation): (FilterId, Generation),
         sources: &[(FilterId, Generation)],
         operation: SetOperation,
-    ) -> Result<u64> {
+    ) -> PartResult<u64> {
         let slice = self.slice(target, generation)?;
         let given = self.given(sources)?;
         match operation {
@@ -317,19 +321,19 @@ impl ShardState {
         let given = sources.iter().filter_map(|(source, _)| self.slices.get(source));
         let set = match operation {
             SetOperation::Intersection => slice.merge_shared(&given.collect::<Vec<_>>()),
-            _ => given.map(|source| slice.merge(source)).sum::<Result<u64>>(),
+            _ => given.map(|source| slice.merge(source)).sum::<PartResult<u64>>(),
         };
         self.slices.insert(target, slice);
         set
     }
 
     /// The slices of several filters, each at its generation.
-    pub(super) fn given(&self, sources: &[(FilterId, Generation)]) -> Result<Vec<&Slice>> {
+    pub(super) fn given(&self, sources: &[(FilterId, Generation)]) -> PartResult<Vec<&Slice>> {
         sources.iter().map(|&(filter, generation)| self.slice(filter, generation)).collect()
     }
 
     /// The filter's slice, if it is at this generation.
-    pub(super) fn slice(&self, filter: FilterId, generation: Generation) -> Result<&Slice> {
+    pub(super) fn slice(&self, filter: FilterId, generation: Generation) -> PartResult<&Slice> {
         self.check_open()?;
         let shard = self.shard;
         let slice = self.slices.get(&filter);
@@ -342,7 +346,7 @@ impl ShardState {
         &mut self,
         filter: FilterId,
         generation: Generation,
-    ) -> Result<&mut Slice> {
+    ) -> PartResult<&mut Slice> {
         let shard = self.shard;
         let slice = self.slices.get_mut(&filter);
         let slice = slice.ok_or(PartError::UnknownSlice { filter, shard })?;
@@ -374,7 +378,7 @@ impl ShardState {
         (filter, generation): (FilterId, Generation),
         count: &mut OnesCount,
         word_count: usize,
-    ) -> Result<Option<SliceDescription>> {
+    ) -> PartResult<Option<SliceDescription>> {
         let slice = self.slice(filter, generation)?;
         let described = |description| SliceDescription { summary: slice.summary(), description };
         Ok(count.count_on(&slice.filter, word_count).map(described))
@@ -407,7 +411,7 @@ impl ShardState {
         filter: FilterId,
         generation: Generation,
         payload_bytes_max: usize,
-    ) -> Result<Frames<'_>> {
+    ) -> PartResult<Frames<'_>> {
         self.slice(filter, generation)?.frames(payload_bytes_max)
     }
 
@@ -428,7 +432,7 @@ impl ShardState {
 }
 
 /// Validates a received list, and returns its number of hashes.
-pub(super) fn check_list(hashes: &HashList) -> Result<u32> {
+pub(super) fn check_list(hashes: &HashList) -> PartResult<u32> {
     let malformed = |what: String| PartError::Malformed { what };
     hashes.check().map_err(|error| malformed(error.to_string()))?;
     match u32::try_from(hashes.len()) {

@@ -23,7 +23,7 @@ use super::slice_growth::{grow_to_plan, grown_for_items, grown_within};
 use super::state::ShardState;
 use crate::ids::{FilterId, Generation};
 use crate::limits::SLICE_BYTES_MAX;
-use crate::shard::Result;
+use crate::shard::PartResult;
 
 /// Bits of an answer, which is a number of positions.
 const ANSWER_BITS: u32 = u64::BITS;
@@ -53,7 +53,7 @@ impl ShardState {
         sources: Vec<(FilterId, Generation)>,
         request: Option<RequestStamp>,
         growth: SliceGrowth,
-    ) -> Result<PreparedSum> {
+    ) -> PartResult<PreparedSum> {
         let stamped = request.map(|stamp| stamped_of(stamp, target, &sources));
         if let Some(answer) = self.answered(stamped.as_ref())? {
             return Ok(PreparedSum::Answered(number_of(&answer)));
@@ -82,7 +82,7 @@ impl ShardState {
         (target, generation): (FilterId, Generation),
         sources: &[(FilterId, Generation)],
         terms: SumTerms,
-    ) -> Result<u64> {
+    ) -> PartResult<u64> {
         let stamped = terms.request.map(|stamp| stamped_of(stamp, target, sources));
         if let Some(answer) = self.answered(stamped.as_ref())? {
             return Ok(number_of(&answer));
@@ -125,7 +125,7 @@ fn number_of(answer: &Bitmap) -> u64 {
 
 impl Slice {
     /// Refuses kinds that do not add and sources that do not match, before anything is changed.
-    fn check_sum(&self, sources: &[&Self]) -> Result<()> {
+    fn check_sum(&self, sources: &[&Self]) -> PartResult<()> {
         let kind = self.kind();
         if !kind.merges_by_sum() {
             return Err(PartError::WrongKind { what: format!("{kind} filters are not added up") });
@@ -165,7 +165,7 @@ impl Slice {
     }
 
     /// Adds all sources or none, after `check_sum` has accepted them.
-    fn sum(&mut self, sources: &[&Self], growth_bytes: u64) -> Result<u64> {
+    fn sum(&mut self, sources: &[&Self], growth_bytes: u64) -> PartResult<u64> {
         if self.kind() != Kind::Quotient {
             let filter = self.filter.change();
             let merged: Result<u64, MergeError> =

@@ -23,7 +23,7 @@ use super::slice_shape::SliceShape;
 use super::state::ShardState;
 use super::window_rules::{LateItems, WindowRules, WindowTime};
 use crate::ids::{FilterId, Generation};
-use crate::shard::Result;
+use crate::shard::PartResult;
 use umbel_step::planted::{self, Planted};
 
 /// The times of an insert, in milliseconds since 1970.
@@ -70,7 +70,7 @@ impl Slice {
     }
 
     /// Ends the current slice of a manually rotated window, and starts the given generation.
-    pub(super) fn rotate(&mut self, generation: Generation) -> Result<()> {
+    pub(super) fn rotate(&mut self, generation: Generation) -> PartResult<()> {
         let filter = self.spec.filter;
         let Some((window, rules)) = self.window_mut() else {
             let what = format!("{filter} has no slices to rotate");
@@ -92,7 +92,7 @@ impl Slice {
         &mut self,
         hashes: &[ItemHash],
         time: InsertTime,
-    ) -> Result<Vec<Insertion>> {
+    ) -> PartResult<Vec<Insertion>> {
         self.advance(time.now_ms);
         let filter = self.spec.filter;
         let Some((window, rules)) = self.window_mut() else {
@@ -186,7 +186,7 @@ impl ShardState {
         self.slices.values_mut().for_each(|slice| slice.advance(now_ms));
     }
 
-    pub(super) fn rotate(&mut self, filter: FilterId, generation: Generation) -> Result<()> {
+    pub(super) fn rotate(&mut self, filter: FilterId, generation: Generation) -> PartResult<()> {
         let unknown = PartError::UnknownSlice { filter, shard: self.shard };
         let slice = self.slices.get_mut(&filter).ok_or(unknown)?;
         if generation > slice.generation {
@@ -200,7 +200,7 @@ impl ShardState {
         &mut self,
         now_ms: u64,
         inserts: &[TimedInsert],
-    ) -> Vec<Result<Bitmap>> {
+    ) -> Vec<PartResult<Bitmap>> {
         let timed = |insert: &TimedInsert| {
             let time = InsertTime { now_ms, at_ms: insert.at_ms };
             self.insert(&insert.part, Some(time))
