@@ -16,7 +16,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use super::error::ExchangeFrameError;
-use crate::Result;
+use crate::FrameResult;
 use crate::limits::{DEDUP_CELLS_MAX, FRAME_PAYLOAD_BYTES_MAX};
 use umbel_bits::{Leb128, put_leb128};
 use umbel_codec::crc32c;
@@ -232,7 +232,7 @@ impl<'a> Frame<'a> {
     /// # Errors
     ///
     /// [`ExchangeFrameError`] if the bytes are not exactly one frame of this version, meant for this link and undamaged.
-    pub fn decode(bytes: &'a [u8], link: FrameLink) -> Result<Self> {
+    pub fn decode(bytes: &'a [u8], link: FrameLink) -> FrameResult<Self> {
         let mut header = HeaderReader { bytes, at: 0 };
         let magic = header.byte()?;
         if magic != MAGIC {
@@ -279,7 +279,7 @@ impl<'a> Frame<'a> {
     /// # Errors
     ///
     /// [`ExchangeFrameError`] if the bytes do not begin like a frame.
-    pub fn peek(bytes: &[u8]) -> Result<(FrameKind, u32)> {
+    pub fn peek(bytes: &[u8]) -> FrameResult<(FrameKind, u32)> {
         let mut header = HeaderReader { bytes, at: 2 };
         let kind = header.byte()?;
         let kind = FrameKind::from_byte(kind).ok_or(ExchangeFrameError::Kind { got: kind })?;
@@ -304,7 +304,7 @@ pub(super) struct HeaderReader<'a> {
 }
 
 impl HeaderReader<'_> {
-    fn byte(&mut self) -> Result<u8> {
+    fn byte(&mut self) -> FrameResult<u8> {
         let got = self.bytes.len();
         let byte = *self
             .bytes
@@ -314,7 +314,7 @@ impl HeaderReader<'_> {
         Ok(byte)
     }
 
-    pub(super) fn varint(&mut self, field: &'static str, max: u32) -> Result<u32> {
+    pub(super) fn varint(&mut self, field: &'static str, max: u32) -> FrameResult<u32> {
         let mut rest = self.bytes.get(self.at..).unwrap_or_default();
         let got = self.bytes.len();
         let value = Leb128::shortest(VARINT_BYTES_MAX)

@@ -33,7 +33,7 @@ use super::frame::{Frame, FrameKind, FrameLink, flag};
 use super::payload::{expect, expect_at_most};
 use super::report::ExchangeReport;
 use super::sender::Draft;
-use crate::Result;
+use crate::FrameResult;
 use crate::limits::{DEDUP_WORKERS_MAX, FRAME_PAYLOAD_BYTES_CUT, RECORD_ID_CHUNK_BITS};
 use code::{decode_range, decode_sizes, encode_claims, encode_range};
 use owner::GroupOwner;
@@ -395,7 +395,12 @@ impl GroupCounter {
     }
 
     /// Processes an owner's next range, or the end of its ranges. False if that is not possible now.
-    fn receive_ask(&mut self, from: WorkerId, frame: &Frame<'_>, out: &mut Out) -> Result<bool> {
+    fn receive_ask(
+        &mut self,
+        from: WorkerId,
+        frame: &Frame<'_>,
+        out: &mut Out,
+    ) -> FrameResult<bool> {
         let base = self.shape.chunk_bases[from.index()];
         let chunks = base..self.shape.chunks_end(from.index());
         let progress = &mut self.owners[from.index()];
@@ -423,7 +428,12 @@ impl GroupCounter {
     }
 
     /// Processes a worker's claims on the open range. False if none are expected from it.
-    fn receive_claims(&mut self, from: WorkerId, frame: &Frame<'_>, out: &mut Out) -> Result<bool> {
+    fn receive_claims(
+        &mut self,
+        from: WorkerId,
+        frame: &Frame<'_>,
+        out: &mut Out,
+    ) -> FrameResult<bool> {
         let Some(owner) = &mut self.owner else { return Ok(false) };
         let Some(is_whole) = owner.receive_claims(from, frame)? else { return Ok(false) };
         if is_whole {
@@ -464,7 +474,12 @@ impl GroupCounter {
     }
 
     /// Processes an owner's sizes of claimed groups. False if none are expected from it.
-    fn receive_sizes(&mut self, from: WorkerId, frame: &Frame<'_>, out: &mut Out) -> Result<bool> {
+    fn receive_sizes(
+        &mut self,
+        from: WorkerId,
+        frame: &Frame<'_>,
+        out: &mut Out,
+    ) -> FrameResult<bool> {
         let progress = &mut self.owners[from.index()];
         let Some(pending) = progress.pending.as_mut().filter(|_| progress.reading.is_none()) else {
             return Ok(false);

@@ -11,7 +11,7 @@ use super::frame::{Frame, FrameKind, VARINT_BYTES_MAX};
 use super::payload::{VerdictList, expect_at_most};
 use super::plan::Plan;
 use super::sender::Draft;
-use crate::Result;
+use crate::FrameResult;
 use crate::limits::FRAME_PAYLOAD_BYTES_CUT;
 use umbel_bits::{Leb128, put_leb128};
 
@@ -140,7 +140,7 @@ pub(super) struct ReceivedItem {
 }
 
 /// Reads all items of a frame.
-pub(super) fn read_items(frame: &Frame<'_>, plan: &Plan) -> Result<Vec<ReceivedItem>> {
+pub(super) fn read_items(frame: &Frame<'_>, plan: &Plan) -> FrameResult<Vec<ReceivedItem>> {
     let bits = plan.item_priority_bits();
     let word_bytes = |travels: bool| if travels { 8 } else { 0 };
     let head_bytes = 1 + word_bytes(bits.rank > 0) + word_bytes(bits.record_id.is_some());
@@ -171,13 +171,13 @@ fn past_end(needed_bytes: usize, left_bytes: usize) -> ExchangeFrameError {
     ExchangeFrameError::Truncated { needed: needed_bytes, got: left_bytes }
 }
 
-fn read_word(rest: &mut &[u8]) -> Result<u64> {
+fn read_word(rest: &mut &[u8]) -> FrameResult<u64> {
     let (head, tail) = rest.split_first_chunk::<8>().ok_or(past_end(8, rest.len()))?;
     *rest = tail;
     Ok(u64::from_le_bytes(*head))
 }
 
-fn read_length(rest: &mut &[u8]) -> Result<usize> {
+fn read_length(rest: &mut &[u8]) -> FrameResult<usize> {
     let malformed = ExchangeFrameError::Header { field: "item length" };
     match Leb128::padded(VARINT_BYTES_MAX).take(rest) {
         Ok(Some(length)) => usize::try_from(length).map_err(|_| malformed),

@@ -88,4 +88,4 @@ pub use report::ExchangeReport;
 pub use worker::{ExchangeInput, ExchangeOutput, Worker};
 
 /// The result of most functions that read frames.
-pub(crate) type Result<T, E = ExchangeFrameError> = std::result::Result<T, E>;
+pub(crate) type FrameResult<T> = Result<T, ExchangeFrameError>;

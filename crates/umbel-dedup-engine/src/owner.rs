@@ -19,7 +19,7 @@ use super::payload::{
 };
 use super::plan::{Mode, Plan};
 use super::sender::Draft;
-use crate::Result;
+use crate::FrameResult;
 use crate::limits::CELL_ENTRIES_MAX;
 use umbel_filter::{HashRange, ItemHash};
 use umbel_step::planted::{self, Planted};
@@ -97,7 +97,7 @@ impl OwnerCell {
         cell: u32,
         from: WorkerId,
         frame: &Frame<'_>,
-    ) -> Result<Option<Decision>> {
+    ) -> FrameResult<Option<Decision>> {
         let stream = &mut self.streams[from.index()];
         if frame.kind < self.pass
             || (frame.kind == self.pass && frame.sequence < stream.next_sequence)
@@ -322,7 +322,7 @@ impl Stream {
     }
 
     /// Appends a frame's entries.
-    fn read(&mut self, plan: &Plan, cell: u32, frame: &Frame<'_>, left: usize) -> Result<()> {
+    fn read(&mut self, plan: &Plan, cell: u32, frame: &Frame<'_>, left: usize) -> FrameResult<()> {
         match frame.kind {
             FrameKind::Positions if plan.mode == Mode::FullHash => {
                 let range = HashRange::cell(cell, plan.shape.cells());
@@ -348,7 +348,7 @@ impl Stream {
         cell: u32,
         frame: &Frame<'_>,
         left: usize,
-    ) -> Result<()> {
+    ) -> FrameResult<()> {
         let shape = plan.cell_shape(cell);
         let (hi, lo) = (plan.residue_bits(shape), plan.residue_low_bits());
         let bits = ResidueBits { hi, lo, priority: plan.entry_priority_bits() };

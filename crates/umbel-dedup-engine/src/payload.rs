@@ -19,7 +19,7 @@ use super::entry::{Entry, Priority, Rank, RecordId};
 use super::error::ExchangeFrameError;
 use super::frame::{Frame, flag};
 use super::plan::{PriorityBits, RecordIdBits};
-use crate::Result;
+use crate::FrameResult;
 use crate::limits::FRAME_PAYLOAD_BYTES_CUT;
 use umbel_bits::{
     BitReader, BitWriter, CodeError, RiceCode, decode_indexes, decode_positions, encode_indexes,
@@ -72,7 +72,7 @@ pub(super) fn cut_positions(
 }
 
 /// Rejects a count of entries that do not fit into the payload, before memory is allocated for them.
-fn check_count(frame: &Frame<'_>, bits_each_min: u64) -> Result<usize> {
+fn check_count(frame: &Frame<'_>, bits_each_min: u64) -> FrameResult<usize> {
     let max = 8 * frame.payload.len() as u64 / bits_each_min.max(1);
     if bits_each_min > 0 && u64::from(frame.count) > max {
         return Err(ExchangeFrameError::TooLarge { field: "count", got: frame.count.into(), max });
@@ -81,7 +81,7 @@ fn check_count(frame: &Frame<'_>, bits_each_min: u64) -> Result<usize> {
 }
 
 /// The frame's Rice code.
-fn rice(frame: &Frame<'_>) -> Result<RiceCode> {
+fn rice(frame: &Frame<'_>) -> FrameResult<RiceCode> {
     RiceCode::new(frame.param.into()).map_err(|_| ExchangeFrameError::TooLarge {
         field: "param",
         got: frame.param.into(),
@@ -121,7 +121,7 @@ pub(super) fn read_positions(
     frame: &Frame<'_>,
     width: u64,
     positions: &mut Vec<u64>,
-) -> Result<()> {
+) -> FrameResult<()> {
     let mut reader = BitReader::new(frame.payload);
     let before = positions.len();
     let read = decode_positions(&mut reader, rice(frame)?, frame.count.into(), width, positions);
@@ -158,7 +158,7 @@ pub(super) fn read_full_hashes(
     (start, last): (u64, u64),
     priority_bits: PriorityBits,
     full_entries: &mut Vec<FullEntry>,
-) -> Result<()> {
+) -> FrameResult<()> {
     let code = rice(frame)?;
     let count = check_count(frame, u64::from(code.low_bits() + 65 + priority_bits.total()))?;
     let mut reader = BitReader::new(frame.payload);
@@ -179,7 +179,7 @@ pub(super) fn read_full_hashes(
 }
 
 /// Appends the refinement bits of a frame, `width` per entry.
-pub(super) fn read_refine(frame: &Frame<'_>, width: u32, bits: &mut Vec<u64>) -> Result<()> {
+pub(super) fn read_refine(frame: &Frame<'_>, width: u32, bits: &mut Vec<u64>) -> FrameResult<()> {
     let count = check_count(frame, width.into())?;
     let mut reader = BitReader::new(frame.payload);
     let mut added = Vec::with_capacity(count);
@@ -222,7 +222,7 @@ impl ResidueBits {
     }
 
     /// Reads all survivors of a frame, `left` at most.
-    pub(super) fn read(self, frame: &Frame<'_>, left: usize) -> Result<Vec<Residue>> {
+    pub(super) fn read(self, frame: &Frame<'_>, left: usize) -> FrameResult<Vec<Residue>> {
         let count = check_count(frame, u64::from(self.hi + self.lo + self.priority.total()))?;
         expect_at_most("count", count, left)?;
         let mut reader = BitReader::new(frame.payload);
@@ -243,7 +243,7 @@ pub(super) fn expect(
     field: &'static str,
     expected: impl Into<u64>,
     got: impl Into<u64>,
-) -> Result<()> {
+) -> FrameResult<()> {
     let (expected, got) = (expected.into(), got.into());
     if expected != got {
         return Err(ExchangeFrameError::Unexpected { field, expected, got });
@@ -252,7 +252,7 @@ pub(super) fn expect(
 }
 
 /// Rejects a number above the most that may still arrive in the stream.
-pub(super) fn expect_at_most(field: &'static str, got: usize, max: usize) -> Result<()> {
+pub(super) fn expect_at_most(field: &'static str, got: usize, max: usize) -> FrameResult<()> {
     if got > max {
         return Err(ExchangeFrameError::TooLarge { field, got: got as u64, max: max as u64 });
     }
@@ -331,7 +331,10 @@ impl VerdictList {
     }
 
     /// Reads a verdict about `covered` entries.
-    pub(super) fn decode(frame: &Frame<'_>, record_id_bits: Option<RecordIdBits>) -> Result<Self> {
+    pub(super) fn decode(
+        frame: &Frame<'_>,
+        record_id_bits: Option<RecordIdBits>,
+    ) -> FrameResult<Self> {
         let covered = frame.covered;
         expect_at_most("count", frame.count as usize, covered as usize)?;
         let mut reader = BitReader::new(frame.payload);
@@ -368,7 +371,7 @@ impl VerdictList {
     }
 }
 
-fn read_indexes(frame: &Frame<'_>, reader: &mut BitReader<'_>) -> Result<Vec<u32>> {
+fn read_indexes(frame: &Frame<'_>, reader: &mut BitReader<'_>) -> FrameResult<Vec<u32>> {
     let mut indexes = Vec::new();
     decode_indexes(reader, rice(frame)?, frame.count.into(), frame.covered.into(), &mut indexes)?;
     let narrow = |index| u32::try_from(index).expect("below `covered`, which has 32 bits");

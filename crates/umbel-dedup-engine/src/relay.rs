@@ -11,7 +11,7 @@ use super::entry::WorkerId;
 use super::error::RelayError;
 use super::frame::HeaderReader;
 use super::grid::Grid;
-use crate::Result;
+use crate::FrameResult;
 use umbel_bits::put_leb128;
 
 /// A frame with its sender and receiver: `| from | to | frame |`, both LEB128 in the shortest form; the frame is unchanged.
@@ -84,8 +84,8 @@ impl<'a> Passage<'a> {
 }
 
 /// Sender and receiver.
-fn read_pair(reader: &mut HeaderReader<'_>, grid: Grid) -> Result<(WorkerId, WorkerId)> {
-    let mut worker = |field| -> Result<WorkerId> {
+fn read_pair(reader: &mut HeaderReader<'_>, grid: Grid) -> FrameResult<(WorkerId, WorkerId)> {
+    let mut worker = |field| -> FrameResult<WorkerId> {
         let id = reader.varint(field, grid.workers() - 1)?;
         Ok(WorkerId(u16::try_from(id).expect("below the number of workers")))
     };

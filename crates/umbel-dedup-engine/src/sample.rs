@@ -12,7 +12,7 @@ use super::list::LocalList;
 use super::payload::{cut_positions, expect_at_most, read_positions};
 use super::plan::{JobShape, SampleOrder};
 use super::sender::Draft;
-use crate::Result;
+use crate::FrameResult;
 use crate::limits::CELL_ENTRIES_MAX;
 use umbel_filter::{HashRange, ItemHash, SingleShotShape};
 
@@ -63,7 +63,7 @@ impl SampleOwner {
         &mut self,
         from: WorkerId,
         frame: &Frame<'_>,
-    ) -> Result<Option<(u64, u64)>> {
+    ) -> FrameResult<Option<(u64, u64)>> {
         let sender = from.index();
         let expected = self.next_sequence[sender];
         if frame.sequence < expected {

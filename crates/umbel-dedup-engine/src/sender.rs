@@ -15,7 +15,7 @@ use super::payload::{
     write_full_hash,
 };
 use super::plan::{Mode, Plan};
-use crate::Result;
+use crate::FrameResult;
 use umbel_bits::RiceCode;
 use umbel_step::planted::{self, Planted};
 
@@ -130,7 +130,7 @@ impl SenderCell {
         plan: &Plan,
         cell: u32,
         frame: &Frame<'_>,
-    ) -> Result<Option<SenderStep>> {
+    ) -> FrameResult<Option<SenderStep>> {
         let (kind, covered) = match self.awaits {
             Awaits::Positions => (FrameKind::PositionsVerdict, self.list.entries().len()),
             Awaits::Refine => (FrameKind::RefineVerdict, self.undecided.len()),

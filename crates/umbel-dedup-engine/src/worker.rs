@@ -25,9 +25,6 @@ use umbel_step::Outbox;
 /// The outputs of a transition.
 type Out = Outbox<ExchangeOutput>;
 
-/// The result of a transition.
-type Stepped = Result<(), ExchangeError>;
-
 /// An input of a worker.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ExchangeInput {
@@ -209,7 +206,11 @@ impl Worker {
     /// [`ExchangeError::TooFarAhead`] for a peer's frame that was rejected: the state is unchanged.
     /// [`ExchangeError::Driver`] and [`ExchangeError::CellTooLarge`] for other inputs that are not possible
     /// in this state: fail the job.
-    pub fn step(&mut self, input: ExchangeInput, out: &mut Outbox<ExchangeOutput>) -> Stepped {
+    pub fn step(
+        &mut self,
+        input: ExchangeInput,
+        out: &mut Outbox<ExchangeOutput>,
+    ) -> Result<(), ExchangeError> {
         match input {
             ExchangeInput::Sample { order, lists } => self.sample(order, lists, out),
             ExchangeInput::SampleReferences { hashes } => {
@@ -224,7 +225,12 @@ impl Worker {
         }
     }
 
-    fn sample(&mut self, order: SampleOrder, lists: Vec<Vec<Entry>>, out: &mut Out) -> Stepped {
+    fn sample(
+        &mut self,
+        order: SampleOrder,
+        lists: Vec<Vec<Entry>>,
+        out: &mut Out,
+    ) -> Result<(), ExchangeError> {
         if self.sample.is_some() || lists.len() != self.shape.workers as usize {
             return Err(ExchangeError::Driver { what: "one sample list an owner, once" });
         }
@@ -246,7 +252,12 @@ impl Worker {
     }
 
     /// Passes the references' hashes in a cell to the cell's owning half.
-    fn references(&mut self, cell: u32, hashes: Vec<ItemHash>, out: &mut Out) -> Stepped {
+    fn references(
+        &mut self,
+        cell: u32,
+        hashes: Vec<ItemHash>,
+        out: &mut Out,
+    ) -> Result<(), ExchangeError> {
         let wrong = ExchangeError::Driver { what: "references of each cell to its owner, once" };
         let plan = self.plan.filter(|plan| plan.references.is_some()).ok_or(wrong.clone())?;
         let cells = self.shape.cells();
@@ -262,7 +273,7 @@ impl Worker {
         Ok(())
     }
 
-    fn take_plan(&mut self, plan: Plan, out: &mut Out) -> Stepped {
+    fn take_plan(&mut self, plan: Plan, out: &mut Out) -> Result<(), ExchangeError> {
         if self.plan.is_some() || plan.shape != self.shape {
             return Err(ExchangeError::Driver { what: "one plan, of this job" });
         }
@@ -276,7 +287,7 @@ impl Worker {
         mut entries: Vec<Entry>,
         ranks: &[Rank],
         out: &mut Out,
-    ) -> Stepped {
+    ) -> Result<(), ExchangeError> {
         let plan = self.plan.ok_or(ExchangeError::Driver { what: "a cell before the plan" })?;
         if cell >= self.shape.cells().get() || !self.sent.insert(cell) {
             return Err(ExchangeError::Driver { what: "each cell of the job, once" });
@@ -314,7 +325,12 @@ impl Worker {
         Ok(())
     }
 
-    fn items(&mut self, cell: u32, items: Vec<SuspectItem>, out: &mut Out) -> Stepped {
+    fn items(
+        &mut self,
+        cell: u32,
+        items: Vec<SuspectItem>,
+        out: &mut Out,
+    ) -> Result<(), ExchangeError> {
         let wrong = ExchangeError::Driver { what: "items that were asked for, once" };
         let plan = self.plan.ok_or(wrong.clone())?;
         let sender = self.senders.get_mut(&cell).ok_or(wrong.clone())?;
@@ -350,7 +366,12 @@ impl Worker {
         out.push(ExchangeOutput::Decided { cell, drops });
     }
 
-    fn frame(&mut self, from: WorkerId, bytes: Vec<u8>, out: &mut Out) -> Stepped {
+    fn frame(
+        &mut self,
+        from: WorkerId,
+        bytes: Vec<u8>,
+        out: &mut Out,
+    ) -> Result<(), ExchangeError> {
         let refuse = |cell, source| ExchangeError::Frame { from, cell, source };
         let link =
             FrameLink { job: self.job, sender: from.0, receiver: self.me.0, attempt: self.attempt };
@@ -405,7 +426,7 @@ impl Worker {
         from: WorkerId,
         frame: &Frame<'_>,
         out: &mut Out,
-    ) -> Stepped {
+    ) -> Result<(), ExchangeError> {
         let cell = frame.cell;
         let Some(sender) = self.senders.get_mut(&cell) else {
             if self.sent.contains(&cell) {
@@ -455,7 +476,7 @@ impl Worker {
     }
 
     /// Stores a frame that arrived before the sample order or the plan.
-    fn stash(&mut self, from: WorkerId, bytes: Vec<u8>) -> Stepped {
+    fn stash(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), ExchangeError> {
         let max = EARLY_FRAMES_PER_PEER_MAX;
         if self.early.iter().filter(|(peer, _)| *peer == from).count() >= max {
             return Err(ExchangeError::TooEarly { from, max });
@@ -464,7 +485,7 @@ impl Worker {
         Ok(())
     }
 
-    fn replay_early(&mut self, out: &mut Out) -> Stepped {
+    fn replay_early(&mut self, out: &mut Out) -> Result<(), ExchangeError> {
         let early = std::mem::take(&mut self.early);
         early.into_iter().try_for_each(|(from, bytes)| self.frame(from, bytes, out))
     }

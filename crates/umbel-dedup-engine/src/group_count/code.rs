@@ -16,7 +16,7 @@ use super::super::entry::RecordId;
 use super::super::error::ExchangeFrameError;
 use super::super::frame::Frame;
 use super::{Claim, GroupSize, RecordPart, RecordRange};
-use crate::Result;
+use crate::FrameResult;
 use crate::limits::{FRAME_PAYLOAD_BYTES_CUT, RECORD_ID_CHUNK_BITS, RECORD_ID_ITEM_BITS};
 use umbel_bits::{LEB128_BYTES_MAX, Leb128, put_leb128};
 
@@ -29,7 +29,7 @@ pub(super) fn encode_range(range: RecordRange) -> Vec<u8> {
 }
 
 /// Decodes a range, which may be empty or of any chunks.
-pub(super) fn decode_range(frame: &Frame<'_>) -> Result<RecordRange> {
+pub(super) fn decode_range(frame: &Frame<'_>) -> FrameResult<RecordRange> {
     let mut rest = frame.payload;
     let (start, length) = (take(&mut rest)?, take(&mut rest)?);
     check_end(rest)?;
@@ -60,7 +60,7 @@ pub(super) fn encode_claims(range: RecordRange, claims: &[Claim]) -> Vec<(Vec<u8
 }
 
 /// Decodes the claims of a frame, and checks that they are ascending and within the range.
-pub(super) fn decode_claims(frame: &Frame<'_>, range: RecordRange) -> Result<Vec<Claim>> {
+pub(super) fn decode_claims(frame: &Frame<'_>, range: RecordRange) -> FrameResult<Vec<Claim>> {
     let malformed = ExchangeFrameError::Header { field: "claims" };
     let mut rest = frame.payload;
     let mut claims = with_room(frame, rest)?;
@@ -110,7 +110,7 @@ pub(super) fn encode_sizes(sizes: &[GroupSize]) -> Vec<(Vec<u8>, u32)> {
 }
 
 /// Decodes the sizes of a frame.
-pub(super) fn decode_sizes(frame: &Frame<'_>, names_parts: bool) -> Result<Vec<GroupSize>> {
+pub(super) fn decode_sizes(frame: &Frame<'_>, names_parts: bool) -> FrameResult<Vec<GroupSize>> {
     let malformed = ExchangeFrameError::Header { field: "sizes" };
     let mut rest = frame.payload;
     let mut sizes = with_room(frame, rest)?;
@@ -156,7 +156,7 @@ fn cut<T>(things: &[T], mut write: impl FnMut(&T, bool, &mut Vec<u8>)) -> Vec<(V
 
 /// An empty vector with the capacity that the header announces. Fails if the payload cannot contain so many
 /// elements, each of which takes at least one byte.
-fn with_room<T>(frame: &Frame<'_>, payload: &[u8]) -> Result<Vec<T>> {
+fn with_room<T>(frame: &Frame<'_>, payload: &[u8]) -> FrameResult<Vec<T>> {
     let max = payload.len() as u64;
     if u64::from(frame.count) > max {
         return Err(ExchangeFrameError::TooLarge { field: "count", got: frame.count.into(), max });
@@ -164,12 +164,12 @@ fn with_room<T>(frame: &Frame<'_>, payload: &[u8]) -> Result<Vec<T>> {
     Ok(Vec::with_capacity(frame.count as usize))
 }
 
-fn take(rest: &mut &[u8]) -> Result<u64> {
+fn take(rest: &mut &[u8]) -> FrameResult<u64> {
     let number = Leb128::shortest(LEB128_BYTES_MAX).take(rest).ok().flatten();
     number.ok_or(ExchangeFrameError::Header { field: "payload" })
 }
 
-fn check_end(rest: &[u8]) -> Result<()> {
+fn check_end(rest: &[u8]) -> FrameResult<()> {
     if rest.is_empty() {
         Ok(())
     } else {

@@ -10,7 +10,7 @@ use super::super::payload::expect;
 use super::super::sender::Draft;
 use super::code::{decode_claims, encode_sizes};
 use super::{GroupSize, KeptGroup, RecordPart, RecordRange};
-use crate::Result;
+use crate::FrameResult;
 use crate::limits::{
     DEDUP_CELLS_MAX, GROUP_COUNT_RANGE_CLAIMS_MAX, GROUP_COUNT_RANGE_RECORDS_MAX,
     GROUP_COUNT_RANGE_RECORDS_MIN,
@@ -147,7 +147,7 @@ impl GroupOwner {
         &mut self,
         from: WorkerId,
         frame: &Frame<'_>,
-    ) -> Result<Option<bool>> {
+    ) -> FrameResult<Option<bool>> {
         let number = u64::from(self.number) - u64::from(self.open.is_some());
         let Some(range) = self.open.as_ref().map(|open| open.range) else { return Ok(None) };
         expect("cell", number, frame.cell)?;
