@@ -30,7 +30,7 @@ mod owner;
 use super::entry::{RecordId, WorkerId};
 use super::error::{ExchangeError, ExchangeFrameError};
 use super::frame::{Frame, FrameKind, FrameLink, flag};
-use super::payload::{expect, expect_at_most};
+use super::payload::{expect_at_most, expect_equal};
 use super::report::ExchangeReport;
 use super::sender::Draft;
 use crate::FrameResult;
@@ -407,10 +407,10 @@ impl GroupCounter {
         if progress.has_ended || progress.reading.is_some() || progress.pending.is_some() {
             return Ok(false);
         }
-        expect("cell", progress.next_range, frame.cell)?;
-        expect("flags", flag::LAST, frame.flags)?;
+        expect_equal("cell", progress.next_range, frame.cell)?;
+        expect_equal("flags", flag::LAST, frame.flags)?;
         if frame.count == 0 {
-            expect("bytes", 0_u64, frame.payload.len() as u64)?;
+            expect_equal("bytes", 0_u64, frame.payload.len() as u64)?;
             progress.has_ended = true;
             return Ok(true);
         }
@@ -484,9 +484,9 @@ impl GroupCounter {
         let Some(pending) = progress.pending.as_mut().filter(|_| progress.reading.is_none()) else {
             return Ok(false);
         };
-        expect("cell", u64::from(progress.next_range) - 1, frame.cell)?;
-        expect("covered", pending.claims, frame.covered)?;
-        expect("sequence", pending.sequence, frame.sequence)?;
+        expect_equal("cell", u64::from(progress.next_range) - 1, frame.cell)?;
+        expect_equal("covered", pending.claims, frame.covered)?;
+        expect_equal("sequence", pending.sequence, frame.sequence)?;
         let sizes = decode_sizes(frame, self.shape.names_parts)?;
         let (got, max) = (pending.sizes.len() + sizes.len(), pending.claims as usize);
         let is_last = frame.has(flag::LAST);

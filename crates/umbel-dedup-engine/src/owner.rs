@@ -14,8 +14,8 @@ use super::frame::{Frame, FrameKind, flag};
 use super::items::{ReceivedItem, read_items};
 use super::known::take_known;
 use super::payload::{
-    FullEntry, ResidueBits, VerdictList, expect, expect_at_most, read_full_hashes, read_positions,
-    read_refine,
+    FullEntry, ResidueBits, VerdictList, expect_at_most, expect_equal, read_full_hashes,
+    read_positions, read_refine,
 };
 use super::plan::{Mode, Plan};
 use super::sender::Draft;
@@ -107,12 +107,12 @@ impl OwnerCell {
         let unexpected = |field, expected: u64, got: u64| {
             Err(ExchangeFrameError::Unexpected { field, expected, got })
         };
-        expect("kind", self.pass as u64, frame.kind as u64)?;
+        expect_equal("kind", self.pass as u64, frame.kind as u64)?;
         if stream.ended {
             let came = u64::from(frame.sequence) + 1;
             return unexpected("frames", stream.next_sequence.into(), came);
         }
-        expect("sequence", stream.next_sequence, frame.sequence)?;
+        expect_equal("sequence", stream.next_sequence, frame.sequence)?;
         let flags_due = Self::flags_due(plan, frame.kind);
         if frame.flags & !flag::LAST != flags_due {
             return unexpected("flags", flags_due.into(), frame.flags.into());

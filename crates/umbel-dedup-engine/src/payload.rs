@@ -239,7 +239,7 @@ impl ResidueBits {
 }
 
 /// Rejects a field that has another value.
-pub(super) fn expect(
+pub(super) fn expect_equal(
     field: &'static str,
     expected: impl Into<u64>,
     got: impl Into<u64>,
@@ -347,7 +347,7 @@ impl VerdictList {
                     indexes.push(index);
                 }
             }
-            expect("count", indexes.len() as u64, frame.count)?;
+            expect_equal("count", indexes.len() as u64, frame.count)?;
         } else {
             indexes = read_indexes(frame, &mut reader)?;
             if frame.has(flag::COMPLEMENT) {

@@ -11,7 +11,7 @@ use super::frame::{Frame, FrameKind, flag};
 use super::items::SenderItems;
 use super::list::LocalList;
 use super::payload::{
-    CodedVerdict, FullEntry, Residue, ResidueBits, VerdictList, cut, cut_positions, expect,
+    CodedVerdict, FullEntry, Residue, ResidueBits, VerdictList, cut, cut_positions, expect_equal,
     write_full_hash,
 };
 use super::plan::{Mode, Plan};
@@ -147,7 +147,7 @@ impl SenderCell {
         if frame.kind != kind || self.awaits == Awaits::Items {
             return unexpected("kind", kind as u64, frame.kind as u64);
         }
-        expect("covered", covered as u64, frame.covered)?;
+        expect_equal("covered", covered as u64, frame.covered)?;
         let is_final = self.next_is_final(plan);
         let flags_due = flag::LAST
             | if is_final { flag::FINAL } else { 0 }

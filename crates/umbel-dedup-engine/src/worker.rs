@@ -11,7 +11,7 @@ use super::error::ExchangeError;
 use super::frame::{Frame, FrameKind, FrameLink};
 use super::list::LocalList;
 use super::owner::{Decision, OwnerCell};
-use super::payload::{expect, expect_at_most};
+use super::payload::{expect_at_most, expect_equal};
 use super::plan::{JobShape, Mode, Plan, SampleOrder};
 use super::report::ExchangeReport;
 use super::sample::{SampleOwner, sample_drafts};
@@ -388,7 +388,7 @@ impl Worker {
         }
         let owner = self.shape.owner(cell);
         let expected_owner = if frame.kind.is_verdict() { from.0 } else { self.me.0 };
-        expect("owner", owner, expected_owner).map_err(refuse)?;
+        expect_equal("owner", owner, expected_owner).map_err(refuse)?;
         if frame.kind == FrameKind::Sample {
             let Some(sample) = &mut self.sample else { return self.stash(from, bytes) };
             if let Some((entries, candidates)) = sample.receive(from, &frame).map_err(refuse)? {

@@ -6,7 +6,7 @@
 use super::super::entry::{RecordId, WorkerId};
 use super::super::error::{ExchangeError, ExchangeFrameError};
 use super::super::frame::{Frame, FrameKind, flag};
-use super::super::payload::expect;
+use super::super::payload::expect_equal;
 use super::super::sender::Draft;
 use super::code::{decode_claims, encode_sizes};
 use super::{GroupSize, KeptGroup, RecordPart, RecordRange};
@@ -150,7 +150,7 @@ impl GroupOwner {
     ) -> FrameResult<Option<bool>> {
         let number = u64::from(self.number) - u64::from(self.open.is_some());
         let Some(range) = self.open.as_ref().map(|open| open.range) else { return Ok(None) };
-        expect("cell", number, frame.cell)?;
+        expect_equal("cell", number, frame.cell)?;
         let found = decode_claims(frame, range)?;
         let ordinals: Option<Vec<u64>> =
             found.iter().map(|claim| self.ordinal(claim.kept)).collect();
@@ -160,7 +160,7 @@ impl GroupOwner {
         if claims.has_ended {
             return Ok(None);
         }
-        expect("sequence", claims.payloads.len() as u64, frame.sequence)?;
+        expect_equal("sequence", claims.payloads.len() as u64, frame.sequence)?;
         let is_last = frame.has(flag::LAST);
         // An empty frame must be the last one; otherwise a stream could go on for ever.
         let rises =
