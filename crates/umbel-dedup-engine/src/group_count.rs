@@ -306,7 +306,11 @@ impl GroupCounter {
     ///
     /// [`ExchangeError::Frame`] and [`ExchangeError::OutOfPhase`] for a peer's frame that was refused: the state is
     /// unchanged. [`ExchangeError::Driver`] for an input that was not requested.
-    pub fn step(&mut self, input: GroupCountInput, out: &mut Out) -> Result<(), ExchangeError> {
+    pub fn step(
+        &mut self,
+        input: GroupCountInput,
+        out: &mut Outbox<GroupCountOutput>,
+    ) -> Result<(), ExchangeError> {
         match input {
             GroupCountInput::Begin { record_counts } => self.begin(&record_counts, out)?,
             GroupCountInput::Claims { owner, claims } => self.send_claims(owner, &claims, out)?,

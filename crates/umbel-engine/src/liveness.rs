@@ -47,9 +47,6 @@ use peer::Peer;
 use rest::Rest;
 use vacancy::Vacancy;
 
-/// Where steps put their orders.
-type Out = Outbox<LivenessOrder>;
-
 /// Failed attempts in a row to reach a node after which it is suspected. A single one may be a broken
 /// connection that is being re-established.
 const UNREACHABLE_MIN: u32 = 2;
@@ -232,7 +229,7 @@ impl Liveness {
     }
 
     /// Handles an event.
-    pub fn step(&mut self, input: Input<'_>, outbox: &mut Out) {
+    pub fn step(&mut self, input: Input<'_>, outbox: &mut Outbox<LivenessOrder>) {
         match input {
             Input::Received { node, now_ms, beat } => {
                 let Some(peer) = self.peers.get_mut(&node) else { return };
@@ -309,7 +306,7 @@ impl Liveness {
         now_ms: u64,
         peers: &BTreeSet<NodeId>,
         groups: &[GroupStanding],
-        outbox: &mut Out,
+        outbox: &mut Outbox<LivenessOrder>,
     ) {
         self.follow_peers(now_ms, peers, outbox);
         self.claim(now_ms, groups);
@@ -324,7 +321,12 @@ impl Liveness {
 
     /// Suspects silent peers. Time during which this node itself was paused does not count as their
     /// silence.
-    fn follow_peers(&mut self, now_ms: u64, peers: &BTreeSet<NodeId>, outbox: &mut Out) {
+    fn follow_peers(
+        &mut self,
+        now_ms: u64,
+        peers: &BTreeSet<NodeId>,
+        outbox: &mut Outbox<LivenessOrder>,
+    ) {
         self.peers.retain(|node, _| peers.contains(node));
         for &node in peers {
             self.peers.entry(node).or_default();
@@ -358,7 +360,12 @@ impl Liveness {
     }
 
     /// Decides about one group.
-    fn look_at(&mut self, now_ms: u64, standing: &GroupStanding, outbox: &mut Out) {
+    fn look_at(
+        &mut self,
+        now_ms: u64,
+        standing: &GroupStanding,
+        outbox: &mut Outbox<LivenessOrder>,
+    ) {
         let group = standing.group;
         if standing.is_leader {
             self.vacancies.remove(&group);
@@ -400,7 +407,12 @@ impl Liveness {
     }
 
     /// Hands leadership over to the group's home, if both have been stable for `STEADY_MS`.
-    fn send_home(&mut self, now_ms: u64, standing: &GroupStanding, outbox: &mut Out) {
+    fn send_home(
+        &mut self,
+        now_ms: u64,
+        standing: &GroupStanding,
+        outbox: &mut Outbox<LivenessOrder>,
+    ) {
         let order = voters_from_home(standing);
         let Some(&home) = order.first().filter(|&&home| home != self.own) else { return };
         let is_long = |since_ms: u64| now_ms >= since_ms + STEADY_MS;
