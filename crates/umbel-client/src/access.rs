@@ -7,7 +7,7 @@ use umbel_proto::v1::{
 
 use crate::caller::{CallPolicy, ask};
 use crate::client::Client;
-use crate::error::ClientError;
+use crate::error::Result;
 
 impl Client {
     /// Adds or changes a principal, as the request says. To give it a token, the caller draws a secret and
@@ -15,8 +15,8 @@ impl Client {
     /// granted.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm.
-    pub async fn put_principal(&self, request: PutPrincipalRequest) -> Result<(), ClientError> {
+    /// [`ClientError`](crate::ClientError); calling again does no harm.
+    pub async fn put_principal(&self, request: PutPrincipalRequest) -> Result<()> {
         let name = request.principal.as_ref().map_or("", |principal| &principal.name);
         let target = format!("principal {name}");
         ask!(self, CallPolicy::freely(&target), access.put, request)?;
@@ -26,9 +26,9 @@ impl Client {
     /// Removes a principal: its later requests are refused.
     ///
     /// # Errors
-    /// [`ClientError`]. If an earlier attempt had no answer, `Refused` may mean that it removed the
+    /// [`ClientError`](crate::ClientError). If an earlier attempt had no answer, `Refused` may mean that it removed the
     /// principal.
-    pub async fn revoke_principal(&self, name: &str) -> Result<(), ClientError> {
+    pub async fn revoke_principal(&self, name: &str) -> Result<()> {
         let target = format!("principal {name}");
         let message = RevokePrincipalRequest { name: name.to_owned() };
         ask!(self, CallPolicy::freely(&target), access.revoke, message)?;
@@ -39,11 +39,8 @@ impl Client {
     /// its usage. A request that sets and removes no limits only reads them.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm.
-    pub async fn set_quota(
-        &self,
-        request: SetQuotaRequest,
-    ) -> Result<SetQuotaResponse, ClientError> {
+    /// [`ClientError`](crate::ClientError); calling again does no harm.
+    pub async fn set_quota(&self, request: SetQuotaRequest) -> Result<SetQuotaResponse> {
         let target = match &*request.principal {
             "" => "quota of the cluster".to_owned(),
             name => format!("quota of principal {name}"),
@@ -54,8 +51,8 @@ impl Client {
     /// All principals, sorted by name.
     ///
     /// # Errors
-    /// [`ClientError`]; nothing is changed.
-    pub async fn principals(&self) -> Result<Vec<Principal>, ClientError> {
+    /// [`ClientError`](crate::ClientError); nothing is changed.
+    pub async fn principals(&self) -> Result<Vec<Principal>> {
         let policy = CallPolicy::freely("principals");
         Ok(ask!(self, policy, access.list_principals, ListPrincipalsRequest {})?.principals)
     }
@@ -63,8 +60,8 @@ impl Client {
     /// How the cluster identifies this client, and what rights it has.
     ///
     /// # Errors
-    /// [`ClientError`]; nothing is changed.
-    pub async fn who_am_i(&self) -> Result<WhoAmIResponse, ClientError> {
+    /// [`ClientError`](crate::ClientError); nothing is changed.
+    pub async fn who_am_i(&self) -> Result<WhoAmIResponse> {
         Ok(ask!(self, CallPolicy::freely("whoami"), access.who_am_i, WhoAmIRequest {})?)
     }
 }

@@ -8,14 +8,14 @@ use umbel_proto::v1::{
 
 use crate::caller::{CallPolicy, ask};
 use crate::client::Client;
-use crate::error::ClientError;
+use crate::error::Result;
 
 impl Client {
     /// The nodes, shards and leaders of the cluster.
     ///
     /// # Errors
-    /// [`ClientError`]; nothing is changed.
-    pub async fn status(&self) -> Result<StatusResponse, ClientError> {
+    /// [`ClientError`](crate::ClientError); nothing is changed.
+    pub async fn status(&self) -> Result<StatusResponse> {
         self.request_status(StatusRequest::default()).await
     }
 
@@ -23,16 +23,13 @@ impl Client {
     /// a node were being drained. Changes nothing.
     ///
     /// # Errors
-    /// [`ClientError`]; nothing is changed. If that node cannot be drained, the error says why.
-    pub async fn status_with_plan(
-        &self,
-        without_node: Option<u64>,
-    ) -> Result<StatusResponse, ClientError> {
+    /// [`ClientError`](crate::ClientError); nothing is changed. If that node cannot be drained, the error says why.
+    pub async fn status_with_plan(&self, without_node: Option<u64>) -> Result<StatusResponse> {
         let without_node = without_node.unwrap_or_default();
         self.request_status(StatusRequest { plan: true, without_node }).await
     }
 
-    async fn request_status(&self, request: StatusRequest) -> Result<StatusResponse, ClientError> {
+    async fn request_status(&self, request: StatusRequest) -> Result<StatusResponse> {
         Ok(ask!(self, CallPolicy::freely("status"), admin.status, request)?)
     }
 
@@ -40,12 +37,8 @@ impl Client {
     /// milliseconds since the Unix epoch.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm.
-    pub async fn put_join_token(
-        &self,
-        digest: [u8; 32],
-        expires_ms: u64,
-    ) -> Result<(), ClientError> {
+    /// [`ClientError`](crate::ClientError); calling again does no harm.
+    pub async fn put_join_token(&self, digest: [u8; 32], expires_ms: u64) -> Result<()> {
         let message = PutJoinTokenRequest { digest: digest.to_vec().into(), expires_ms };
         ask!(self, CallPolicy::freely("token for joining"), admin.put_join_token, message)?;
         Ok(())
@@ -56,8 +49,8 @@ impl Client {
     /// progress.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm.
-    pub async fn drain(&self, node: u64, undo: bool) -> Result<u32, ClientError> {
+    /// [`ClientError`](crate::ClientError); calling again does no harm.
+    pub async fn drain(&self, node: u64, undo: bool) -> Result<u32> {
         let target = format!("drain of node {node}");
         let message = DrainRequest { node, undo };
         Ok(ask!(self, CallPolicy::freely(&target), admin.drain, message)?.replica_count)
@@ -66,9 +59,9 @@ impl Client {
     /// Removes a node permanently; if it still runs, drain it first.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm. If an earlier attempt had no answer, `Refused` may
+    /// [`ClientError`](crate::ClientError); calling again does no harm. If an earlier attempt had no answer, `Refused` may
     /// mean that it removed the node.
-    pub async fn remove_node(&self, node: u64) -> Result<(), ClientError> {
+    pub async fn remove_node(&self, node: u64) -> Result<()> {
         let target = format!("removal of node {node}");
         ask!(self, CallPolicy::freely(&target), admin.remove, RemoveNodeRequest { node })?;
         Ok(())
@@ -77,9 +70,9 @@ impl Client {
     /// Orders a replica of a shard to move from one node to another. Returns when the order is recorded.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm. If an earlier attempt had no answer, `Refused` may
+    /// [`ClientError`](crate::ClientError); calling again does no harm. If an earlier attempt had no answer, `Refused` may
     /// mean that it recorded the order.
-    pub async fn move_shard(&self, shard: u32, from: u64, to: u64) -> Result<(), ClientError> {
+    pub async fn move_shard(&self, shard: u32, from: u64, to: u64) -> Result<()> {
         let target = format!("move of shard {shard}");
         let message = MoveShardRequest { shard, from, to };
         ask!(self, CallPolicy::freely(&target), admin.move_shard, message)?;
@@ -91,8 +84,8 @@ impl Client {
     /// node's `failure` says why.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm.
-    pub async fn upgrade(&self, check: bool) -> Result<UpgradeResponse, ClientError> {
+    /// [`ClientError`](crate::ClientError); calling again does no harm.
+    pub async fn upgrade(&self, check: bool) -> Result<UpgradeResponse> {
         let policy = CallPolicy::freely("the cluster's version");
         Ok(ask!(self, policy, admin.upgrade, UpgradeRequest { check })?)
     }
@@ -100,8 +93,8 @@ impl Client {
     /// Switches automatic splits of shards, as cores and filters grow, on or off.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm.
-    pub async fn set_auto_split(&self, is_on: bool) -> Result<(), ClientError> {
+    /// [`ClientError`](crate::ClientError); calling again does no harm.
+    pub async fn set_auto_split(&self, is_on: bool) -> Result<()> {
         let policy = CallPolicy::freely("splits by themselves");
         ask!(self, policy, admin.set_auto_split, SetAutoSplitRequest { is_on })?;
         Ok(())
@@ -111,8 +104,8 @@ impl Client {
     /// when the new shard has a leader.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm: a split that has begun continues by itself.
-    pub async fn split_shard(&self, shard_count: u32) -> Result<SplitShardResponse, ClientError> {
+    /// [`ClientError`](crate::ClientError); calling again does no harm: a split that has begun continues by itself.
+    pub async fn split_shard(&self, shard_count: u32) -> Result<SplitShardResponse> {
         let target = format!("split into {shard_count} shards");
         let message = SplitShardRequest { shard_count };
         Ok(ask!(self, CallPolicy::freely(&target), admin.split_shard, message)?)
@@ -123,8 +116,8 @@ impl Client {
     /// it was founded with, are refused.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm: what has begun continues by itself.
-    pub async fn merge_shard(&self, shard_count: u32) -> Result<MergeShardResponse, ClientError> {
+    /// [`ClientError`](crate::ClientError); calling again does no harm: what has begun continues by itself.
+    pub async fn merge_shard(&self, shard_count: u32) -> Result<MergeShardResponse> {
         let target = format!("merge into {shard_count} shards");
         let message = MergeShardRequest { shard_count };
         Ok(ask!(self, CallPolicy::freely(&target), admin.merge_shard, message)?)

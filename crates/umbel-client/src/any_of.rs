@@ -4,7 +4,7 @@ use umbel_proto::v1::{ContainsAnyRequest, ContainsAnyResponse, Items, PackedItem
 
 use crate::caller::{CallPolicy, First, Repeat, ask};
 use crate::client::{Client, missing};
-use crate::error::ClientError;
+use crate::error::Result;
 use crate::packed_batch::PackedBatch;
 
 /// For each item, the first filter of a list that has it.
@@ -71,14 +71,14 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`ClientError`]; `Refused`, with the filter's name, if a filter does not exist or does not support
+    /// [`ClientError`](crate::ClientError); `Refused`, with the filter's name, if a filter does not exist or does not support
     /// the level. Nothing is changed.
     pub async fn contains_any(
         &self,
         filters: &[&str],
         items: PackedBatch,
         level: ReadLevel,
-    ) -> Result<FirstFilters, ClientError> {
+    ) -> Result<FirstFilters> {
         let target = format!("filters {filters:?}");
         // If some filters are replicated, the home node's copies hold this client's items.
         let policy = CallPolicy { target: &target, repeat: Repeat::Freely, first: First::Home };

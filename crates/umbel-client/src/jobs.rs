@@ -7,31 +7,31 @@ use umbel_proto::v1::{
 
 use crate::caller::{CallPolicy, ask};
 use crate::client::Client;
-use crate::error::ClientError;
+use crate::error::Result;
 
 impl Client {
     /// Submits a job and returns its number; its workers start when they learn of it. The caller draws
     /// the nonce of the request once, so that a retry submits no second job.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again with the same nonce does no harm.
-    pub async fn submit_job(&self, request: SubmitJobRequest) -> Result<u64, ClientError> {
+    /// [`ClientError`](crate::ClientError); calling again with the same nonce does no harm.
+    pub async fn submit_job(&self, request: SubmitJobRequest) -> Result<u64> {
         Ok(ask!(self, CallPolicy::freely("a job"), jobs.submit_job, request)?.job)
     }
 
     /// All jobs of the ledger, in ascending order of their numbers.
     ///
     /// # Errors
-    /// [`ClientError`]; nothing is changed.
-    pub async fn jobs(&self) -> Result<Vec<Job>, ClientError> {
+    /// [`ClientError`](crate::ClientError); nothing is changed.
+    pub async fn jobs(&self) -> Result<Vec<Job>> {
         Ok(ask!(self, CallPolicy::freely("jobs"), jobs.list_jobs, ListJobsRequest {})?.jobs)
     }
 
     /// A job, and its progress if its coordinator answers.
     ///
     /// # Errors
-    /// [`ClientError`]; nothing is changed.
-    pub async fn job(&self, job: u64) -> Result<DescribeJobResponse, ClientError> {
+    /// [`ClientError`](crate::ClientError); nothing is changed.
+    pub async fn job(&self, job: u64) -> Result<DescribeJobResponse> {
         let target = format!("job {job}");
         Ok(ask!(self, CallPolicy::freely(&target), jobs.describe_job, DescribeJobRequest { job })?)
     }
@@ -40,8 +40,8 @@ impl Client {
     /// continues.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm.
-    pub async fn cancel_job(&self, job: u64) -> Result<(), ClientError> {
+    /// [`ClientError`](crate::ClientError); calling again does no harm.
+    pub async fn cancel_job(&self, job: u64) -> Result<()> {
         let target = format!("end of job {job}");
         ask!(self, CallPolicy::freely(&target), jobs.cancel_job, CancelJobRequest { job })?;
         Ok(())
@@ -50,8 +50,8 @@ impl Client {
     /// Resumes a failed job, from what its workers have on their disks.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm.
-    pub async fn resume_job(&self, job: u64) -> Result<(), ClientError> {
+    /// [`ClientError`](crate::ClientError); calling again does no harm.
+    pub async fn resume_job(&self, job: u64) -> Result<()> {
         let target = format!("resumption of job {job}");
         ask!(self, CallPolicy::freely(&target), jobs.resume_job, ResumeJobRequest { job })?;
         Ok(())

@@ -10,7 +10,7 @@ use tower::ServiceExt;
 
 use crate::caller::CallPolicy;
 use crate::client::Client;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::limits::MEASUREMENTS_BYTES_MAX;
 use crate::nodes::Node;
 
@@ -20,7 +20,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
-    pub async fn measurements(&self) -> Result<String, ClientError> {
+    pub async fn measurements(&self) -> Result<String> {
         let policy = CallPolicy::freely("measurements");
         self.caller
             .simple(&policy, (), |node, _| async move { measurements(&node).await })

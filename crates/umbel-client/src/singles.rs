@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::answers::Answer;
 use crate::batch::Verb;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::failure::Failure;
 use crate::filter::Filter;
 use crate::limits::SINGLES_BATCHES_MAX;
@@ -134,7 +134,7 @@ impl Drop for Sender {
     }
 }
 
-fn answer(answered: Result<Answer, ClientError>, callers: Vec<oneshot::Sender<Single>>) {
+fn answer(answered: Result<Answer>, callers: Vec<oneshot::Sender<Single>>) {
     // Sending fails for a caller that has stopped waiting.
     match answered {
         Ok(answer) => {
