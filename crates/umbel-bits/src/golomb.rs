@@ -74,7 +74,8 @@ impl GolombCode {
             return Err(ProbabilityOutOfRange { probability });
         }
         let modulus = -(1.0 - probability).ln_1p() / (-probability).ln_1p();
-        #[expect(clippy::cast_possible_truncation, reason = "no u64 has a larger modulus")]
+        // No u64 has a larger modulus.
+        #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
         let modulus = modulus.ceil() as u64;
         Ok(Self::new(NonZeroU64::new(modulus).unwrap_or(NonZeroU64::MIN)))
     }

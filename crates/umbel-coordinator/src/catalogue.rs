@@ -130,6 +130,7 @@ impl FilterInfo {
     /// probability proportional to the width of the shard's range, so this is the mean of the shards,
     /// weighted by width.
     pub fn false_positive_rate(&self) -> f64 {
+        // Widths are multiples of 2^40, so that they are exact.
         let width = |shard| self.ranges.range(shard).map_or(0.0, |range| range.width() as f64);
         let of = |(rate, widths): (f64, f64), &(shard, ref slice): &(ShardId, SliceLoad)| {
             let width = width(shard);

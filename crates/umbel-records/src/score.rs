@@ -148,6 +148,7 @@ impl Score {
 
 fn code_of_integer(magnitude: u128) -> u64 {
     match u64::try_from(magnitude) {
+        // 53 bits fit.
         Ok(small) if small < INTEGERS_FROM => code_of_float(small as f64),
         Ok(middle) if middle < INTEGERS_END => INTEGERS_CODE + (middle - INTEGERS_FROM),
         _ => {

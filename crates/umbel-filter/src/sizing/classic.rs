@@ -69,7 +69,7 @@ pub fn classic_optimal_hash_count(bit_count: u64, item_count: u64) -> Result<u32
     }
     check_items(item_count)?;
     let ideal = bit_count as f64 / item_count as f64 * LN_2;
-    #[expect(clippy::cast_possible_truncation, reason = "more than 2^32 help nobody")]
+    #[expect(clippy::cast_possible_truncation, reason = "saturates: more than 2^32 help nobody")]
     let below = (ideal.floor() as u32).max(1);
     let above = below.saturating_add(1);
     let better = classic_false_positive_rate(bit_count, above, item_count)?

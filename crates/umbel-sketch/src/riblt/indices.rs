@@ -50,6 +50,7 @@ impl Indices {
     #[inline(always)]
     pub(super) fn advance(&mut self) {
         self.state = self.state.wrapping_mul(MULTIPLIER);
+        // Rounded to the nearest: that is part of the definition, which both peers share.
         let (state, index) = (self.state as f64, self.next.cast_signed() as f64);
         let gap = (index + 1.5) * (ROOT / (state + 1.0).sqrt() - 1.0);
         // Round up without `ceil`, which is a function call on older processors. Signed conversions
