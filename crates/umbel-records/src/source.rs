@@ -9,7 +9,7 @@ use crate::gzip::GzipSource;
 use crate::limits::OVERHANG_BYTES;
 use crate::lz4_frames::Lz4Source;
 use crate::stored::{Stored, StoredFile};
-use crate::streams::{Bzip2, Streams, Xz};
+use crate::streams;
 use crate::zstd_frames::ZstdSource;
 use crate::{ByteSpan, Compression};
 
@@ -18,7 +18,7 @@ use crate::{ByteSpan, Compression};
 pub(crate) enum Source {
     /// Stored bytes as they are: large reads up to `span_end`, small ones behind it.
     Plain { stored: StoredFile, span_end: u64 },
-    /// Decoded ones.
+    /// A compressed file, decoded.
     Decoded(Box<dyn Decode>),
 }
 
@@ -40,8 +40,8 @@ impl Source {
             }
             Compression::Gzip => Self::Decoded(Box::new(GzipSource::new(whole()))),
             Compression::Zstd => Self::Decoded(Box::new(ZstdSource::new(whole())?)),
-            Compression::Xz => Self::Decoded(Box::new(Streams::<Xz>::new(whole())?)),
-            Compression::Bzip2 => Self::Decoded(Box::new(Streams::<Bzip2>::new(whole())?)),
+            Compression::Xz => Self::Decoded(streams::xz(whole())?),
+            Compression::Bzip2 => Self::Decoded(streams::bzip2(whole())?),
             Compression::Lz4 => Self::Decoded(Box::new(Lz4Source::new(whole()))),
         })
     }

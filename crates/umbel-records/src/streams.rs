@@ -14,8 +14,18 @@ use crate::stored::{StoredBuffer, StoredFile};
 /// MiB for the rest of its state. `xz -9` takes 65 MiB.
 const XZ_MEMORY_BYTES_MAX: u64 = (128 << 20) + (2 << 20);
 
+/// Decodes an xz file from its start.
+pub(crate) fn xz(stored: StoredFile) -> Result<Box<dyn Decode>, ReadError> {
+    Ok(Box::new(Streams::<Xz>::new(stored)?))
+}
+
+/// Decodes a bzip2 file from its start.
+pub(crate) fn bzip2(stored: StoredFile) -> Result<Box<dyn Decode>, ReadError> {
+    Ok(Box::new(Streams::<Bzip2>::new(stored)?))
+}
+
 /// The result of one step of a decoder.
-pub(crate) enum Step {
+enum Step {
     /// The stream continues.
     More,
     /// A stream ends, and another one may follow.
@@ -24,8 +34,8 @@ pub(crate) enum Step {
     End,
 }
 
-/// A decoder of one of the formats.
-pub(crate) trait Decoder: Send + Sized {
+/// The decoder of one of the formats.
+trait StreamFormat: Send + Sized {
     /// The compression that it decodes.
     const COMPRESSION: Compression;
 
@@ -39,15 +49,15 @@ pub(crate) trait Decoder: Send + Sized {
     fn totals(&self) -> (u64, u64);
 }
 
-pub(crate) enum StepError {
+enum StepError {
     Corrupt(&'static str),
     TooLarge,
 }
 
 /// An xz decoder without input and output, which handles concatenated streams and their padding.
-pub(crate) struct Xz(liblzma::stream::Stream);
+struct Xz(liblzma::stream::Stream);
 
-impl Decoder for Xz {
+impl StreamFormat for Xz {
     const COMPRESSION: Compression = Compression::Xz;
 
     fn begin() -> Result<Self, &'static str> {
@@ -75,9 +85,9 @@ impl Decoder for Xz {
 }
 
 /// The same for bzip2, which handles only one stream.
-pub(crate) struct Bzip2(bzip2::Decompress);
+struct Bzip2(bzip2::Decompress);
 
-impl Decoder for Bzip2 {
+impl StreamFormat for Bzip2 {
     const COMPRESSION: Compression = Compression::Bzip2;
 
     fn begin() -> Result<Self, &'static str> {
@@ -101,7 +111,7 @@ impl Decoder for Bzip2 {
 }
 
 /// Decodes a file from its start.
-pub(crate) struct Streams<D> {
+struct Streams<D> {
     stored: StoredBuffer,
     /// `None` between two streams.
     decoder: Option<D>,
@@ -109,8 +119,8 @@ pub(crate) struct Streams<D> {
     content_offset: u64,
 }
 
-impl<D: Decoder> Streams<D> {
-    pub(crate) fn new(stored: StoredFile) -> Result<Self, ReadError> {
+impl<D: StreamFormat> Streams<D> {
+    fn new(stored: StoredFile) -> Result<Self, ReadError> {
         let Ok(decoder) = D::begin() else { return Err(stored.out_of_memory()) };
         let stored = StoredBuffer::new(stored);
         Ok(Self { stored, decoder: Some(decoder), is_over: false, content_offset: 0 })
@@ -160,7 +170,7 @@ impl<D: Decoder> Streams<D> {
     }
 }
 
-impl<D: Decoder> Decode for Streams<D> {
+impl<D: StreamFormat> Decode for Streams<D> {
     fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
         while !self.is_over {
             match self.step(target) {
