@@ -124,9 +124,13 @@ pub(super) fn group_rows(
     let mut next = drops.next()?;
     let mut groups = groups(bench, None)?;
     while let Some(group) = groups.next()? {
-        of_kept(&group).map_or(Ok(()), |row| rows.push(row))?;
+        if let Some(row) = of_kept(&group) {
+            rows.push(row)?;
+        }
         while let Some([_, dropped]) = next.filter(|[of, _]| *of == group.kept.to_bits()) {
-            of_dropped(&group, dropped).map_or(Ok(()), |row| rows.push(row))?;
+            if let Some(row) = of_dropped(&group, dropped) {
+                rows.push(row)?;
+            }
             next = drops.next()?;
         }
     }
