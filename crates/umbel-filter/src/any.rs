@@ -167,7 +167,7 @@ pub enum MergeError {
     },
 }
 
-/// Does the same with the filter of every kind.
+/// Matches on an [`AnyFilter`] and evaluates one expression for its filter, whatever its kind.
 ///
 /// ```
 /// use umbel_filter::{AnyFilter, Blocked, Describe, HashRange, each_filter};
