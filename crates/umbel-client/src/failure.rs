@@ -194,7 +194,8 @@ fn unsaid(code: Code) -> Applied {
     }
 }
 
-/// An error and its causes.
+/// An error and its causes. `umbel_ports::causes` is for nodes and workers: programs that link the client need no ports to
+/// files and sockets of theirs.
 fn chain<'e>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> impl Iterator<Item = &'e (dyn std::error::Error + 'static)> {
