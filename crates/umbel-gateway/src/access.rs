@@ -19,7 +19,7 @@ use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::ACCESS_MESSAGE_BYTES_MAX;
 use super::service_methods::service_methods;
-use crate::Result;
+use crate::errors::Result;
 
 /// Serves the requests about principals.
 pub(super) struct AccessService {

@@ -18,13 +18,13 @@ use umbel_proto::v1;
 use umbel_proto::v1::admin_server::{self, AdminServer};
 
 use super::caller::Caller;
+use super::convert;
 use super::deadlines::Deadlines;
 use super::describe;
-use super::errors::status;
+use super::errors::{Result, status};
 use super::limits::JOIN_TOKEN_LIFETIME_MS_MAX;
 use super::service_methods::service_methods;
 use super::status::status_now;
-use super::{Result, convert};
 
 /// Serves the requests of operators.
 pub(super) struct AdminService {

@@ -20,7 +20,7 @@ use umbel_proto::v1;
 use umbel_step::planted::{self, Planted};
 
 use super::credential::Credential;
-use crate::Result;
+use crate::errors::Result;
 
 #[cfg(test)]
 mod caller_test;

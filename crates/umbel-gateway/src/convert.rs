@@ -22,7 +22,7 @@ use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
 use super::caller::Caller;
-use crate::Result;
+use crate::errors::Result;
 
 mod known;
 mod window;

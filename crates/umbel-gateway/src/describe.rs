@@ -17,7 +17,7 @@ use umbel_proto::v1;
 use umbel_replicated_engine::hypercube::{DistinctCount, DistinctEstimates};
 
 use super::convert::{read_level_to_proto, summary};
-use crate::Result;
+use crate::errors::Result;
 
 pub(super) fn info(info: &FilterInfo) -> v1::InfoResponse {
     let load = match &info.copies {

@@ -26,7 +26,7 @@ use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::{ENROLMENT_MESSAGE_BYTES_MAX, ENROLMENTS_MAX, ISSUED_DAYS, PASSED_ON_TIMEOUT};
 use super::service_methods::service_methods;
-use crate::Result;
+use crate::errors::Result;
 
 /// Serves nodes that have no certificate yet, or one that is to be renewed.
 pub(super) struct EnrolmentService {

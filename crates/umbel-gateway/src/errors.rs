@@ -9,6 +9,9 @@ use umbel_proto::v1::{Applied, ErrorCode, ErrorDetail};
 
 use super::limits::ERROR_MESSAGE_BYTES_MAX;
 
+/// The result of most functions that answer calls.
+pub(crate) type Result<T, E = CallFailure> = std::result::Result<T, E>;
+
 /// Retry delay after an overload, in milliseconds: a full queue has moved by then.
 const AFTER_OVERLOAD_MS: u32 = 50;
 

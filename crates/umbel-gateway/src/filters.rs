@@ -19,13 +19,13 @@ use umbel_proto::v1::filters_server::FiltersServer;
 
 use super::budget::Held;
 use super::caller::Caller;
+use super::convert;
 use super::deadlines::Deadlines;
 use super::describe;
-use super::errors::{opens_no_streams, status};
+use super::errors::{Result, opens_no_streams, status};
 use super::item_calls;
 use super::item_streams::{self, ItemRequest, ItemStreams};
 use super::limits::LIST_FILTERS_MAX;
-use super::{Result, convert};
 
 mod methods;
 mod seen;

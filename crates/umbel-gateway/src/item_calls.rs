@@ -11,8 +11,9 @@ use umbel_proto::v1;
 
 use super::budget::{Budget, Held, no_room};
 use super::caller::Caller;
+use super::convert;
+use super::errors::Result;
 use super::limits::ITEM_MEMORY_BYTES;
-use super::{Result, convert};
 
 /// Bytes of a hash on the wire.
 const HASH_BYTES: usize = 16;

@@ -31,10 +31,10 @@ use super::budget::{Budget, Held, no_room};
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::entrance::Entrance;
-use super::errors::status;
+use super::errors::{Result, status};
+use super::item_calls;
 use super::limits::{ITEM_STREAM_BYTES, ITEM_STREAM_REQUEST_BYTES, ITEM_STREAM_REQUESTS_MAX};
 use super::measure::measured;
-use super::{Result, item_calls};
 
 #[cfg(test)]
 mod item_streams_test;

@@ -13,7 +13,7 @@ use umbel_proto::v1::jobs_server::{self, JobsServer};
 
 use super::deadlines::Deadlines;
 use super::service_methods::service_methods;
-use crate::Result;
+use crate::errors::Result;
 
 /// Serves the requests about jobs.
 pub(super) struct JobsService {

@@ -31,7 +31,6 @@ use tonic_health::ServingStatus;
 use tonic_health::pb::FILE_DESCRIPTOR_SET as HEALTH_DESCRIPTORS;
 use tonic_health::server::HealthReporter;
 use umbel_coordinator::Coordinator;
-use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_CALLS_PER_CONNECTION_MAX;
 use umbel_node::{ClientInterface, NodeFailure, ServedNode};
 use umbel_ports::{Listener, PortFuture, channel};
@@ -79,9 +78,6 @@ use limits::{
     STREAMS_PER_CONNECTION_MAX,
 };
 use resp::RespGateway;
-
-/// The result of most functions that answer calls.
-pub(crate) type Result<T, E = CallFailure> = std::result::Result<T, E>;
 
 /// Renders all measurements as text.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;

@@ -7,7 +7,7 @@ use tonic::{Code, Response, Status};
 use umbel_node::metrics;
 
 use super::errors::{code_name, status};
-use crate::Result;
+use crate::errors::Result;
 
 /// Runs a call and records its duration and status. If the client disconnects, the call is dropped and
 /// not counted.

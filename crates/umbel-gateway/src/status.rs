@@ -12,9 +12,10 @@ use umbel_engine::meta::{
 use umbel_engine::{NodeId, ShardId};
 use umbel_proto::v1;
 
+use super::convert;
 use super::describe;
+use super::errors::Result;
 use super::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
-use super::{Result, convert};
 
 /// The status as known to this node; it leaves out what is not answered within `STATUS_TIMEOUT`.
 pub(super) async fn status_now(

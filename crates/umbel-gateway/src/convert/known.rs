@@ -6,7 +6,7 @@ use umbel_node::export_change::{DIGEST_BYTES, FrameDigests};
 use umbel_proto::v1;
 
 use super::invalid;
-use crate::Result;
+use crate::errors::Result;
 
 /// The frames that a client has.
 pub(crate) fn known_frames(since: v1::ExportSince) -> Result<KnownFrames> {

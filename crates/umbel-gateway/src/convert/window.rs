@@ -7,7 +7,7 @@ use umbel_filter::Kind;
 use umbel_proto::v1;
 
 use super::invalid;
-use crate::Result;
+use crate::errors::Result;
 
 /// The kind and the size of a new filter with this window, if any.
 pub(super) fn with_window(

@@ -7,7 +7,7 @@ use umbel_proto::v1;
 
 use super::super::caller::Caller;
 use super::FiltersService;
-use crate::Result;
+use crate::errors::Result;
 
 impl FiltersService {
     /// Drops a filter; with `seen`, only the filter that was seen, and no other of its name.

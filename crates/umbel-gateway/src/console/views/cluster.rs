@@ -10,8 +10,8 @@ use umbel_engine::meta::MetaState;
 use umbel_node::calls::NodeStanding;
 use umbel_proto::v1;
 
-use crate::Result;
 use crate::console::json::{self, Value};
+use crate::errors::Result;
 use crate::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 use crate::status::status_now;
 

@@ -13,9 +13,9 @@ use umbel_replicated_engine::hypercube::{Cube, CubeRank};
 
 use super::cluster::{Standings, standings};
 use super::filters::{ASKED_AT_ONCE_MAX, ROWS_MAX, info};
-use crate::Result;
 use crate::caller::Caller;
 use crate::console::json::{self, Value};
+use crate::errors::Result;
 use crate::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 
 /// Takes a sample of the filters that the caller may read, at most `ROWS_MAX`.

@@ -13,7 +13,8 @@ use crate::caller::Caller;
 use crate::console::json::{self, Value};
 use crate::console::query::Page;
 use crate::console::sampler::Depth;
-use crate::{Result, convert, describe};
+use crate::errors::Result;
+use crate::{convert, describe};
 
 /// Filters on one page: each is counted bit by bit, wherever its slices are.
 pub(super) const ROWS_MAX: usize = 25;

@@ -9,8 +9,8 @@ use umbel_node::calls::JobStanding;
 
 use super::job_outcome::{outcome, summary_of};
 use super::job_repeats::repeats;
-use crate::Result;
 use crate::console::json::{self, Value};
+use crate::errors::Result;
 
 /// Jobs that are shown: the newest.
 const ROWS_MAX: usize = 100;

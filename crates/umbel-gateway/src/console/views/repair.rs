@@ -8,9 +8,9 @@ use umbel_engine::meta::MetaState;
 use umbel_engine::{FilterId, NodeId};
 use umbel_node::calls::{ComparedRow, Compares, ComparisonsReport};
 
-use crate::Result;
 use crate::caller::Caller;
 use crate::console::json::{self, Value};
+use crate::errors::Result;
 use crate::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 
 /// Rows that are shown: the worst.
