@@ -320,7 +320,8 @@ impl Group {
     /// # Errors
     /// See [`ProposeError`].
     pub async fn confirm(&self) -> Result<(), ProposeError> {
-        if self.decides_alone() && self.applied_index() >= self.network.announced() {
+        let is_as_announced = self.applied_index() >= self.network.announced();
+        if self.decides_alone() && is_as_announced && !self.replica.is_splitting() {
             return Ok(());
         }
         let (sender, receiver) = oneshot::channel();

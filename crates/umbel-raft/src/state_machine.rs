@@ -1,6 +1,7 @@
 //! The state machine of a group: the engine's state behind a lock, and its snapshots.
 
 use std::io;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub struct GroupReplica {
     /// Taken by whoever changes the state, before it reads what the change begins with. Readers do without.
     turn: Mutex<()>,
     applied_index: watch::Sender<u64>,
+    /// Whether a split is being applied: the upper half may run already, and this state still has its hashes.
+    is_splitting: AtomicBool,
 }
 
 struct Inner {
@@ -112,7 +115,8 @@ impl GroupReplica {
         let inner = Inner { applied: None, membership: StoredMembership::default(), state };
         let (inner, turn) = (RwLock::new(inner), Mutex::default());
         let (versions, applied_index) = (VersionRange::OWN, watch::Sender::new(0));
-        Self { group, first_range, versions, inner, turn, applied_index }
+        let is_splitting = AtomicBool::new(false);
+        Self { group, first_range, versions, inner, turn, applied_index, is_splitting }
     }
 
     /// Watches the index of the last applied entry.

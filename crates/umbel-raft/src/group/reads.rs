@@ -78,13 +78,15 @@ impl ConfirmedReads {
     }
 
     /// This node's claim to lead, if its state has everything that earlier leaders committed: it has
-    /// applied an entry of its own term. What this leader has acknowledged is applied here.
+    /// applied an entry of its own term. What this leader has acknowledged is applied here, and what the upper half of
+    /// the shard has, if no split is being applied.
     fn claim(&self) -> Option<Claim> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let applied_term = metrics.last_applied.map(|id| id.leader_id.term);
         let is_claimed = metrics.state.is_leader()
             && applied_term == Some(metrics.current_term)
+            && !self.replica.is_splitting()
             && follows(&self.log, &metrics.vote);
         let members = metrics.membership_config.membership();
         is_claimed.then(|| Claim {

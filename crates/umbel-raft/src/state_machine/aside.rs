@@ -1,6 +1,7 @@
 //! Changes to a replica's state that are computed while others read it.
 
 use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use umbel_engine::shard::{CopiedSlice, ShardCommand, ShardReply, ShardState, SharedSlice};
 use umbel_ports::beside_others;
@@ -8,7 +9,28 @@ use umbel_storage::types::{CommandReply, LogEntry};
 
 use super::{GroupReplica, GroupState};
 
+/// A split that is being applied, until this is dropped.
+pub(super) struct Splitting<'a>(&'a AtomicBool);
+
+impl Drop for Splitting<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
 impl GroupReplica {
+    /// Begins to apply a split. The group of the upper half can start before this state is cut, and an only replica
+    /// elects itself at once: what it has acknowledged since is missing here.
+    pub(super) fn begin_split(&self) -> Splitting<'_> {
+        self.is_splitting.store(true, Ordering::Release);
+        Splitting(&self.is_splitting)
+    }
+
+    /// Whether a split is being applied. A linearizable read waits for its end then.
+    pub(crate) fn is_splitting(&self) -> bool {
+        self.is_splitting.load(Ordering::Acquire)
+    }
+
     /// Applies an entry that cuts or joins all slices of a shard, which may take seconds. The change is made
     /// to a copy, which shares its slices with the state until it has others; then the copy takes the place
     /// of the state, at once. So a reader gets the state before the entry or the one after it, and waits for
@@ -104,12 +126,16 @@ mod tests {
         upper.apply_at(7, &ShardCommand::Fence { into, since: Epoch(3) });
         let lower = HashRange::new(0, 1 << 63).expect("it is not empty");
 
+        let splitting = replica.begin_split();
         replica.apply_aside(&entry(8, SPLIT), |state| {
             let reply = state.apply_at(8, &SPLIT);
             assert_eq!(read_at_once(&replica), Some((0, HashRange::WHOLE)));
+            assert!(replica.is_splitting());
             reply
         });
         assert_eq!(read_at_once(&replica), Some((8, lower)));
+        drop(splitting);
+        assert!(!replica.is_splitting());
 
         let absorb = ShardCommand::Absorb { from, fence_index: 7 };
         replica.apply_aside(&entry(9, absorb), |state| {

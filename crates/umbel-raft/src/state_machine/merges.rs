@@ -21,6 +21,7 @@ impl StateMachine {
             let index = entry.log_id.index;
             match *command {
                 ShardCommand::Split { .. } | ShardCommand::SplitAgain { .. } => {
+                    let _splitting = self.replica.begin_split();
                     self.begin_upper_half(command).await?;
                     let split = |state: &mut ShardState| state.apply_at(index, command);
                     return Ok(self.replica.apply_aside(entry, split));
