@@ -72,7 +72,7 @@ pub(crate) async fn control(local: Arc<Local>, calls: Arc<LeaderCalls>) {
         } else {
             progress.clear();
             views.clear();
-            spread.nothing_due = None;
+            spread = Spread::default();
             reviewed = None;
         }
         pause(looked, &mut applied, &mut progress, &mut running).await;
@@ -392,18 +392,17 @@ async fn change_members(
     let Some(shard) = group.shard() else { return };
     let mut tries = Tries::new(Instant::now() + VIEW_TIMEOUT);
     while !tries.is_over() {
-        let successor = match view_of(local, calls, shard).await {
+        let seen = match view_of(local, calls, shard).await {
             Some((of, view)) if of == group => view.and_then(|view| view.leader),
             _ => return,
         };
-        let successor = successor.filter(|next| voters.contains(next));
-        if let Some(next) = successor
+        if let Some(next) = seen.filter(|next| voters.contains(next))
             && ask_for_members(local, group, next, (voters, learners)).await
         {
             return;
         }
         // It is being elected, or has committed nothing yet.
-        let learned = local.leader_learned(group, successor.unwrap_or(leader));
+        let learned = local.leader_learned(group, seen.unwrap_or(leader));
         tries.pause(false, learned).await;
     }
 }

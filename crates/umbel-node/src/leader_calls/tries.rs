@@ -43,15 +43,19 @@ impl Tries {
     }
 
     /// Waits before the next try, but not longer than until `learned`. Follows a newly named leader at once, but
-    /// not twice in a row.
+    /// not twice in a row; and after a try that followed one in vain it waits for a moment whatever is learned, as two
+    /// beliefs that contradict each other would else follow each other without a pause.
     pub async fn pause(&mut self, is_leader_named: bool, learned: impl Future<Output = ()>) {
         if is_leader_named && !self.has_followed {
             self.has_followed = true;
             return;
         }
         self.count += 1;
-        let waited = tokio::time::timeout(self.wait.min(self.remaining()), learned).await;
-        self.has_followed = waited.is_ok();
+        let least = if self.has_followed { RETRY_WAIT_MIN } else { Duration::ZERO };
+        let remaining = self.remaining();
+        tokio::time::sleep(least.min(remaining)).await;
+        let more = self.wait.saturating_sub(least).min(self.remaining());
+        self.has_followed = tokio::time::timeout(more, learned).await.is_ok();
         self.wait = (self.wait * 2).min(RETRY_WAIT_MAX);
     }
 
@@ -128,6 +132,19 @@ mod tests {
         assert_eq!((began.elapsed(), tries.is_at_leader(), tries.count), (RETRY_WAIT_MIN, true, 2));
         tries.pause(false, pending()).await;
         assert_eq!((began.elapsed(), tries.is_at_leader()), (RETRY_WAIT_MIN * 5, false));
+    }
+
+    /// The replica of this node may believe in a leader that is no member by the map that this node has.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_learned_in_vain_again_and_again_does_not_keep_a_call_busy() {
+        let mut tries = Tries::new(Instant::now() + Duration::from_secs(1));
+        let (began, mut try_count) = (Instant::now(), 0);
+        while !tries.is_over() {
+            tries.pause(false, ready(())).await;
+            try_count += 1;
+        }
+        assert_eq!(began.elapsed(), Duration::from_secs(1));
+        assert!(try_count <= 101, "{try_count}");
     }
 
     #[test]
