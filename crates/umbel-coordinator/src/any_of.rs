@@ -4,7 +4,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 use umbel_engine::meta::FilterName;
 
-use super::items::read_level;
+use super::levels::read_level;
 use super::{Coordinator, ReadLevel, Result};
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_engine::ShardId;
-use umbel_engine::meta::FilterRecord;
 use umbel_engine::routing::{BatchParts, Rest};
 use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
 use umbel_filter::{ItemHash, Kind};
@@ -13,6 +12,7 @@ use umbel_step::planted::{self, Planted};
 
 pub use self::outcomes::{beside_done, graver, partly};
 pub(super) use self::recut::{cut_before, pieces_of};
+use super::levels::read_level;
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel, Result};
 use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
@@ -305,7 +305,9 @@ impl Coordinator {
                     }));
                 }
                 is_reused |= reused.is_some();
-                let newer = self.refreshed(name, (operation, is_reused), deadline).await?;
+                let mut newer = self.refreshed(name, (operation, is_reused), deadline).await?;
+                newer.ranges =
+                    self.seen_split.next_ranges(filter.ranges, newer.ranges, newer.unsplit);
                 let is_same =
                     newer.id == filter.id && newer.record.generation == filter.record.generation;
                 match reused {
@@ -313,7 +315,6 @@ impl Coordinator {
                     _ => {}
                 }
                 if is_same && newer.ranges != filter.ranges {
-                    self.seen_split.remember(newer.ranges);
                     let all = rest.take();
                     let all = all.unwrap_or_else(|| Rest::all(hashes, operation.is_named()));
                     rest = Some(all.recut(hashes, (filter.ranges, newer.ranges), &answered));
@@ -423,34 +424,6 @@ impl Coordinator {
 /// Whether a "present" of any replica is final: not for kinds that allow removals, or forget items.
 fn is_final_anywhere(kind: u8) -> bool {
     Kind::from_id(kind).is_none_or(Kind::is_monotone)
-}
-
-/// The level of a read of this filter: the requested one, or the filter's default.
-///
-/// # Errors
-/// [`CallFailure::Invalid`] if the filter does not support the level.
-pub(super) fn read_level(record: &FilterRecord, level: Option<ReadLevel>) -> Result<ReadLevel> {
-    use ReadLevel::{AnyReplica, Linearizable, Local, Majority};
-    let is_replicated = record.is_replicated();
-    let own = if is_replicated { Local } else { Linearizable };
-    let level = level.unwrap_or(own);
-    let is_had = match level {
-        Local | Majority => is_replicated,
-        AnyReplica | Linearizable => !is_replicated,
-    };
-    is_had.then_some(level).ok_or_else(|| no_level(record))
-}
-
-/// The error for a level of reading that the filter does not support.
-fn no_level(record: &FilterRecord) -> CallFailure {
-    let name = record.name.as_str();
-    let what = match record.is_replicated() {
-        true => format!("filter {name:?} is replicated: it is read at local or majority"),
-        false => {
-            format!("filter {name:?} is partitioned: it is read at linearizable or any-replica")
-        }
-    };
-    CallFailure::Invalid { what }
 }
 
 pub(super) fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemHash>> {

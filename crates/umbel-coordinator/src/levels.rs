@@ -1,5 +1,10 @@
 //! The consistency of reads and the durability of inserts.
 
+use umbel_engine::meta::FilterRecord;
+use umbel_node::failure::CallFailure;
+
+use crate::Result;
+
 /// Which replicas may answer a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadLevel {
@@ -22,4 +27,32 @@ pub enum AckLevel {
     OnePartner,
     /// On a majority of a shard's replicas, or of all nodes.
     Majority,
+}
+
+/// The level of a read of this filter: the requested one, or the filter's default.
+///
+/// # Errors
+/// [`CallFailure::Invalid`] if the filter does not support the level.
+pub(super) fn read_level(record: &FilterRecord, level: Option<ReadLevel>) -> Result<ReadLevel> {
+    use ReadLevel::{AnyReplica, Linearizable, Local, Majority};
+    let is_replicated = record.is_replicated();
+    let own = if is_replicated { Local } else { Linearizable };
+    let level = level.unwrap_or(own);
+    let is_had = match level {
+        Local | Majority => is_replicated,
+        AnyReplica | Linearizable => !is_replicated,
+    };
+    is_had.then_some(level).ok_or_else(|| no_level(record))
+}
+
+/// The error for a level of reading that the filter does not support.
+fn no_level(record: &FilterRecord) -> CallFailure {
+    let name = record.name.as_str();
+    let what = match record.is_replicated() {
+        true => format!("filter {name:?} is replicated: it is read at local or majority"),
+        false => {
+            format!("filter {name:?} is partitioned: it is read at linearizable or any-replica")
+        }
+    };
+    CallFailure::Invalid { what }
 }

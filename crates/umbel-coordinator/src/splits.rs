@@ -27,6 +27,20 @@ use umbel_node::limits::RETRY_WAIT_MAX;
 pub(crate) struct SeenSplit(Mutex<Option<ShardRanges>>);
 
 impl SeenSplit {
+    /// The ranges for which what is left of a request is divided after a shard refused its part, as it was divided for
+    /// `tried`: if that was as before the split in progress, the split is taken for carried out.
+    pub(crate) fn next_ranges(
+        &self,
+        tried: ShardRanges,
+        ranges: ShardRanges,
+        unsplit: Option<ShardRanges>,
+    ) -> ShardRanges {
+        if unsplit == Some(tried) {
+            self.remember(ranges);
+        }
+        self.first_ranges(ranges, unsplit)
+    }
+
     /// Remembers that the shards are cut as in `ranges`.
     pub(crate) fn remember(&self, ranges: ShardRanges) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(ranges);
@@ -205,8 +219,12 @@ mod tests {
         assert_eq!(seen.first_ranges(three, Some(two)), two);
         seen.remember(three);
         assert_eq!(seen.first_ranges(three, Some(two)), three);
-        // The next split; and the same one again, after a merge.
+        // The next split, of which a shard has refused what was divided by an old map; and then by the newest.
         assert_eq!(seen.first_ranges(four, Some(three)), three);
+        assert_eq!(seen.next_ranges(two, four, Some(three)), three);
+        assert_eq!(seen.next_ranges(three, four, Some(three)), four);
+        assert_eq!(seen.first_ranges(four, Some(three)), four);
+        // The first one again, after a merge.
         let again = three.with_merge_count(1);
         assert_eq!(seen.first_ranges(again, Some(two)), two);
     }

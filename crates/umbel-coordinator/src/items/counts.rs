@@ -38,7 +38,8 @@ impl Coordinator {
                 let what = format!("{} items are to be counted, expected 1", item.len());
                 return Err(CallFailure::Invalid { what });
             };
-            let shard = filter.ranges.shard_of(hash.hi());
+            let ranges = self.seen_split.first_ranges(filter.ranges, filter.unsplit);
+            let shard = ranges.shard_of(hash.hi());
             let (generation, hashes) = (record.generation, HashList::from_hashes(&[hash]));
             let request = ShardRequest::Copies { filter: id, generation, hashes };
             match self.shard_call(shard, request, deadline).await {
@@ -50,7 +51,9 @@ impl Coordinator {
                     | PartError::StaleGeneration { .. }
                     | PartError::ForeignHash { .. }
                     | PartError::Fenced { .. },
-                )) if Instant::now() < deadline => {}
+                )) if Instant::now() < deadline => {
+                    self.seen_split.next_ranges(ranges, filter.ranges, filter.unsplit);
+                }
                 Err(error) => return Err(error),
             }
             self.meta_refresh(deadline).await?;
