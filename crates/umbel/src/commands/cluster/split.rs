@@ -9,6 +9,7 @@ use crate::waiting::Waiting;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use std::time::Duration;
 use umbel_client::{Client, ClientError};
 use umbel_engine::limits::SHARD_COUNT_MAX;
 use umbel_engine::meta::pause_after_split;
@@ -62,16 +63,26 @@ impl SplitArgs {
             );
         }
         let mut splits = Vec::new();
+        let mut split_watch = Stopwatch::start();
         while count < wanted {
             waiting.show(&format!("splits shards: {count} of {wanted}"));
-            let split_watch = Stopwatch::start();
             match client.split_shard(count + 1).await {
                 Ok(split) => {
                     splits.push((split.shard, split.into));
                     count += 1;
-                    if count < wanted && !self.at_once {
-                        tokio::time::sleep(pause_after_split(split_watch.elapsed())).await;
+                    let pause = match self.at_once || count == wanted {
+                        true => Duration::ZERO,
+                        false => pause_after_split(split_watch.elapsed()),
+                    };
+                    if (watch.elapsed() + pause).as_secs() > self.timeout {
+                        bail!(
+                            "there are {count} shards of {wanted} after {} s; the same command goes on, and --timeout \
+                             gives it more time",
+                            watch.elapsed().as_secs()
+                        );
                     }
+                    tokio::time::sleep(pause).await;
+                    split_watch = Stopwatch::start();
                 }
                 // This split may be done already, or another may be in progress; the next call finds out.
                 Err(error) if is_passing(&error) && watch.elapsed().as_secs() < self.timeout => {
