@@ -245,9 +245,17 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn the_next_leader_is_learned_of_by_all_replicas() {
         let (_folders, _, nodes) = start_with_a_shard::<3>(3).await;
-        let shard = led_shard(&nodes).await;
-        let (group, leader) = (shard.group().id(), shard.group().leader().unwrap());
-        let term = shard.group().term();
+        let (shard, leader, term) = loop {
+            let shard = led_shard(&nodes).await;
+            let (leader, term) = (shard.group().leader(), shard.group().term());
+            let knows = |group: &Arc<Group>| group.term() == term && group.leader() == leader;
+            let of = |node: &Node| node.local().group(shard.group().id());
+            if nodes.iter().all(|node| of(node).as_ref().is_some_and(knows)) {
+                break (shard, leader.unwrap(), term);
+            }
+            tokio::task::yield_now().await;
+        };
+        let group = shard.group().id();
         let learned = join_all(nodes.iter().map(|node| node.local().leader_learned(group, leader)));
         let (_, ()) = tokio::join!(learned, shard.group().hand_over());
         for node in &nodes {
@@ -269,15 +277,16 @@ mod tests {
             let own = shard.group().leader().unwrap_or_default();
             let (only, other): (BTreeMap<_, _>, BTreeMap<_, _>) =
                 voters.clone().into_iter().partition(|(node, _)| *node == own);
-            let change = async {
-                // The other replica is the learner that a new one is at first.
-                shard.group().change_members(only, other.clone()).await?;
-                shard.group().change_members(other, BTreeMap::new()).await
-            };
-            match change.await {
+            tokio::task::yield_now().await;
+            // The other replica is the learner that a new one is at first.
+            let is_alone = shard.group().change_members(only, other.clone()).await.is_ok();
+            if !is_alone || shard.group().view().voters != [own] {
+                continue;
+            }
+            match shard.group().change_members(other, BTreeMap::new()).await {
                 Err(why) if why == "this node leads the group no more" => break shard,
                 // The first members are being recorded, or the controller restores those of the shard map.
-                Err(_) => tokio::task::yield_now().await,
+                Err(_) => {}
                 Ok(()) => panic!("the leader has removed itself"),
             }
         };
