@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 use umbel_client::{Client, ClientError, ErrorCode, NewFilter, StatusResponse};
 
@@ -158,7 +159,7 @@ async fn run_step(
     let (quiet, started) = (callers.take(), Instant::now());
     match step {
         Step::Join(count) => (0..count).try_for_each(|_| servers.join())?,
-        Step::Split => split_to(&servers.client()?, args.grow_shards).await?,
+        Step::Split => split_to(servers, args.grow_shards).await?,
         Step::Leave(count) => {
             for _ in 0..count {
                 leave_first(servers).await?;
@@ -212,21 +213,16 @@ fn spread(counts: &[usize]) -> Option<usize> {
     counts.iter().max().zip(counts.iter().min()).map(|(most, least)| most - least)
 }
 
-/// Splits shards until there are so many.
-async fn split_to(client: &Client, wanted: u32) -> Result<()> {
-    let started = Instant::now();
-    loop {
-        let count = u32::try_from(client.status().await?.shards.len())?;
-        if count >= wanted {
-            return Ok(());
-        }
-        match client.split_shard(count + 1).await {
-            // The number of shards is read again.
-            Ok(_) | Err(ClientError::Unavailable(_) | ClientError::ChangeUnknown(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
-        ensure!(started.elapsed() < STEP_PATIENCE, "{count} shards after {STEP_PATIENCE:?}");
-    }
+/// Splits shards until there are so many, by the command, which pauses between splits.
+async fn split_to(servers: &Servers, wanted: u32) -> Result<()> {
+    let (wanted, patience) = (wanted.to_string(), STEP_PATIENCE.as_secs().to_string());
+    let words = ["cluster", "split", "--to", &wanted, "--timeout", &patience];
+    let mut command = servers.command(&words)?;
+    // It runs for a minute, in which the callers need all threads of the runtime.
+    let output = spawn_blocking(move || command.output()).await??;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "umbel cluster split --to {wanted}: {said}");
+    Ok(())
 }
 
 /// Drains the oldest node, removes it, and ends its process.

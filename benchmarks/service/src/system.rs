@@ -304,6 +304,17 @@ impl Servers {
         Ok(())
     }
 
+    /// A command about the cluster, with these words.
+    ///
+    /// # Errors
+    /// If there is no node.
+    pub(crate) fn command(&self, words: &[&str]) -> Result<Command> {
+        let (program, ..) = self.commands.first().context("there is no node")?;
+        let mut command = Command::new(program);
+        command.args(words).args(["--cluster", &self.addresses.join(",")]);
+        Ok(command)
+    }
+
     /// Ends a node that the cluster has removed.
     pub(crate) fn leave(&mut self, index: usize) {
         self.processes.remove(index).end();
