@@ -106,7 +106,7 @@ mod tests {
         // A session that waits for the peer would not end.
         let patience = Patience { idle: Duration::from_secs(3600), whole: None };
         let driving = Driving { initiative, patience, journal, observer: &Silent, draw: || 7 };
-        let [here, mut there] = PeerConnection::pair(["peer", "us"].map(str::to_owned)).unwrap();
+        let [here, mut there] = PeerConnection::pair(["us", "peer"].map(str::to_owned)).unwrap();
         there.writer.write_all(first).unwrap();
         let ended = if begins {
             let role = SessionRole::Initiator(Aim::new(Direction::Compare));

@@ -203,6 +203,7 @@ mod tests {
     use crate::{Form, ItemSet, Patience, PeerConnection, SessionObserver, open_set};
     use std::fmt;
     use std::time::Duration;
+    use umbel_reconcile_engine::{ResumeFrame, ResumeOffer};
 
     struct Silent;
 
@@ -210,12 +211,17 @@ mod tests {
         fn notice(&self, _: fmt::Arguments<'_>) {}
     }
 
+    /// A side whose session has ended.
     fn drive(set: &dyn ItemSet, connection: PeerConnection) -> Drive<'_> {
         let initiative = Initiative { delete: false };
         let patience = Patience { idle: Duration::from_secs(60), whole: None };
         let driving =
             Driving { initiative, patience, journal: None, observer: &Silent, draw: || 7 };
-        Drive::new(set, connection, driving)
+        let drive = Drive::new(set, connection, driving);
+        // What follows a session need not look like the beginning of one.
+        let first = ResumeFrame::Offer(ResumeOffer::first(7)).to_bytes();
+        assert!(drive.link.around.heard.add(&first));
+        drive
     }
 
     #[test]
