@@ -66,7 +66,7 @@ impl Responder {
         if let (Some(own), Some(bytes)) = (estimator, &hello.estimator) {
             let theirs = Estimator::from_bytes(bytes, hello.digest.count);
             let estimate = own.estimate(&theirs.map_err(|_| field("estimator", 0))?).round();
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "squares")]
+            #[expect(clippy::cast_possible_truncation, reason = "squares")]
             let estimate =
                 (estimate as u64).min(core.sets.own.count.saturating_add(core.sets.there_count));
             self.estimate = Some(estimate);
