@@ -238,6 +238,8 @@ impl Knocking {
         if is_crowded {
             // Cannot fail: this thread holds the other end, too.
             let _ = room.recv();
+            // As long as nobody comes for this place, those that are silent may stay.
+            self.waits.is_crowded.store(false, Ordering::Relaxed);
         }
         let report = |error: &std::io::Error| {
             let text = format!("a connection cannot be accepted: {error}: it is tried again");

@@ -256,6 +256,30 @@ fn silent_connections_that_take_all_places_make_room() {
     drop(silent);
 }
 
+/// Those that are silent may stay once one of all places is free.
+#[test]
+fn a_place_that_becomes_free_ends_the_crowd() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let _next = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (knocked, _arrivals) = sync_channel(1);
+    let waits = waits(NEVER, NEVER, false);
+    let is_crowded = Arc::clone(&waits.is_crowded);
+    let knocking = Knocking { listener, secret: None, waits, knocked };
+    let (free, room) = sync_channel(1);
+    std::thread::scope(|scope| {
+        let taken = scope.spawn(|| {
+            let room = room;
+            knocking.next(&room)
+        });
+        while !is_crowded.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        free.send(()).unwrap();
+        taken.join().unwrap().unwrap();
+    });
+    assert!(!is_crowded.load(Ordering::Relaxed));
+}
+
 #[test]
 fn a_set_that_cannot_be_opened_is_known_before_anybody_comes() {
     let (sender, messages) = std::sync::mpsc::channel();
