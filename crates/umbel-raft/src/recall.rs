@@ -124,17 +124,35 @@ impl Recollection {
         &self,
         links: &Links,
         node: NodeId,
-        mut nodes: BTreeMap<NodeId, String>,
+        nodes: BTreeMap<NodeId, String>,
         timeout: Duration,
     ) -> Result<(), String> {
+        if !self.query_named(links, node, nodes, timeout).await? {
+            tracing::warn!(
+                "other nodes name more nodes that may know of this one than are asked: the others are left out"
+            );
+        }
+        Ok(())
+    }
+
+    /// As [`Self::query`]; returns whether all nodes were asked that anybody named.
+    async fn query_named(
+        &self,
+        links: &Links,
+        node: NodeId,
+        mut nodes: BTreeMap<NodeId, String>,
+        timeout: Duration,
+    ) -> Result<bool, String> {
         let mut asked: BTreeSet<NodeId> = self.lock().callers.clone();
         asked.insert(node);
+        let mut is_cut = false;
         for _ in 0..ROUNDS_MAX {
             nodes.retain(|other, _| !asked.contains(other));
             let room = NODES_ASKED_MAX.saturating_sub(asked.len());
+            is_cut |= nodes.len() > room;
             nodes = nodes.into_iter().take(room).collect();
             if nodes.is_empty() {
-                return Ok(());
+                break;
             }
             asked.extend(nodes.keys());
             let asks = std::mem::take(&mut nodes).into_iter().map(async |(other, address)| {
@@ -158,12 +176,7 @@ impl Recollection {
                 }
             }
         }
-        if nodes.keys().any(|other| !asked.contains(other)) {
-            tracing::warn!(
-                "other nodes go on naming nodes that may know of this one; these are not asked"
-            );
-        }
-        Ok(())
+        Ok(!is_cut && nodes.keys().all(|other| asked.contains(other)))
     }
 
     /// Makes a group's log adopt what was learned of its replica on this node.
@@ -413,7 +426,8 @@ mod tests {
         let (links, recollection) = (links(&dyn_net, 1), Recollection::default());
         let nodes = BTreeMap::from([(NodeId(2), ADDRESS.to_owned())]);
         let began = Instant::now();
-        recollection.query(&links, NodeId(1), nodes, START_TIMEOUT).await.unwrap();
+        let are_asked = recollection.query_named(&links, NodeId(1), nodes, START_TIMEOUT).await;
+        assert_eq!(are_asked, Ok(true));
         let is_answered = recollection.lock().callers.contains(&NodeId(2));
         (is_answered, began.elapsed(), net.net.connect_count())
     }
@@ -523,9 +537,9 @@ mod tests {
         }
     }
 
-    /// How many of 20 nodes answered, each of which names the next one and so many others, and how many connections
-    /// were tried.
-    async fn asked_in_a_row(others: u64) -> (usize, usize) {
+    /// Asks 20 nodes, each of which names the next one and so many others: how many answered, how many connections
+    /// were tried, and whether all were asked.
+    async fn asked_in_a_row(others: u64) -> (usize, usize, bool) {
         let net = Arc::new(MemoryNet::default());
         let asked = Arc::new(AtomicUsize::new(0));
         let mut served = Vec::new();
@@ -536,15 +550,19 @@ mod tests {
         let dyn_net: Arc<dyn Net> = Arc::clone(&net) as _;
         let (links, recollection) = (links(&dyn_net, 1), Recollection::default());
         let nodes = BTreeMap::from([(NodeId(2), address_of(2))]);
-        recollection.query(&links, NodeId(1), nodes, START_TIMEOUT).await.unwrap();
-        (asked.load(Ordering::SeqCst), net.connect_count())
+        let are_asked = recollection.query_named(&links, NodeId(1), nodes, START_TIMEOUT).await;
+        (asked.load(Ordering::SeqCst), net.connect_count(), are_asked.unwrap())
     }
 
     #[tokio::test(start_paused = true)]
     async fn nodes_that_name_ever_more_nodes_do_not_keep_a_node_from_starting() {
-        assert_eq!(asked_in_a_row(0).await, (ROUNDS_MAX, ROUNDS_MAX));
-        let (_, connect_count) = asked_in_a_row(5000).await;
-        // Without this node itself.
-        assert_eq!(connect_count, NODES_ASKED_MAX - 1);
+        assert_eq!(asked_in_a_row(0).await, (ROUNDS_MAX, ROUNDS_MAX, false));
+        // One list that is cut, and one that fits, with a next node for which no place is left.
+        for others in [5000, NODES_ASKED_MAX as u64 - 3] {
+            let (_, connect_count, are_all_asked) = asked_in_a_row(others).await;
+            // Without this node itself.
+            assert_eq!(connect_count, NODES_ASKED_MAX - 1, "{others}");
+            assert!(!are_all_asked, "{others}");
+        }
     }
 }
