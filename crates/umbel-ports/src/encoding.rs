@@ -16,14 +16,15 @@ const VERSION: u8 = 1;
 /// Most bytes that a decoder accepts: the size of the largest record of the log.
 pub const ENCODED_BYTES_MAX: usize = 64 << 20;
 
-/// Memory that the elements of a value's lists and maps may take for each of its bytes. Of long lists that nodes and
-/// workers write, those of removed nodes in the catalogue take the most, 56 bytes for 12; lists of empty lists take 24 for
-/// 8, and other records two or three for each.
+/// Memory that the elements of a value's lists and maps may take for each of its bytes. Of lists that may be long, those
+/// of removed nodes in the catalogue take the most, 56 bytes for 12; lists of empty lists take 24 for 8, and other records
+/// two or three for each. Lists whose elements may take more have few of them: see [`MEMORY_BYTES_FREE`].
 const MEMORY_BYTES_PER_BYTE: usize = 6;
 
 /// Memory that the elements of any value may take, however short it is: four times as much as an append of 64 entries
-/// takes, the most that Raft sends at once; an empty entry has 28 bytes and takes 208. No more, because a link may have
-/// thousands of calls in progress.
+/// takes, the most that Raft sends at once; an empty entry has 28 bytes and takes 208. What earlier releases say of a
+/// replica that has neither voted nor got an entry takes 64 for 6; of 1,025 groups, that fits with the share for its bytes.
+/// No more, because a link may have thousands of calls in progress.
 const MEMORY_BYTES_FREE: usize = 64 << 10;
 
 /// Why bytes could not be decoded. The sender or writer uses another version, or the bytes are damaged.

@@ -61,6 +61,54 @@ impl Standing {
     ) -> impl Iterator<Item = Self> {
         let rest = had.filter(|&had| confirmed < Some(had));
         let rest = rest.map(|had| Self { group, vote: None, last: Some(had) });
-        std::iter::once(Self { group, vote, last: confirmed }).chain(rest)
+        // Without both it says no more than no standing does, and there may be many such groups.
+        let says_something = vote.is_some() || confirmed.is_some();
+        let first = says_something.then_some(Self { group, vote, last: confirmed });
+        first.into_iter().chain(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::limits::SHARD_COUNT_MAX;
+    use umbel_ports::encoding::{decode, encode};
+    use umbel_storage::testing::id;
+
+    use super::*;
+
+    /// Of the catalogue and of all shards of the largest cluster.
+    fn answer(of: impl Fn(GroupId) -> Vec<Standing>) -> RecallAnswer {
+        let groups = (0..=SHARD_COUNT_MAX).map(GroupId::from_number).flat_map(of).collect();
+        RecallAnswer::Standings(Standings { groups, ..Standings::default() })
+    }
+
+    #[test]
+    fn standings_of_all_groups_are_decoded() {
+        let vote = Some(Vote::new(1, NodeId(2)));
+        let [confirmed, had] = [4, 9].map(|index| Some(id(1, index)));
+        let answers = [
+            // Earlier releases send those that say nothing, too.
+            answer(|group| vec![Standing { group, vote: None, last: None }]),
+            answer(|group| Standing::of(group, vote, None, None).collect()),
+            answer(|group| Standing::of(group, vote, confirmed, had).collect()),
+        ];
+        for sent in answers {
+            assert!(decode::<RecallAnswer>(&encode(&sent)).unwrap() == sent);
+        }
+    }
+
+    #[test]
+    fn a_group_without_vote_and_entry_has_no_standing() {
+        let standings = |vote, confirmed, had| -> Vec<_> {
+            let standings = Standing::of(GroupId::META, vote, confirmed, had);
+            standings.map(|standing| (standing.vote, standing.last)).collect()
+        };
+        let (vote, entry) = (Some(Vote::new(1, NodeId(2))), Some(id(1, 4)));
+        assert_eq!(standings(None, None, None), []);
+        assert_eq!(standings(vote, None, None), [(vote, None)]);
+        assert_eq!(standings(None, entry, None), [(None, entry)]);
+        assert_eq!(standings(None, None, entry), [(None, entry)]);
+        assert_eq!(standings(vote, entry, entry), [(vote, entry)]);
+        assert_eq!(standings(vote, None, entry), [(vote, None), (None, entry)]);
     }
 }
