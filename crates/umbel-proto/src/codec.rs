@@ -17,9 +17,14 @@ use tonic_prost::ProstCodec;
 use crate::v1;
 
 /// Most numbers of a message. The largest request has 65,536 items of its own, with a field and a length each, and the
-/// largest answers and exchanges between nodes have some hundreds of thousands: about each pair of 256 nodes, or about
-/// the slices of 1,024 shards. So many empty elements take 32 MiB.
+/// longest part of an exchange between nodes has 180,000 numbers: what a copy knows, what it may have, and samples, each
+/// about 8,192 nodes. Several times as many, for what later releases add; so many empty elements take 32 MiB.
 const NUMBERS_MAX: usize = 1 << 20;
+
+/// Most numbers of a message of a link: twice as many as a full batch has, of 256 KiB with 48 bytes for the head of each
+/// call, so 5,461 calls of twelve numbers at most (`umbel-raft`, `LINK_BATCH_BYTES`). Lower than the others, because a
+/// node has many links; so many empty calls take 4 MiB.
+const NUMBERS_OF_LINKS_MAX: usize = 1 << 17;
 
 /// Most numbers of a list of principals: 4,096 of them with 64 grants each, whose fields, lengths and verbs are a dozen
 /// numbers. Only clients read it, and they trust the nodes that they ask.
@@ -66,9 +71,20 @@ impl<U: Message + Default + 'static> Decoder for BoundedDecoder<U> {
     type Error = Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
-        let is_of_principals = TypeId::of::<U>() == TypeId::of::<v1::ListPrincipalsResponse>();
-        let numbers_max = if is_of_principals { NUMBERS_OF_PRINCIPALS_MAX } else { NUMBERS_MAX };
-        decode(bytes, numbers_max).map(Some)
+        decode(bytes, numbers_max_of::<U>()).map(Some)
+    }
+}
+
+/// Most numbers of a message of this type.
+fn numbers_max_of<U: 'static>() -> usize {
+    let message = TypeId::of::<U>();
+    let of_links = [TypeId::of::<v1::LinkCalls>(), TypeId::of::<v1::LinkAnswers>()];
+    if of_links.contains(&message) {
+        NUMBERS_OF_LINKS_MAX
+    } else if message == TypeId::of::<v1::ListPrincipalsResponse>() {
+        NUMBERS_OF_PRINCIPALS_MAX
+    } else {
+        NUMBERS_MAX
     }
 }
 
@@ -134,19 +150,28 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused<U: Message + Default + std::fmt::Debug>(bytes: Bytes) {
-        let status = decode::<U>(bytes, NUMBERS_MAX).unwrap_err();
+    fn refused<U: Message + Default + std::fmt::Debug + 'static>(bytes: Bytes) {
+        let numbers_max = numbers_max_of::<U>();
+        let status = decode::<U>(bytes, numbers_max).unwrap_err();
         assert_eq!(status.code(), Code::OutOfRange, "{status}");
-        assert!(status.message().contains("1048576 fields"), "{status}");
+        assert!(status.message().contains(&format!("{numbers_max} fields")), "{status}");
     }
 
     #[test]
     fn lists_of_empty_elements_are_limited() {
         const { assert!(size_of::<v1::LinkCall>() <= 64 && size_of::<v1::LinkAnswer>() <= 64) };
-        let most = NUMBERS_MAX / 2;
-        let calls: v1::LinkCalls = decode(empty_elements(1, most), NUMBERS_MAX).unwrap();
+        assert_eq!(numbers_max_of::<v1::LinkCalls>(), 131_072);
+        assert_eq!(numbers_max_of::<v1::LinkAnswers>(), 131_072);
+        assert_eq!(numbers_max_of::<v1::ListPrincipalsResponse>(), 4_194_304);
+        assert_eq!(numbers_max_of::<v1::JobFrames>(), 1_048_576);
+        let most = NUMBERS_OF_LINKS_MAX / 2;
+        let calls: v1::LinkCalls = decode(empty_elements(1, most), NUMBERS_OF_LINKS_MAX).unwrap();
         assert_eq!(calls.calls.len(), most);
         refused::<v1::LinkCalls>(empty_elements(1, most + 1));
+        refused::<v1::LinkAnswers>(empty_elements(1, most + 1));
+        let most = NUMBERS_MAX / 2;
+        let frames: v1::JobFrames = decode(empty_elements(1, most), NUMBERS_MAX).unwrap();
+        assert_eq!(frames.frames.len(), most);
         // As large as a link allows: these would take 2 GB.
         let largest = empty_elements(1, 32 << 20);
         refused::<v1::LinkCalls>(largest.clone());
@@ -186,9 +211,56 @@ mod tests {
                 at_ms: Some(7),
                 ..v1::InsertRequest::default()
             };
-            let bytes = Bytes::from(request.encode_to_vec());
-            assert!(decode::<v1::InsertRequest>(bytes, NUMBERS_MAX).unwrap() == request);
+            passes(&request);
         }
+    }
+
+    /// Of a whole replicated filter, in a cluster that has had 8,192 nodes.
+    #[test]
+    fn the_longest_part_of_an_exchange_passes() {
+        let count = v1::NodeCount { node: u64::MAX, count: u64::MAX };
+        let hashes = Bytes::from_static(&[7; 8]);
+        let sample =
+            v1::NodeSample { node: u64::MAX, since: u64::MAX - 1, count: u64::MAX, hashes };
+        passes(&v1::CopyDelta {
+            filter: u64::MAX,
+            is_whole: true,
+            knows: vec![count; 8192],
+            may_have: vec![count; 8192],
+            samples: vec![sample; 8192],
+            newest_slice: Some(u64::MAX),
+            ..v1::CopyDelta::default()
+        });
+        passes(&v1::CopyQuestion {
+            filter: u64::MAX,
+            knows: vec![count; 8192],
+            samples: vec![count; 8192],
+            ..v1::CopyQuestion::default()
+        });
+    }
+
+    /// As many calls, and refusals, as one message of a link may take by their heads.
+    #[test]
+    fn a_full_batch_of_a_link_passes() {
+        let most = (256 << 10) / 48;
+        let call = v1::LinkCall {
+            id: u64::MAX,
+            kind: u32::MAX,
+            group: u32::MAX,
+            timeout_ms: u32::MAX,
+            body: Bytes::from_static(b"b"),
+        };
+        passes(&v1::LinkCalls { calls: vec![call; most] });
+        let refusal = v1::LinkRefusal { reason: 3, message: "m".to_owned() };
+        let outcome = Some(v1::link_answer::Outcome::Refusal(refusal));
+        let answer = v1::LinkAnswer { id: u64::MAX, outcome };
+        passes(&v1::LinkAnswers { answers: vec![answer; most] });
+    }
+
+    #[track_caller]
+    fn passes<U: Message + Default + PartialEq + 'static>(message: &U) {
+        let bytes = Bytes::from(message.encode_to_vec());
+        assert!(decode::<U>(bytes, numbers_max_of::<U>()).unwrap() == *message);
     }
 
     /// 4,096 principals, as many as a cluster has, with 64 grants each.
