@@ -18,15 +18,18 @@ use super::limits::ITEM_MEMORY_BYTES;
 /// Bytes of a hash on the wire.
 const HASH_BYTES: usize = 16;
 
-/// Memory that the items of a request take until it is answered, beyond their bytes on the wire, which the budget counts
-/// as they arrive.
-pub(super) fn bytes_beside(items: &v1::Items) -> u64 {
+/// Memory that the items of a request take until it is answered, whatever bytes they have.
+pub(super) fn memory_bytes(items: &v1::Items) -> usize {
     let v1::Items { items: listed, packed, hashes, hash_seed: _ } = items;
     let packed_count = packed.as_ref().map_or(0, |packed| packed.item_bytes.len());
     let count = listed.len() + packed_count + hashes.len() / HASH_BYTES;
     // More are refused before anything is done with them.
-    let memory_bytes = count.min(REQUEST_ITEMS_MAX) * ITEM_MEMORY_BYTES;
-    memory_bytes.saturating_sub(items.encoded_len()) as u64
+    count.min(REQUEST_ITEMS_MAX) * ITEM_MEMORY_BYTES
+}
+
+/// That memory, beyond the items' bytes on the wire, which the budget counts as they arrive.
+fn bytes_beside(items: &v1::Items) -> u64 {
+    memory_bytes(items).saturating_sub(items.encoded_len()) as u64
 }
 
 /// Holds that memory until the call ends.
@@ -106,6 +109,7 @@ mod tests {
         };
         let hashes = v1::Items { hashes: vec![0; 16 * 1000].into(), ..v1::Items::default() };
         for items in [listed(b"", 1000), listed(b"item", 1000), packed(0, 1000), hashes] {
+            assert_eq!(memory_bytes(&items), 1000 * 64);
             let on_wire = items.encoded_len() as u64;
             assert_eq!(bytes_beside(&items) + on_wire, 1000 * 64, "{on_wire} bytes");
         }

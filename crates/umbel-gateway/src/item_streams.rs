@@ -242,9 +242,9 @@ impl<R> OpenStream<R> {
         place: OwnedSemaphorePermit,
     ) -> BoxFuture<'static, Answered<Q::Answer>> {
         let deadline = terms.deadlines.of_streamed(request.timeout_ms());
-        let beside = request.items_mut().map_or(0, |items| item_calls::bytes_beside(items));
-        let byte_count = request.encoded_len() as u64 + beside + ITEM_STREAM_REQUEST_BYTES;
-        let held = budget.hold(byte_count);
+        let memory_bytes = request.items_mut().map_or(0, |items| item_calls::memory_bytes(items));
+        let byte_count = request.encoded_len().max(memory_bytes) as u64;
+        let held = budget.hold(byte_count + ITEM_STREAM_REQUEST_BYTES);
         if held.is_ok()
             && let Some(items) = request.items_mut()
         {

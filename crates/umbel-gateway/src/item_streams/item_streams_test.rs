@@ -35,6 +35,8 @@ const FAILS: u32 = u32::MAX;
 struct Takes {
     #[prost(uint32, tag = "1")]
     seconds: u32,
+    #[prost(message, optional, tag = "2")]
+    items: Option<v1::Items>,
 }
 
 impl ItemRequest for Takes {
@@ -43,7 +45,7 @@ impl ItemRequest for Takes {
     type Answer = Result<u32, Code>;
 
     fn items_mut(&mut self) -> Option<&mut v1::Items> {
-        None
+        self.items.as_mut()
     }
 
     fn timeout_ms(&self) -> u32 {
@@ -99,7 +101,7 @@ where
 fn taking<const N: usize>(
     seconds: [u32; N],
 ) -> impl Stream<Item = Result<Takes, Status>> + Send + Unpin + 'static {
-    stream::iter(seconds.map(|seconds| Ok(Takes { seconds })))
+    stream::iter(seconds.map(|seconds| Ok(Takes { seconds, items: None })))
 }
 
 async fn next(answers: &mut BoxStream<Result<u32, Code>>) -> Result<u32, Code> {
@@ -123,7 +125,7 @@ async fn from_a_client_that_does_not_read_no_more_is_read() {
     let counter = Arc::clone(&taken);
     let endless = (0..).map(move |_: u64| {
         counter.fetch_add(1, Ordering::Relaxed);
-        Ok(Takes { seconds: 0 })
+        Ok(Takes { seconds: 0, items: None })
     });
     let mut answers = open_to_node(stream::iter(endless), &streams).unwrap();
     sleep(LONG).await;
@@ -150,6 +152,25 @@ async fn a_request_without_room_is_refused_alone_and_a_stream_is_not_opened() {
     let (none, _stop) = streams(ITEM_STREAM_BYTES - 1);
     let refused = open_to_node(taking([1]), &none).err().map(|status| status.code());
     assert_eq!(refused, Some(Code::Unavailable));
+}
+
+/// Items count with the memory that they take, or with their bytes where these are more.
+#[tokio::test(start_paused = true)]
+async fn a_request_holds_what_its_items_take() {
+    for (item, byte_count) in [(&b""[..], 64_000), (&[7; 100], 102_000)] {
+        let items = vec![Bytes::from_static(item); 1000];
+        let items = Some(v1::Items { items, ..v1::Items::default() });
+        let request = |seconds| Ok(Takes { seconds, items: items.clone() });
+        // Some bytes for the fields around the items, and no room for a second request.
+        let room = ITEM_STREAM_BYTES + ITEM_STREAM_REQUEST_BYTES + byte_count;
+        for (room, first) in [(room + 32, Ok(1)), (room - 1, Err(Code::Unavailable))] {
+            let (streams, _stop) = streams(room);
+            let requests = stream::iter([request(1), request(2)]);
+            let mut answers = open_to_node(requests, &streams).unwrap();
+            assert_eq!(next(&mut answers).await, first);
+            assert_eq!(next(&mut answers).await, Err(Code::Unavailable));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
