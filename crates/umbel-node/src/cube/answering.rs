@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
 use tokio::sync::{SemaphorePermit, mpsc};
 use tokio::time::{Instant, timeout, timeout_at};
-use tonic::{Status, Streaming};
+use tonic::Status;
 use umbel_codec::frames;
 use umbel_engine::NodeId;
 use umbel_filter::AnyFilter;
@@ -59,13 +60,13 @@ enum Sent<'p> {
 pub(crate) async fn take_questions(
     copies: &Copies,
     from: NodeId,
-    mut questions: Streaming<v1::ExchangeQuestion>,
+    mut questions: impl Stream<Item = Result<v1::ExchangeQuestion, Status>> + Unpin,
 ) -> Result<AnswerParts, Status> {
     let began = Instant::now();
     let mut next = async |count| {
-        let message = timeout_at(arrival_deadline(began, count), questions.message()).await;
-        let message = message.map_err(|_| Status::deadline_exceeded("no question came"))??;
-        Ok::<_, Status>(message.and_then(|message| message.part))
+        let message = timeout_at(arrival_deadline(began, count), questions.next()).await;
+        let message = message.map_err(|_| Status::deadline_exceeded("no question came"))?;
+        Ok::<_, Status>(message.transpose()?.and_then(|message| message.part))
     };
     let nonsense = |what: String| {
         copies.refused(from, &what);
@@ -212,6 +213,11 @@ impl Sender<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use futures_util::stream;
+    use tokio::time::sleep;
+    use tonic::Code;
     use umbel_engine::limits::FILTER_COUNT_MAX;
     use umbel_engine::meta::Distribution;
     use umbel_filter::{Insert, ItemHash};
@@ -224,8 +230,40 @@ mod tests {
     use crate::testing::{create_filter, start_alone};
 
     /// A partner that had so long for each of them could keep its place for hours.
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn questions_have_their_time_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let copies = Arc::clone(node.local().copies());
+        let places = copies.questions.reading.available_permits();
+        tokio::time::pause();
+        let sent = AtomicUsize::new(0);
+        // A step, and questions without an end, each two seconds after the one before.
+        let slow = stream::unfold((), async |()| {
+            use v1::exchange_question::Part;
+            let part = match sent.fetch_add(1, Ordering::Relaxed) {
+                0 => Part::Step(v1::ExchangeStep::default()),
+                _ => {
+                    sleep(Duration::from_secs(2)).await;
+                    Part::Question(v1::CopyQuestion::default())
+                }
+            };
+            Some((Ok(v1::ExchangeQuestion { part: Some(part) }), ()))
+        });
+        let began = Instant::now();
+        let taken = take_questions(&copies, NodeId(99), Box::pin(slow)).await;
+        assert_eq!(taken.err().map(|status| status.code()), Some(Code::DeadlineExceeded));
+        assert_eq!(began.elapsed().as_secs(), QUESTIONS_PATIENCE.as_secs());
+        // The third question was asked for, and had not come.
+        assert_eq!(sent.into_inner(), 4);
+        assert_eq!(copies.questions.reading.available_permits(), places);
+        tokio::time::resume();
+        drop(copies);
+        node.shutdown().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_questions_have_more_time() {
         let began = Instant::now();
         assert_eq!(arrival_deadline(began, 0) - began, QUESTIONS_PATIENCE);
         let rooms = QuestionRooms::new();
