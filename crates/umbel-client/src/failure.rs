@@ -212,7 +212,7 @@ fn is_proof_missing(source: &(dyn std::error::Error + 'static)) -> bool {
     // An error that an `io::Error` wraps is not among the sources of that.
     let mut wrapped =
         chain(source).filter_map(|error| error.downcast_ref::<std::io::Error>()?.get_ref());
-    wrapped.any(|wrapped| wrapped.is::<umbel_tls::HandshakeError>())
+    wrapped.any(<dyn std::error::Error + Send + Sync>::is::<umbel_tls::HandshakeError>)
 }
 
 #[cfg(not(feature = "tls"))]
