@@ -371,6 +371,7 @@ mod tests {
     /// The more bytes a value has, the more it may take; bytes, numbers and texts of any number pass.
     #[test]
     fn what_has_bytes_is_not_limited() {
+        type Pair = ([u64; 30], (u64, [u64; 30]));
         let numbers: Vec<u64> = (0..300_000).collect();
         assert_eq!(decode::<Vec<u64>>(&encode(&numbers)).unwrap(), numbers);
         let bytes = vec![7_u8; 3 * MEMORY_BYTES_FREE];
@@ -387,7 +388,7 @@ mod tests {
         assert_eq!(decode::<BTreeMap<u64, Vec<u64>>>(&encode(&map)).unwrap(), map);
         // Fields and arrays are parts of their element: they are counted once.
         let arrays = vec![([1_u64; 30], (2_u64, [3_u64; 30])); 10_000];
-        let decoded: Vec<([u64; 30], (u64, [u64; 30]))> = decode(&encode(&arrays)).unwrap();
+        let decoded: Vec<Pair> = decode(&encode(&arrays)).unwrap();
         assert_eq!(decoded, arrays);
     }
 
