@@ -45,6 +45,12 @@ impl SplitArgs {
         }
     }
 
+    /// The pause after a split that took so long; None if `--timeout` ends before it.
+    fn pause(&self, took: Duration, elapsed: Duration) -> Option<Duration> {
+        let pause = if self.at_once { Duration::ZERO } else { pause_after_split(took) };
+        ((elapsed + pause).as_secs() <= self.timeout).then_some(pause)
+    }
+
     /// Splits shards until there are as many as requested. Splits that are done stay, even if a later one
     /// fails.
     async fn split(&self, client: &Client, json: bool) -> Result<()> {
@@ -70,17 +76,16 @@ impl SplitArgs {
                 Ok(split) => {
                     splits.push((split.shard, split.into));
                     count += 1;
-                    let pause = match self.at_once || count == wanted {
-                        true => Duration::ZERO,
-                        false => pause_after_split(split_watch.elapsed()),
-                    };
-                    if (watch.elapsed() + pause).as_secs() > self.timeout {
+                    if count == wanted {
+                        break;
+                    }
+                    let Some(pause) = self.pause(split_watch.elapsed(), watch.elapsed()) else {
                         bail!(
                             "there are {count} shards of {wanted} after {} s; the same command goes on, and --timeout \
                              gives it more time",
                             watch.elapsed().as_secs()
                         );
-                    }
+                    };
                     tokio::time::sleep(pause).await;
                     split_watch = Stopwatch::start();
                 }
@@ -126,4 +131,19 @@ async fn set_auto(client: &Client, is_on: bool, json: bool) -> Result<()> {
 /// Whether the same call may have another outcome later.
 pub(super) fn is_passing(error: &ClientError) -> bool {
     matches!(error, ClientError::Unavailable(_) | ClientError::ChangeUnknown(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_left_out_at_once_and_end_with_the_time() {
+        let args = |at_once| SplitArgs { to: Some(9), at_once, auto: None, timeout: 10 };
+        let (ms, s) = (Duration::from_millis, Duration::from_secs);
+        assert_eq!(args(false).pause(ms(300), s(8)), Some(ms(900)));
+        assert_eq!(args(true).pause(ms(300), s(8)), Some(Duration::ZERO));
+        assert_eq!(args(false).pause(s(1), s(8)), None);
+        assert_eq!(args(true).pause(s(1), s(11)), None);
+    }
 }
