@@ -215,6 +215,15 @@ mod tests {
         }
     }
 
+    /// Waits until the leader of the shard has handed leadership over and another node leads, and stops the nodes.
+    async fn another_leads(nodes: Vec<Node>, shard: Arc<ShardLeader>) {
+        while shard.group().is_leader() {
+            tokio::task::yield_now().await;
+        }
+        drop((led_shard(&nodes).await, shard));
+        join_all(nodes.into_iter().map(Node::shutdown)).await;
+    }
+
     /// A leader that removed itself would leave the group without one until the others had noticed.
     #[tokio::test(flavor = "multi_thread")]
     async fn a_leader_that_is_to_leave_hands_leadership_over_and_changes_nothing() {
@@ -234,11 +243,7 @@ mod tests {
             }
         };
         assert!(shard.group().view().voters.iter().eq(voters.keys()));
-        while shard.group().is_leader() {
-            tokio::task::yield_now().await;
-        }
-        drop((led_shard(&nodes).await, shard));
-        join_all(nodes.into_iter().map(Node::shutdown)).await;
+        another_leads(nodes, shard).await;
     }
 
     /// Callers wait so for a leader, whichever node has it.
@@ -291,11 +296,7 @@ mod tests {
             }
         };
         assert!(shard.group().view().voters.iter().eq(voters.keys()));
-        while shard.group().is_leader() {
-            tokio::task::yield_now().await;
-        }
-        drop((led_shard(&nodes).await, shard));
-        join_all(nodes.into_iter().map(Node::shutdown)).await;
+        another_leads(nodes, shard).await;
     }
 
     /// A shard of one replica, and a live node that gets nothing of it: no map tells it to run the group.
