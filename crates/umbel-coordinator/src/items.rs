@@ -163,7 +163,7 @@ impl Coordinator {
         filter: &str,
         items: &ItemBatch,
         deadline: Instant,
-    ) -> Result<(Bitmap, ReadLevel), CallFailure> {
+    ) -> Result<(Bitmap, ReadLevel)> {
         let live = self.live_filter(filter, deadline).await?;
         let level = match live.record.is_replicated() {
             true => ReadLevel::Local,
@@ -179,7 +179,7 @@ impl Coordinator {
         items: &ItemBatch,
         level: ReadLevel,
         deadline: Instant,
-    ) -> Result<Bitmap, CallFailure> {
+    ) -> Result<Bitmap> {
         if live.record.is_replicated() {
             return self.copies().contains(live, items, level, deadline).await;
         }

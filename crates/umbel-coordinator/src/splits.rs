@@ -42,7 +42,7 @@ impl SeenSplit {
     }
 
     /// Remembers that the shards are cut as in `ranges`.
-    pub(crate) fn remember(&self, ranges: ShardRanges) {
+    fn remember(&self, ranges: ShardRanges) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(ranges);
     }
 
