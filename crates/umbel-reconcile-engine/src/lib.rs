@@ -14,7 +14,7 @@
 //!     │  ◄── Filter, Sketch or List            which of my items do you lack, roughly, then exactly
 //!     │  Items, Request                  ──►   what only the initiator has; what it lacks
 //!     │  ◄── Items
-//!     │  Done (128-bit digest)          ◄──►   equal: verified; else once more under another key
+//!     │  Done (128-bit digest)          ◄──►   equal: verified; else again under another key
 //! ```
 //!
 //! [`Session`] is both halves. It owns no socket, clock, random generator or set: the driver carries bytes,

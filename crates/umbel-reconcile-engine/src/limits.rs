@@ -15,8 +15,8 @@ pub const RECONCILE_FRAME_BODY_BYTES_CUT: usize = 1 << 16;
 /// estimator of a stored sketch has less than a quarter of this.
 pub const RECONCILE_FIRST_BODY_BYTES_MAX: usize = 4 << 10;
 
-/// Most items that a reconciliation peer may claim to have: a table of a terabyte at 16 bytes each is far
-/// beyond any node.
+/// Most items that a reconciliation peer may claim to have: a table of them, at 40 bytes each, would take
+/// 40 TiB, far beyond any machine.
 pub const RECONCILE_ITEM_COUNT_MAX: u64 = 1 << 40;
 
 /// Most syndromes of the sketch in a Hello, the only sketch that is decoded unrequested: less than 0.1 ms.

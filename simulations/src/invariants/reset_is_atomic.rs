@@ -1,8 +1,8 @@
-//! Once any client has seen a filter emptied, no client sees it as it was before (design/online.md
-//! 1.6). That is from the end of the clear on, or of an answer that reports an item as absent which was
-//! acknowledged before the clear began. From then on, no linearizable query that begins later reports
-//! anything as present that only inserts from before the clear explain. Nor may one answer mix both
-//! states: its items are in several shards, but it is about one generation.
+//! Once any client has seen a filter emptied, no client sees it as it was before. That is from the end of
+//! the clear on, or of an answer that reports an item as absent which was acknowledged before the clear
+//! began. From then on, no linearizable query that begins later reports anything as present that only
+//! inserts from before the clear explain. Nor may one answer mix both states: its items are in several
+//! shards, but it is about one generation.
 //!
 //! Checked for filters with one incarnation and known positions that were cleared and never merged
 //! into. Answers that any replica may give are not linearizable, and are left out.
