@@ -1,8 +1,8 @@
 //! The memory that a job may use, and its division.
 
 use crate::error::{Result, bail, refuse};
-use std::path::Path;
 use umbel_dedup_engine::Exactness;
+use umbel_ports::memory_limit_bytes;
 
 /// Default share of the machine's (or the control group's) memory.
 const DEFAULT_SHARE: u64 = 4;
@@ -74,16 +74,7 @@ pub(crate) fn resident_bytes(memory_bytes: u64, threads: usize) -> u64 {
 /// The default limit: 1 GiB, or a quarter of the memory that this process may use if that is less, but at least
 /// [`MEMORY_BYTES_MIN`].
 pub fn default_memory_bytes() -> u64 {
-    let group = std::fs::read_to_string(Path::new("/sys/fs/cgroup/memory.max")).ok();
-    let group = group.and_then(|text| text.trim().parse::<u64>().ok());
-    let machine = std::fs::read_to_string("/proc/meminfo").ok();
-    let machine = machine.and_then(|text| {
-        let line =
-            text.lines().find_map(|line| line.strip_prefix("MemTotal:").map(str::to_owned))?;
-        Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
-    });
-    let limit = group.into_iter().chain(machine).min();
-    let share = limit.map_or(DEFAULT_BYTES_MAX, |bytes| bytes / DEFAULT_SHARE);
+    let share = memory_limit_bytes() / DEFAULT_SHARE;
     share.clamp(MEMORY_BYTES_MIN, DEFAULT_BYTES_MAX)
 }
 
