@@ -17,14 +17,18 @@ pub(crate) use refuse;
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
-    /// Everything requested was done.
-    Done = 0,
-    /// It failed; no incomplete output looks complete.
-    Failed = 1,
-    /// Nothing to do, or wrong usage.
-    Usage = 2,
-    /// Done, but bad records were skipped.
-    BadSkipped = 3,
+    /// Everything requested was done: 0.
+    Done,
+    /// It failed, no incomplete output looks complete: 1.
+    Failed,
+    /// It did what was requested, and the answer is no (items are absent, sets differ): 1.
+    No,
+    /// Nothing to do, or wrong usage: 2.
+    Usage,
+    /// A command failed whose 1 is an answer: 2.
+    Unanswered,
+    /// Done, but bad records were skipped: 3.
+    BadSkipped,
 }
 
 impl Exit {
@@ -42,7 +46,12 @@ impl Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        ExitCode::from(exit as u8)
+        ExitCode::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed | Exit::No => 1,
+            Exit::Usage | Exit::Unanswered => 2,
+            Exit::BadSkipped => 3,
+        })
     }
 }
 

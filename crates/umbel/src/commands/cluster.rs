@@ -174,47 +174,42 @@ pub(crate) fn run(args: &AdminArgs) -> Result<Exit> {
 impl AdminArgs {
     async fn run(&self) -> Result<Exit> {
         let json = self.cluster.json;
-        if let AdminVerb::Certs(certs) = &self.verb {
-            return certs.run(json).map(|()| Exit::Done);
-        }
-        if let AdminVerb::Token(token) = &self.verb {
-            return token.run(&self.cluster).await.map(|()| Exit::Done);
-        }
-        if let AdminVerb::Restore { file, key_file } = &self.verb {
-            // Verified first, so that a damaged file is found before the cluster is called.
-            ChunkReader::<BackupChunk>::verify(file, key_of(key_file.as_deref())?)?;
-        }
-        if let AdminVerb::Top(top) = &self.verb {
-            return top.run(&self.cluster).await.map(|()| Exit::Done);
-        }
-        let client = self.cluster.client()?;
-        if let AdminVerb::Scrub { filter, .. } = &self.verb {
-            return scrub::scrub(&client, filter.as_deref(), json).await;
-        }
+        let connect = || self.cluster.client();
         match &self.verb {
-            AdminVerb::Status { color, plan } => show_status(&client, *color, *plan, json).await,
+            AdminVerb::Certs(certs) => certs.run(json),
+            AdminVerb::Token(token) => token.run(&self.cluster).await,
+            AdminVerb::Top(top) => top.run(&self.cluster).await,
+            AdminVerb::Scrub { filter, .. } => {
+                return scrub::scrub(&connect()?, filter.as_deref(), json).await;
+            }
+            AdminVerb::Status { color, plan } => {
+                show_status(&connect()?, *color, *plan, json).await
+            }
             AdminVerb::Join { address, timeout } => {
-                let node = wait_for_node(&client, address, *timeout).await?;
+                let node = wait_for_node(&connect()?, address, *timeout).await?;
                 print(json, &json!({ "node": node, "address": address }), || {
                     facts(&[("node", node.to_string()), ("address", address.clone())])
                 })
             }
-            AdminVerb::Drain { node, dry_run: true, .. } => show_drain(&client, *node, json).await,
+            AdminVerb::Drain { node, dry_run: true, .. } => {
+                show_drain(&connect()?, *node, json).await
+            }
             AdminVerb::Drain { node, undo, wait, timeout, .. } => {
-                drain(&client, (*node, *undo), wait.then_some(*timeout), json).await
+                drain(&connect()?, (*node, *undo), wait.then_some(*timeout), json).await
             }
             AdminVerb::Remove { node } => {
-                client.remove_node(*node).await?;
+                connect()?.remove_node(*node).await?;
                 print(json, &json!({ "removed": node }), String::new)
             }
             AdminVerb::Move { shard, from, to } => {
-                client.move_shard(*shard, *from, *to).await?;
+                connect()?.move_shard(*shard, *from, *to).await?;
                 print(json, &json!({ "shard": shard, "from": from, "to": to }), String::new)
             }
-            AdminVerb::Split(split) => split.run(&client, json).await,
-            AdminVerb::Merge(merge) => merge.run(&client, json).await,
-            AdminVerb::Upgrade(upgrade) => upgrade.run(&client, json).await,
+            AdminVerb::Split(split) => split.run(&connect()?, json).await,
+            AdminVerb::Merge(merge) => merge.run(&connect()?, json).await,
+            AdminVerb::Upgrade(upgrade) => upgrade.run(&connect()?, json).await,
             AdminVerb::Backup { out, overwrite, snapshot, key_file } => {
+                let client = connect()?;
                 let key = key_of(key_file.as_deref())?;
                 let file = ChunkWriter::<BackupChunk>::create(out, *overwrite, key)?;
                 let chunks = match snapshot {
@@ -224,13 +219,10 @@ impl AdminArgs {
                 backup(chunks, file, out, json).await
             }
             AdminVerb::Restore { file, key_file } => {
-                restore(&client, file, key_of(key_file.as_deref())?, json).await
-            }
-            AdminVerb::Certs(_)
-            | AdminVerb::Token(_)
-            | AdminVerb::Top(_)
-            | AdminVerb::Scrub { .. } => {
-                unreachable!("it was done above")
+                let key = key_of(key_file.as_deref())?;
+                // Verified first, so that a damaged file is found before the cluster is called.
+                ChunkReader::<BackupChunk>::verify(file, key.clone())?;
+                restore(&connect()?, file, key, json).await
             }
         }?;
         Ok(Exit::Done)

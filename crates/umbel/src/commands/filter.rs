@@ -188,15 +188,15 @@ struct ContainsArgs {
 
 /// Runs the command.
 ///
-/// If arguments are wrong, input cannot be read, or a call to the cluster fails. `contains` and
-/// `contains-any` print their errors themselves, because they exit with 2 instead of 1.
+/// # Errors
 ///
-/// As the call of the cluster; `contains` and `contains-any` report their failures themselves, because their exit codes differ.
+/// If arguments are wrong, input cannot be read, or a call to the cluster fails. Errors of `contains` and
+/// `contains-any` are printed here, because these exit with 2 then: 1 says that items are absent.
 pub(crate) fn run(args: &FilterArgs) -> Result<Exit> {
     match (&args.verb, block_on(args.run())) {
         (FilterVerb::Contains(_) | FilterVerb::ContainsAny(_), Err(error)) => {
             eprint_line(text_of(&error));
-            Ok(Exit::Usage)
+            Ok(Exit::Unanswered)
         }
         (_, outcome) => outcome,
     }
@@ -205,48 +205,45 @@ pub(crate) fn run(args: &FilterArgs) -> Result<Exit> {
 impl FilterArgs {
     async fn run(&self) -> Result<Exit> {
         let json = self.cluster.json;
-        if let FilterVerb::Import(args) = &self.verb {
-            // Needs no client yet: a damaged file is found before the cluster is called.
-            return transfer::import(&self.cluster, args).await;
-        }
-        let client = self.cluster.client()?;
+        let connect = || self.cluster.client();
         match &self.verb {
-            FilterVerb::Create(args) => args.run(&client, json).await?,
-            FilterVerb::Insert(args) => return args.run(&client, json).await,
+            FilterVerb::Create(args) => args.run(&connect()?, json).await?,
+            FilterVerb::Insert(args) => return args.run(&connect()?, json).await,
             FilterVerb::Remove(args) => {
-                return args.run(&client, Verb::Remove, args.items.input()?, json).await;
+                return args.run(&connect()?, Verb::Remove, args.items.input()?, json).await;
             }
-            FilterVerb::Contains(args) => return args.run(&client, json).await,
-            FilterVerb::ContainsAny(args) => return args.run(&client, json).await,
+            FilterVerb::Contains(args) => return args.run(&connect()?, json).await,
+            FilterVerb::ContainsAny(args) => return args.run(&connect()?, json).await,
             FilterVerb::Info { name } => {
-                let info = client.info(name).await?;
+                let info = connect()?.info(name).await?;
                 print(json, &show::info_json(&info), || show::info_text(&info))?;
             }
-            FilterVerb::List { prefix } => show::list(&client, prefix, json).await?,
-            FilterVerb::Export(args) => transfer::export(&client, args, json).await?,
-            FilterVerb::Import(_) => unreachable!("it was done above"),
+            FilterVerb::List { prefix } => show::list(&connect()?, prefix, json).await?,
+            FilterVerb::Export(args) => transfer::export(&connect()?, args, json).await?,
+            // Connects itself: a damaged file is found before the cluster is called.
+            FilterVerb::Import(args) => return transfer::import(&self.cluster, args).await,
             FilterVerb::Merge { target, sources } => {
-                print_merged(client.merge(target, &names(sources)).await?, json)?;
+                print_merged(connect()?.merge(target, &names(sources)).await?, json)?;
             }
             FilterVerb::Intersect { target, sources } => {
-                print_merged(client.intersect(target, &names(sources)).await?, json)?;
+                print_merged(connect()?.intersect(target, &names(sources)).await?, json)?;
             }
             FilterVerb::Expire { name, after } => {
-                let expires_ms = client.expire(name, after.0).await?;
+                let expires_ms = connect()?.expire(name, after.0).await?;
                 print(json, &json!({ "expires_ms": expires_ms }), || {
                     facts(&[("expires", window::moment_text(expires_ms))])
                 })?;
             }
             FilterVerb::Overlap { first, second } => {
-                overlap::run(&client, first, second, json).await?;
+                overlap::run(&connect()?, first, second, json).await?;
             }
-            FilterVerb::Flush { name } => return replicated::flush(&client, name, json).await,
-            FilterVerb::Clear { name } => changes::clear(&client, name, json).await?,
-            FilterVerb::Rotate { name } => changes::rotate(&client, name, json).await?,
+            FilterVerb::Flush { name } => return replicated::flush(&connect()?, name, json).await,
+            FilterVerb::Clear { name } => changes::clear(&connect()?, name, json).await?,
+            FilterVerb::Rotate { name } => changes::rotate(&connect()?, name, json).await?,
             FilterVerb::Rename { name, new_name, replace } => {
-                changes::rename(&client, (name, new_name), *replace, json).await?;
+                changes::rename(&connect()?, (name, new_name), *replace, json).await?;
             }
-            FilterVerb::Drop { name } => changes::drop_filter(&client, name, json).await?,
+            FilterVerb::Drop { name } => changes::drop_filter(&connect()?, name, json).await?,
         }
         Ok(Exit::Done)
     }
@@ -288,7 +285,7 @@ impl ContainsArgs {
             print_counts(verb, &counts, json)?;
         }
         // As with grep, code 1 means "absent" and not a failure.
-        Ok(if is_absent { Exit::Failed } else { Exit::Done })
+        Ok(if is_absent { Exit::No } else { Exit::Done })
     }
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Exit> {
         IndexCommand::Build(args) => args.run(),
         IndexCommand::Ask(args) => args.run().or_else(|error| {
             eprint_line(format_args!("{error:#}"));
-            Ok(Exit::Usage)
+            Ok(Exit::Unanswered)
         }),
     }
 }

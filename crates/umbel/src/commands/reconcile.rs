@@ -182,14 +182,14 @@ enum Save {
 /// # Errors
 ///
 /// A [`UsageError`] if arguments contradict each other; else the error of the session or of a file.
-/// Errors are printed here and turned into `Exit::Usage`.
+/// Errors are printed here and turned into [`Exit::Unanswered`].
 pub(crate) fn run(args: &ReconcileArgs) -> Result<Exit> {
     // Code 1 means that the sets differ, so a failure exits with 2.
     match args.run() {
         Ok(exit) => Ok(exit),
         Err(error) => {
             crate::stderr::eprint_line(format_args!("{error:#}"));
-            Ok(Exit::Usage)
+            Ok(Exit::Unanswered)
         }
     }
 }
@@ -456,6 +456,6 @@ impl ReconcileArgs {
             Direction::Push => there.saturating_sub(replaced_there as u64),
             Direction::TwoWay => ended.change.conflict_count,
         };
-        Ok((if stays == 0 { Exit::Done } else { Exit::Failed }, json))
+        Ok((if stays == 0 { Exit::Done } else { Exit::No }, json))
     }
 }

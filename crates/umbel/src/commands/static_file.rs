@@ -54,7 +54,7 @@ pub(crate) fn run(args: &StaticArgs) -> Result<Exit> {
         StaticVerb::Info(args) => args.run(),
         StaticVerb::Ask(args) => args.run().or_else(|error| {
             eprint_line(format_args!("{error:#}"));
-            Ok(Exit::Usage)
+            Ok(Exit::Unanswered)
         }),
     }
 }

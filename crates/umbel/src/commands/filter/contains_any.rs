@@ -73,7 +73,7 @@ impl ContainsAnyArgs {
         }
         // As with grep, code 1 means "absent" and not a failure.
         let is_absent = self.items.is_single() && counts.absent == 1;
-        Ok(if is_absent { Exit::Failed } else { Exit::Done })
+        Ok(if is_absent { Exit::No } else { Exit::Done })
     }
 
     fn print_each(

@@ -73,7 +73,7 @@ impl AskArgs {
         }
         printer.flush()?;
         // As with grep, code 1 means that no file was found and not a failure.
-        Ok(if found.is_empty() { Exit::Failed } else { Exit::Done })
+        Ok(if found.is_empty() { Exit::No } else { Exit::Done })
     }
 
     /// The distinct hashes of the items of all arguments.

@@ -33,7 +33,7 @@ impl ReconcileArgs {
         }
         let json = comparison.json();
         eprint_text(comparison.text());
-        Ok((if comparison.compared.is_equal() { Exit::Done } else { Exit::Failed }, json))
+        Ok((if comparison.compared.is_equal() { Exit::Done } else { Exit::No }, json))
     }
 }
 

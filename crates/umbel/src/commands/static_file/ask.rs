@@ -83,7 +83,7 @@ impl AskArgs {
         printer.flush()?;
         // As with grep, code 1 means "absent" and not a failure.
         let is_absent = self.items.len() == 1 && counts.present == 0;
-        Ok(if is_absent { Exit::Failed } else { Exit::Done })
+        Ok(if is_absent { Exit::No } else { Exit::Done })
     }
 
     fn ask_items(
