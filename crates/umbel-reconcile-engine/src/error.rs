@@ -48,6 +48,12 @@ pub enum SessionFrameError {
         /// Its value.
         got: u64,
     },
+    /// A Hello of another version of the protocol. Run the same release on both sides.
+    #[error("version {got} of the protocol")]
+    Version {
+        /// The version.
+        got: u8,
+    },
     /// A list in the frame cannot be decoded.
     #[error("malformed list in a frame")]
     Code(#[from] CodeError),
@@ -89,6 +95,10 @@ impl fmt::Display for SessionRefusal {
     }
 }
 
+/// The text of [`SessionError::Resumable`]. A peer that is told it knows this error by it, in every release.
+pub const JOURNAL_ON_ONE_SIDE: &str =
+    "one side keeps a journal to resume the session by, the other does not";
+
 /// The result of most functions of sessions.
 pub(crate) type Result<T, E = SessionError> = std::result::Result<T, E>;
 
@@ -107,7 +117,7 @@ pub enum SessionError {
     Frame(#[from] SessionFrameError),
     /// The peer wants a resumable session, and this side keeps no journal. Let both sides keep one, or
     /// neither.
-    #[error("one side keeps a journal to resume the session by, the other does not")]
+    #[error("{JOURNAL_ON_ONE_SIDE}")]
     Resumable,
     /// The stored sketch does not match the set that was scanned. Update it with the changes, or rebuild
     /// it; or run the session without it.
@@ -173,6 +183,13 @@ pub enum SessionError {
         what: &'static str,
     },
 }
+
+/// The driver answered a request for a pass with another kind of pass.
+pub(crate) const OTHER_PASS: SessionError =
+    SessionError::Driver { what: "a pass of another kind than requested" };
+
+/// A step that follows a plan, without one.
+pub(crate) const NO_PLAN: SessionError = SessionError::Driver { what: "a step without a plan" };
 
 pub(crate) const fn limit(limit: &'static str, got: u64, max: u64) -> SessionError {
     SessionError::LimitExceeded { limit, got, max }

@@ -9,7 +9,7 @@ use super::coded::{CodedDecoder, CodedVerdict};
 use super::core::Core;
 use super::difference::Difference;
 use super::digest::SetDigest;
-use super::error::{Result, SessionError, field};
+use super::error::{NO_PLAN, OTHER_PASS, Result, SessionError, field};
 use super::event::Out;
 use super::filter::FilterTest;
 use super::job::Job;
@@ -125,7 +125,9 @@ impl Initiator {
             }
             State::Splitting { symbols } => {
                 core.note_pass(&gathered, false)?;
-                let Work::Find { mut found, .. } = gathered.work else { return Ok(()) };
+                let Work::Find { mut found, .. } = gathered.work else {
+                    return Err(OTHER_PASS);
+                };
                 if planted::on(Planted::StoredSidesGuessed) {
                     found.clear();
                 }
@@ -134,20 +136,24 @@ impl Initiator {
             }
             State::Finding { mode, symbols } => {
                 core.note_pass(&gathered, false)?;
-                let Work::Find { found, .. } = gathered.work else { return Ok(()) };
+                let Work::Find { found, .. } = gathered.work else {
+                    return Err(OTHER_PASS);
+                };
                 self.state = State::Transferring;
                 core.transfer().answer(mode, found, symbols.len(), true)
             }
             State::Surveying { estimate } => {
                 core.note_pass(&gathered, true)?;
-                let Work::Table { entries, estimator } = gathered.work else { return Ok(()) };
+                let Work::Table { entries, estimator } = gathered.work else {
+                    return Err(OTHER_PASS);
+                };
                 core.sets.table = Some(Table::new(entries));
                 if self.mean_item_bytes == 0 {
                     self.mean_item_bytes = core.sets.mean_item_bytes();
                 }
                 self.make_plan(core, &estimator, &estimate, out)
             }
-            _ => Err(SessionError::Driver { what: "a pass that was not asked for" }),
+            _ => Err(SessionError::Driver { what: "a pass that was not requested" }),
         }
     }
 
@@ -160,17 +166,17 @@ impl Initiator {
         match (&mut self.state, message) {
             (State::AwaitWelcome, Message::Welcome(welcome)) => self.on_welcome(core, welcome, out),
             (State::Sketching(decoder), message @ Message::Sketch { .. }) => {
-                let Some(table) = &core.sets.table else { return Ok(()) };
+                let table = core.sets.scanned()?;
                 decoder.take_sketch(table, &message)?;
                 self.after_sketch(core, out)
             }
             (State::Sketching(decoder), Message::Buckets { window, count, bits }) => {
-                let Some(table) = &core.sets.table else { return Ok(()) };
+                let table = core.sets.scanned()?;
                 decoder.take_buckets(table, window, count, &bits)?;
                 self.after_sketch(core, out)
             }
             (State::Filtering(test), Message::Filter(body)) => {
-                let Some(table) = &core.sets.table else { return Ok(()) };
+                let table = core.sets.scanned()?;
                 test.take(table, core.sets.there_count_max(&core.terms, &core.attempt), &body)?;
                 if test.is_complete() { self.after_filter(core, out) } else { Ok(()) }
             }
@@ -184,7 +190,7 @@ impl Initiator {
                 self.after_coded(core, verdict, out)
             }
             (State::Listing(listing), Message::List(body)) => {
-                let Some(table) = &core.sets.table else { return Ok(()) };
+                let table = core.sets.scanned()?;
                 listing.take(table, core.attempt.symbol_bits, &body)?;
                 core.terms.check_difference(listing.found() as u64)?;
                 if listing.is_complete() {
@@ -230,9 +236,9 @@ impl Initiator {
     }
 
     fn after_sketch(&mut self, core: &mut Core, out: &mut Out) -> Result<()> {
-        let State::Sketching(decoder) = &mut self.state else { return Ok(()) };
+        let State::Sketching(decoder) = &mut self.state else { return Err(NO_PLAN) };
         core.terms.check_difference(decoder.found() as u64)?;
-        let Some(table) = &core.sets.table else { return Ok(()) };
+        let table = core.sets.scanned()?;
         match decoder.verdict(table) {
             Verdict::Waiting => Ok(()),
             Verdict::Ask(extend) => {

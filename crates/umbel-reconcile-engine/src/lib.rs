@@ -81,7 +81,7 @@ mod transfer;
 pub mod wire;
 
 pub use beginning::Beginning;
-pub use error::{SessionError, SessionFrameError, SessionRefusal};
+pub use error::{JOURNAL_ON_ONE_SIDE, SessionError, SessionFrameError, SessionRefusal};
 pub use event::{SessionInput, SessionOutput};
 pub use item::{Item, ItemIndex, ItemRef, RemoteItem};
 pub use offline::{

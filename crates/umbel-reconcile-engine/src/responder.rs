@@ -6,7 +6,7 @@ use super::coded::CodedJob;
 use super::core::{Core, Unions};
 use super::difference::Difference;
 use super::digest::SetDigest;
-use super::error::{Result, SessionError, field};
+use super::error::{NO_PLAN, OTHER_PASS, Result, SessionError, field};
 use super::event::Out;
 use super::filter::{FilterJob, FilterStage, FilterTest};
 use super::job::{ItemsJob, Job, ListJob};
@@ -83,18 +83,24 @@ impl Responder {
         match std::mem::replace(&mut self.state, State::Idle) {
             State::Greeting(hello) => {
                 core.note_pass(&gathered, true)?;
-                let Work::Hello { sketch, estimator, .. } = gathered.work else { return Ok(()) };
+                let Work::Hello { sketch, estimator, .. } = gathered.work else {
+                    return Err(OTHER_PASS);
+                };
                 self.compare(core, &hello, (sketch, estimator), out)
             }
             State::Seeking { mode, asked_count, is_exact } => {
                 core.note_pass(&gathered, false)?;
-                let Work::Find { found, .. } = gathered.work else { return Ok(()) };
+                let Work::Find { found, .. } = gathered.work else {
+                    return Err(OTHER_PASS);
+                };
                 self.state = State::Serving;
                 core.transfer().answer(mode, found, asked_count, is_exact)
             }
             State::Finding { symbols } => {
                 core.note_pass(&gathered, false)?;
-                let Work::Find { found, .. } = gathered.work else { return Ok(()) };
+                let Work::Find { found, .. } = gathered.work else {
+                    return Err(OTHER_PASS);
+                };
                 let difference = Difference::of_found(&symbols, &found, core.attempt.symbol_bits);
                 if difference.doubtful_count > 0 {
                     self.survey(core, true, out);
@@ -104,13 +110,17 @@ impl Responder {
             }
             State::Emptying => {
                 core.note_pass(&gathered, false)?;
-                let Work::Table { entries, .. } = gathered.work else { return Ok(()) };
+                let Work::Table { entries, .. } = gathered.work else {
+                    return Err(OTHER_PASS);
+                };
                 self.resolve(core, Difference { here: entries, ..Difference::default() }, out)
             }
             State::Surveying { is_first } => {
                 core.note_pass(&gathered, true)?;
                 let mean_item_bytes = core.sets.mean_item_bytes();
-                let Work::Table { entries, estimator } = gathered.work else { return Ok(()) };
+                let Work::Table { entries, estimator } = gathered.work else {
+                    return Err(OTHER_PASS);
+                };
                 core.sets.table = Some(Table::new(entries));
                 self.state = State::AwaitPlan;
                 if is_first {
@@ -129,7 +139,7 @@ impl Responder {
                 }
                 Ok(())
             }
-            _ => Err(SessionError::Driver { what: "a pass that was not asked for" }),
+            _ => Err(SessionError::Driver { what: "a pass that was not requested" }),
         }
     }
 
@@ -148,7 +158,7 @@ impl Responder {
                 self.on_plan(core, plan, out)
             }
             (State::Filtering { test: Some(test) }, Message::Filter(body)) => {
-                let Some(table) = &core.sets.table else { return Ok(()) };
+                let table = core.sets.scanned()?;
                 test.take(table, core.sets.there_count_max(&core.terms, &core.attempt), &body)?;
                 if test.is_complete() {
                     self.after_filter(core);
@@ -172,7 +182,7 @@ impl Responder {
                 Ok(())
             }
             (State::Serving, Message::Request { mode, list }) => {
-                let Some(plan) = self.plan else { return Ok(()) };
+                let plan = self.plan.ok_or(NO_PLAN)?;
                 // Symbols that serve as more than a request for items are sent in full: for sums, and where
                 // this side is to learn them.
                 let is_cut =
@@ -183,7 +193,7 @@ impl Responder {
                 self.asked.extend(symbols);
                 if is_complete {
                     let symbols = std::mem::take(&mut self.asked);
-                    let is_exact = bits == plan.symbol_bits && !is_cut;
+                    let is_exact = !is_cut;
                     if core.sets.table.is_none() {
                         let asked_count = symbols.len();
                         core.run_pass(Pass::find(core.attempt.key, bits, symbols), out);
@@ -244,7 +254,7 @@ impl Responder {
         match plan.stage {
             Stage::Riblt => {
                 core.sets.check_credit(&core.attempt, plan.credit)?;
-                let Some(table) = &core.sets.table else { return Ok(()) };
+                let table = core.sets.scanned()?;
                 let coded = CodedJob::new(table, &core.attempt.key, plan.symbol_bits, plan.credit);
                 core.jobs.push(Job::Coded(Box::new(coded)));
             }

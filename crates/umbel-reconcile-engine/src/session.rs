@@ -1,7 +1,7 @@
 //! The state machine of both halves of a session.
 
 use super::core::{Awaiting, Core};
-use super::error::{Result, SessionError, limit};
+use super::error::{Result, SessionError, SessionFrameError, limit};
 use super::event::{SessionInput, SessionOutput};
 use super::initiator::Initiator;
 use super::message::Message;
@@ -206,7 +206,12 @@ impl Session {
             if frame.frame_type == OFFER {
                 return Err(SessionError::Resumable);
             }
-            let message = Message::read(&frame)?;
+            let message = match (Message::read(&frame), &self.half) {
+                (Err(SessionFrameError::Version { .. }), Half::Responder(_)) => {
+                    return Responder::refuse_version(&mut self.core, out);
+                }
+                (read, _) => read?,
+            };
             self.core.traffic.receive(&message, frame.wire_bytes)?;
             if let Message::Abort { text } = message {
                 return Err(self.abort_error(text));
@@ -263,7 +268,10 @@ impl Session {
                 | SessionError::Refused(_)
         );
         if !is_known_to_peer {
-            let text = error.to_string();
+            let text = match &error {
+                SessionError::Frame(cause) => format!("{error}: {cause}"),
+                error => error.to_string(),
+            };
             self.core.traffic.send(&Message::Abort { text }, out);
         }
         self.half = Half::Over;

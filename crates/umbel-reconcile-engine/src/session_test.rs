@@ -4,9 +4,16 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
+use umbel_step::Outbox;
+
+use super::error::{SessionError, SessionRefusal};
+use super::event::{SessionInput, SessionOutput};
 use super::item::Item;
+use super::message::{Message, Welcome};
 use super::options::{Direction, OnConflict, Optimize, Options, SessionRole, SymbolKind};
+use super::session::Session;
 use super::shuttle::Shuttle;
+use super::wire::{FrameBuffer, put_frame};
 
 const DIRECTIONS: [Direction; 4] =
     [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
@@ -241,6 +248,28 @@ fn a_side_without_items_does_not_repeat_what_it_was_told() {
             assert!(outcome.sent_bytes < 1000, "{kind:?} {direction:?}: {outcome:?}");
         }
     }
+}
+
+/// Another version of the protocol may go on otherwise after the version's byte.
+#[test]
+fn a_hello_of_another_version_is_refused_by_name() {
+    let (mut hello, mut out) = (Vec::new(), Outbox::new());
+    put_frame(&mut hello, Message::HELLO, &[2, 99]);
+    let mut responder = Session::new(Options::responder(SymbolKind::Hashed, 0));
+    responder.step(SessionInput::Received(hello), &mut out);
+    let mut answer = FrameBuffer::default();
+    for output in out.take() {
+        match output {
+            SessionOutput::Send(bytes) => answer.push(&bytes),
+            SessionOutput::Finish(ended) => {
+                assert_eq!(ended, Err(SessionError::Refused(SessionRefusal::Version)));
+            }
+            _ => {}
+        }
+    }
+    let frame = answer.next_frame().expect("a frame").expect("an answer");
+    let refused = Message::Welcome(Welcome::Refused(SessionRefusal::Version));
+    assert_eq!(Message::read(&frame).expect("a message"), refused);
 }
 
 proptest! {

@@ -33,6 +33,14 @@ pub(crate) struct Sets {
 }
 
 impl Sets {
+    /// The table of the last full scan, which every plan but that of stored sketches needs.
+    ///
+    /// # Errors
+    /// If there was no scan: no message that needs the table is accepted before.
+    pub(crate) fn scanned(&self) -> Result<&Table> {
+        self.table.as_ref().ok_or(SessionError::Driver { what: "a step that needs a scan" })
+    }
+
     /// Records the result of a full scan. A second scan under the same key must find the same.
     pub(crate) fn note_pass(
         &mut self,

@@ -6,7 +6,7 @@ use super::retry::Failure;
 use super::{Count, Initiator, Known, State};
 use crate::coded::CodedDecoder;
 use crate::core::Core;
-use crate::error::{Result, SessionError, field};
+use crate::error::{NO_PLAN, Result, SessionError, field};
 use crate::event::Out;
 use crate::filter::{FilterJob, FilterStage, FilterTest};
 use crate::job::Job;
@@ -78,8 +78,8 @@ impl Initiator {
         let (own, symbol_bits) = (sketch.coded_symbols(), sketch.spec().symbol_bits());
         let coded_max = coded_count.min(own.len() as u64);
         let priced = self.stored_price(core, count as f64, symbol_bits);
-        let mut plan = priced.plan;
-        plan.credit = plan.credit.min(coded_max);
+        let plan = Plan { credit: priced.plan.credit.min(coded_max), ..priced.plan };
+        self.plan = Some(plan);
         core.forecast.bits = 8.0 * core.traffic.meter().total() as f64 + priced.bits;
         core.forecast.plan = format!("stored {}", plan.describe());
         core.attempt.symbol_bits = symbol_bits;
@@ -88,7 +88,7 @@ impl Initiator {
         Ok((Box::new(decoder), Message::Plan(plan)))
     }
 
-    /// The price of decoding `count` differences by stored coded symbols.
+    /// Estimates `count` differences, and prices their decoding by stored coded symbols.
     fn stored_price(&mut self, core: &mut Core, count: f64, symbol_bits: u8) -> Priced {
         let difference = clamp_difference(
             count,
@@ -100,9 +100,7 @@ impl Initiator {
         let mut situation = self.situation(core, difference, estimate_deviation(false));
         situation.symbol_bits = Some(symbol_bits);
         situation.optimize = Optimize::Time;
-        let priced = situation.residual(difference);
-        self.plan = Some(priced.plan);
-        priced
+        situation.residual(difference)
     }
 
     fn situation(&self, core: &Core, difference: f64, deviation: f64) -> Situation {
@@ -148,9 +146,9 @@ impl Initiator {
     /// The responder's filter is complete: items that it lacks are only here.
     pub(super) fn after_filter(&mut self, core: &mut Core, out: &mut Out) -> Result<()> {
         let State::Filtering(test) = std::mem::replace(&mut self.state, State::Idle) else {
-            return Ok(());
+            return Err(NO_PLAN);
         };
-        let (Some(plan), Some(situation)) = (self.plan, self.situation) else { return Ok(()) };
+        let (plan, situation) = self.plan.zip(self.situation).ok_or(NO_PLAN)?;
         let absent = core.sets.take_absent(&test.absent());
         if absent.iter().any(Entry::is_applied) {
             return self.retry(core, Failure::Undecoded, out);
@@ -173,7 +171,7 @@ impl Initiator {
         deviation: f64,
         out: &mut Out,
     ) -> Result<()> {
-        let Some(mut situation) = self.situation else { return Ok(()) };
+        let mut situation = self.situation.ok_or(NO_PLAN)?;
         let quarters = plan.filter_quarters[1];
         if let (1.., Some(table)) = (quarters, &core.sets.table) {
             let job = FilterJob::new(table, FilterStage::Second, quarters);
@@ -188,8 +186,7 @@ impl Initiator {
 
     /// Begins the stage that finds the remaining differences.
     fn follow(&mut self, core: &mut Core, plan: Plan, out: &mut Out) -> Result<()> {
-        let wrong = SessionError::Driver { what: "no table for the plan" };
-        let table = core.sets.table.as_ref().ok_or(wrong)?;
+        let table = core.sets.scanned()?;
         core.attempt.symbol_bits = plan.symbol_bits;
         let key = core.attempt.key;
         self.state = match plan.stage {

@@ -184,7 +184,7 @@ pub(super) fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, SessionFrameE
     let field = |field: &'static str, got: u64| SessionFrameError::Field { field, got };
     let version = reader.u8("version")?;
     if version != VERSION {
-        return Err(field("version", version.into()));
+        return Err(SessionFrameError::Version { got: version });
     }
     let kind = reader.u8("kind")?;
     let kind = *KINDS.get(usize::from(kind)).ok_or(field("kind", kind.into()))?;

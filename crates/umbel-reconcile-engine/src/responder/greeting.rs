@@ -46,6 +46,11 @@ impl Responder {
         Ok(())
     }
 
+    /// Refuses a Hello of another version of the protocol.
+    pub(crate) fn refuse_version(core: &mut Core, out: &mut Out) -> Result<()> {
+        refuse(core, SessionRefusal::Version, out)
+    }
+
     pub(super) fn compare(
         &mut self,
         core: &mut Core,

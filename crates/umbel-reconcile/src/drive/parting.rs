@@ -7,7 +7,8 @@ use super::Drive;
 use crate::endpoint::PeerConnection;
 use crate::link::{Event, Link, Patience, Reading};
 use umbel_reconcile_engine::{
-    Direction, Options, Session, SessionError, SessionInput, SessionOutput, SymbolKind,
+    Direction, JOURNAL_ON_ONE_SIDE, Options, Session, SessionError, SessionInput, SessionOutput,
+    SymbolKind,
 };
 use umbel_step::Outbox;
 
@@ -53,7 +54,7 @@ pub(super) fn declined(first: Vec<u8>) -> Option<SessionError> {
 
 /// Whether the peer gave up because one side keeps a journal and the other does not.
 fn is_about_journals(error: &SessionError) -> bool {
-    matches!(error, SessionError::Aborted { text } if *text == SessionError::Resumable.to_string())
+    matches!(error, SessionError::Aborted { text } if text == JOURNAL_ON_ONE_SIDE)
 }
 
 impl Drive<'_> {
