@@ -31,8 +31,9 @@ const PIECE_BYTES_MAX: usize = 128 << 10;
 /// Maximum number of contents that one side may request: bounds the memory for a peer's list.
 const WANTED_MAX: usize = 1 << 24;
 
-/// Maximum number of chunks of all older versions: 80 MiB of hashes, which is 8 GiB of small files.
-const CHUNKS_MAX: u64 = 1 << 24;
+/// Maximum number of chunks of all older versions that one side may name: 80 MiB of hashes, which is 8 GiB of
+/// small files.
+pub(super) const CHUNKS_MAX: u64 = 1 << 24;
 
 /// zstd level of contents: source text is a fifth smaller than at level 3, at 20 MB/s.
 const ZSTD_LEVEL: i32 = 12;

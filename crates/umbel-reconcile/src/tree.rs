@@ -9,6 +9,7 @@
 //! it. Owners, times, and the setuid, setgid and sticky bits are not compared.
 
 use super::change::Change;
+use super::contents::CHUNKS_MAX;
 use super::delta::Basis;
 use super::set::{Contents, ItemSet, OpenedContent, Shown, Wanted};
 use crate::error::{Context, Result, bail, ensure};
@@ -249,6 +250,39 @@ impl Tree {
         basis.with_context(|| self.shown(&entry.path)).map(Some)
     }
 
+    /// The contents to request, with at most so many chunks of older versions: the peer accepts no more, and what
+    /// is without an older version comes whole.
+    fn wanted_within(
+        &self,
+        change: &Change,
+        salt: u64,
+        mut chunks_left: u64,
+    ) -> Result<Vec<Wanted>> {
+        // Lengths of the contents that are here or requested.
+        let mut known: BTreeMap<[u8; 32], u64> =
+            self.entries.iter().map(|entry| (entry.hash, entry.bytes)).collect();
+        let mut wanted = BTreeMap::new();
+        let added = change.added.iter().map(|item| (item, None));
+        let replaced = change.replaced.iter().map(|(index, item)| (item, Some(index.0)));
+        for (item, older) in added.chain(replaced) {
+            let entry = Entry::parse(&item.to_bytes()).context("what came is no file")?;
+            if let Some(bytes) = known.insert(entry.hash, entry.bytes) {
+                // A link, whose length has a limit, may name a content that is none.
+                let shown = self.shown(&entry.path);
+                ensure!(bytes == entry.bytes, "{shown}: its content has {bytes} bytes");
+                continue;
+            }
+            let older = older.and_then(|index| usize::try_from(index).ok());
+            let basis = older.map(|index| self.basis(index, salt)).transpose()?.flatten();
+            let basis = basis.filter(|basis| basis.hashes.len() as u64 <= chunks_left);
+            chunks_left -= basis.as_ref().map_or(0, |basis| basis.hashes.len() as u64);
+            wanted.insert(entry.hash, Wanted { hash: entry.hash, bytes: entry.bytes, basis });
+        }
+        let wanted: Vec<Wanted> = wanted.into_values().collect();
+        self.check_room(wanted.iter().fold(0u64, |sum, wanted| sum.saturating_add(wanted.bytes)))?;
+        Ok(wanted)
+    }
+
     fn content(&self, index: usize) -> Result<Box<dyn Read>> {
         let entry = &self.entries[index];
         let path = self.root.join(&entry.path);
@@ -394,22 +428,7 @@ impl ItemSet for Tree {
 
 impl Contents for Tree {
     fn wanted(&self, change: &Change, salt: u64) -> Result<Vec<Wanted>> {
-        let own: BTreeSet<[u8; 32]> = self.entries.iter().map(|entry| entry.hash).collect();
-        let mut wanted = BTreeMap::new();
-        let added = change.added.iter().map(|item| (item, None));
-        let replaced = change.replaced.iter().map(|(index, item)| (item, Some(index.0)));
-        for (item, older) in added.chain(replaced) {
-            let entry = Entry::parse(&item.to_bytes()).context("what came is no file")?;
-            if own.contains(&entry.hash) || wanted.contains_key(&entry.hash) {
-                continue;
-            }
-            let older = older.and_then(|index| usize::try_from(index).ok());
-            let basis = older.map(|index| self.basis(index, salt)).transpose()?.flatten();
-            wanted.insert(entry.hash, Wanted { hash: entry.hash, bytes: entry.bytes, basis });
-        }
-        let wanted: Vec<Wanted> = wanted.into_values().collect();
-        self.check_room(wanted.iter().fold(0u64, |sum, wanted| sum.saturating_add(wanted.bytes)))?;
-        Ok(wanted)
+        self.wanted_within(change, salt, CHUNKS_MAX)
     }
 
     fn open(&self, prefix: [u8; 8]) -> Result<OpenedContent> {
@@ -506,6 +525,49 @@ mod tests {
             let message = error.unwrap().to_string();
             assert!(message.contains("the disk has"), "{message}");
         }
+    }
+
+    /// A peer that may push could have a file read whole as the target of a link.
+    #[test]
+    fn a_content_has_one_length() {
+        let folder = tempfile::TempDir::new().unwrap();
+        std::fs::write(folder.path().join("large"), [7; 9000]).unwrap();
+        let tree = Tree::open(folder.path()).unwrap();
+        let here = *blake3::hash(&[7; 9000]).as_bytes();
+        let link = Entry { mode: IS_LINK | 0o777, bytes: 5, hash: here, ..entry("link") };
+        let file = Entry { bytes: 9000, hash: [8; 32], ..entry("file") };
+        let other = Entry { path: "other".into(), hash: [8; 32], ..link.clone() };
+        let wanted = |entries: &[&Entry]| {
+            let added = entries.iter().map(|entry| Item::Bytes(entry.item())).collect();
+            tree.wanted(&Change { added, ..Change::default() }, 0)
+        };
+        let honest = Entry { bytes: 9000, hash: here, ..entry("copy") };
+        assert_eq!(wanted(&[&honest]).unwrap().len(), 0);
+        let error = wanted(&[&link]).err().unwrap().to_string();
+        assert!(error.ends_with("link: its content has 9000 bytes"), "{error}");
+        assert!(wanted(&[&file, &other]).is_err());
+    }
+
+    #[test]
+    fn beyond_the_chunks_that_a_peer_accepts_contents_come_whole() {
+        let folder = tempfile::TempDir::new().unwrap();
+        for name in ["a", "b"] {
+            std::fs::write(folder.path().join(name), name.repeat(100_000)).unwrap();
+        }
+        let tree = Tree::open(folder.path()).unwrap();
+        let newer = |path, hash| Item::Bytes(Entry { hash: [hash; 32], ..entry(path) }.item());
+        let replaced = [(ItemIndex(0), newer("a", 1)), (ItemIndex(1), newer("b", 2))];
+        let change = Change { replaced: replaced.into(), ..Change::default() };
+        let chunks = |most| {
+            let wanted = tree.wanted_within(&change, 0, most).unwrap();
+            let of = |wanted: &Wanted| wanted.basis.as_ref().map_or(0, |basis| basis.hashes.len());
+            wanted.iter().map(of).collect::<Vec<_>>()
+        };
+        let all = chunks(u64::MAX);
+        assert!(all[0] > 1 && all[1] > 1, "{all:?}");
+        assert_eq!(chunks(all[0] as u64), [all[0], 0]);
+        assert_eq!(chunks(all[0] as u64 - 1)[0], 0);
+        assert_eq!(chunks(0), [0, 0]);
     }
 
     #[test]
