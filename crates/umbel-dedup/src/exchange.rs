@@ -10,8 +10,9 @@
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
 use super::drop_rows::{DropRow, DropRows, DropWriter};
-use super::hash_runs::{CellEntries, HashRuns};
+use super::hash_runs::HashRuns;
 use super::progress::Bar;
+use super::run_builder::CellEntries;
 use super::turns::{lock, run_tasks};
 use crate::clock::Stopwatch;
 use crate::error::{Context, Result, bail};

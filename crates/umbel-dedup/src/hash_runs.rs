@@ -1,101 +1,124 @@
 //! Stores the runs of entries until the exchange: in memory as far as they fit, the rest on scratch disk.
 
+use super::run_builder::{CellEntries, Run, entry_bytes};
+use super::segments::{CellLimits, CellReader, GatheredRuns, Segment, SegmentLayout};
 use super::spill::ScratchFile;
 use crate::error::Result;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use umbel_dedup_engine::limits::CELL_ENTRIES_MAX;
 use umbel_dedup_engine::{Entry, Rank, RecordId};
-use umbel_filter::{CellCount, ItemHash};
+use umbel_filter::ItemHash;
 
-/// Bytes of an entry in a run, with and without a rank.
-pub(crate) const fn entry_bytes(is_ranked: bool) -> usize {
-    if is_ranked { 28 } else { 20 }
-}
+/// Share of the store's memory for the tables of what is on disk.
+const TABLE_SHARE: u64 = 8;
 
-/// Entries, and their ranks if they have any.
-#[derive(Default, PartialEq, Debug)]
-pub(crate) struct CellEntries {
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) ranks: Vec<Rank>,
-}
+/// Bytes of short runs that are gathered before they are written as one segment: so many that its table of cells is
+/// short beside them, and so few that every job has room for them.
+const GATHERED_BYTES: usize = 1 << 20;
 
-/// Entries of one chunk, partitioned by cell.
-pub(crate) struct Run {
-    /// Number in the chunk of the run's item 0.
-    pub(crate) first_item: u64,
-    /// Index of the first entry of each cell, and the number of all entries; empty if the run is shorter than
-    /// that table.
-    pub(crate) offsets: Vec<u32>,
-    /// The entries.
-    pub(crate) bytes: Vec<u8>,
-}
-
-enum Body {
-    Memory(Vec<u8>),
-    Disk(u64),
-}
-
-struct StoredRun {
+struct ResidentRun {
     worker: u16,
     chunk: u32,
-    first_item: u64,
-    offsets: Vec<u32>,
-    /// Bytes of all entries.
-    length: usize,
-    body: Body,
+    run: Run,
+}
+
+/// What one worker has on disk.
+#[derive(Default)]
+struct Spilled {
+    /// Runs that are too short for a table of their own.
+    short: GatheredRuns,
+    segments: Vec<Segment>,
 }
 
 /// Takes runs from all threads.
 pub(crate) struct RunStore {
     resident_bytes_max: u64,
     resident_bytes: AtomicU64,
+    layout: SegmentLayout,
     scratch: Arc<ScratchFile>,
-    runs: Mutex<Vec<StoredRun>>,
+    runs: Mutex<Vec<ResidentRun>>,
+    spilled: Mutex<BTreeMap<u16, Spilled>>,
 }
 
 impl RunStore {
     /// A store that takes this much memory and writes further runs to the scratch file.
-    pub(crate) fn new(resident_bytes_max: u64, scratch: Arc<ScratchFile>) -> Self {
-        let runs = Mutex::new(Vec::new());
-        Self { resident_bytes_max, resident_bytes: AtomicU64::new(0), scratch, runs }
+    pub(crate) fn new(
+        resident_bytes_max: u64,
+        layout: SegmentLayout,
+        scratch: Arc<ScratchFile>,
+    ) -> Self {
+        Self {
+            resident_bytes_max,
+            resident_bytes: AtomicU64::new(0),
+            layout,
+            scratch,
+            runs: Mutex::default(),
+            spilled: Mutex::default(),
+        }
     }
 
     /// Stores a run of a worker's chunk.
     pub(crate) fn push(&self, worker: u16, chunk: u32, run: Run) -> Result<()> {
-        let Run { first_item, offsets, bytes } = run;
-        // The table of offsets remains in memory, and is counted with the run.
-        let length = (bytes.len() + 4 * offsets.len()) as u64;
-        let run_bytes = bytes.len();
+        let length = (run.bytes.len() + 4 * run.offsets.len()) as u64;
         let resident = self.resident_bytes.fetch_add(length, Ordering::Relaxed) + length;
-        let body = if resident <= self.resident_bytes_max {
-            Body::Memory(bytes)
+        if resident <= self.resident_bytes_max - self.resident_bytes_max / TABLE_SHARE {
+            let run = ResidentRun { worker, chunk, run };
+            self.runs.lock().expect("no thread panics while it holds the lock").push(run);
+            return Ok(());
+        }
+        self.resident_bytes.fetch_sub(length, Ordering::Relaxed);
+        let mut gathered = GatheredRuns::default();
+        if run.offsets.is_empty() {
+            let mut spilled = self.spilled.lock().expect("no thread panics while it holds it");
+            let short = &mut spilled.entry(worker).or_default().short;
+            short.push(chunk, run);
+            if short.bytes() < GATHERED_BYTES {
+                return Ok(());
+            }
+            gathered.append(short);
         } else {
-            self.resident_bytes.fetch_sub(length, Ordering::Relaxed);
-            Body::Disk(self.scratch.append(&bytes)?)
-        };
-        let run = StoredRun { worker, chunk, first_item, offsets, length: run_bytes, body };
-        self.runs.lock().expect("no thread panics while it holds the lock").push(run);
+            gathered.push(chunk, run);
+        }
+        let segment = gathered.write(&*self.scratch, self.layout)?;
+        let mut spilled = self.spilled.lock().expect("no thread panics while it holds it");
+        spilled.entry(worker).or_default().segments.extend(segment);
         Ok(())
     }
 
     /// Ends the input; then runs can be read cell by cell.
-    pub(crate) fn finish(self, workers: u32, cells: CellCount, is_ranked: bool) -> HashRuns {
+    ///
+    /// # Errors
+    ///
+    /// If the scratch file cannot be written or read.
+    pub(crate) fn finish(self, workers: u32) -> Result<HashRuns> {
         let mut runs = self.runs.into_inner().expect("no thread panics while it holds the lock");
-        runs.sort_by_key(|run| (run.worker, run.chunk, run.first_item));
+        runs.sort_by_key(|run| (run.worker, run.chunk, run.run.first_item));
         let starts =
             (0..=workers).map(|w| runs.partition_point(|run| u32::from(run.worker) < w)).collect();
-        HashRuns { runs, starts, cells, is_ranked, scratch: self.scratch }
+        let spilled = self.spilled.into_inner().expect("no thread panics while it holds it");
+        let table_bytes = self.resident_bytes_max / TABLE_SHARE / u64::from(workers.max(1));
+        let limits = CellLimits { table_bytes, entries: CELL_ENTRIES_MAX as u64 };
+        let mut on_disk = BTreeMap::new();
+        for (worker, Spilled { mut short, mut segments }) in spilled {
+            segments.extend(short.write(&*self.scratch, self.layout)?);
+            let scratch = Arc::clone(&self.scratch);
+            let reader = CellReader::new(scratch, segments, self.layout, 0, limits)?;
+            on_disk.insert(worker, reader);
+        }
+        Ok(HashRuns { runs, starts, layout: self.layout, on_disk })
     }
 }
 
 /// All runs of a job.
 pub(crate) struct HashRuns {
-    runs: Vec<StoredRun>,
+    runs: Vec<ResidentRun>,
     /// First run of each worker, and the number of all runs.
     starts: Vec<usize>,
-    cells: CellCount,
-    is_ranked: bool,
-    scratch: Arc<ScratchFile>,
+    layout: SegmentLayout,
+    /// What did not fit into memory, by worker.
+    on_disk: BTreeMap<u16, CellReader<ScratchFile>>,
 }
 
 /// A word of a stored entry: hi, lo, number in the run, optionally the rank, all little-endian.
@@ -104,61 +127,54 @@ fn word<const ENTRY_BYTES: usize>(entry: &[u8; ENTRY_BYTES], at: usize) -> u64 {
 }
 
 impl HashRuns {
-    /// All entries of a worker in a cell, in input order.
+    /// All entries of a worker in a cell, in no particular order.
+    ///
+    /// # Errors
+    ///
+    /// If the scratch file cannot be read.
     pub(crate) fn cell(&self, worker: u16, cell: u32) -> Result<CellEntries> {
-        if self.is_ranked {
-            self.read_cell::<{ entry_bytes(true) }>(worker, cell)
+        let mut found = match self.on_disk.get(&worker) {
+            Some(reader) => reader.entries(cell)?,
+            None => CellEntries::default(),
+        };
+        let runs =
+            &self.runs[self.starts[usize::from(worker)]..self.starts[usize::from(worker) + 1]];
+        if self.layout.is_ranked() {
+            runs.iter()
+                .for_each(|run| self.add_cell::<{ entry_bytes(true) }>(run, cell, &mut found));
         } else {
-            self.read_cell::<{ entry_bytes(false) }>(worker, cell)
+            runs.iter()
+                .for_each(|run| self.add_cell::<{ entry_bytes(false) }>(run, cell, &mut found));
         }
+        Ok(found)
     }
 
-    fn read_cell<const ENTRY_BYTES: usize>(&self, worker: u16, cell: u32) -> Result<CellEntries> {
-        let worker = usize::from(worker);
-        let runs = &self.runs[self.starts[worker]..self.starts[worker + 1]];
-        let CellEntries { mut entries, mut ranks } = CellEntries::default();
-        let mut buffer = Vec::new();
-        for run in runs {
-            let stored = self.stored::<ENTRY_BYTES>(run, cell, &mut buffer)?;
-            entries.reserve(stored.len());
-            entries.extend(stored.iter().map(|entry| {
-                let number = u32::from_le_bytes(entry[16..20].try_into().expect("4 bytes"));
-                let record_id = RecordId::new(run.chunk, run.first_item + u64::from(number));
-                Entry { hash: ItemHash::new(word(entry, 0), word(entry, 8)), record_id }
-            }));
-            if ENTRY_BYTES == entry_bytes(true) {
-                ranks.extend(stored.iter().map(|entry| Rank(word(entry, 20))));
-            }
-        }
-        Ok(CellEntries { entries, ranks })
-    }
-
-    /// The entries of a run in a cell.
-    fn stored<'a, const ENTRY_BYTES: usize>(
+    /// Adds the entries of a run in a cell.
+    fn add_cell<const ENTRY_BYTES: usize>(
         &self,
-        run: &'a StoredRun,
+        ResidentRun { chunk, run, .. }: &ResidentRun,
         cell: u32,
-        buffer: &'a mut Vec<u8>,
-    ) -> Result<&'a [[u8; ENTRY_BYTES]]> {
-        let part = match run.offsets.get(cell as usize..cell as usize + 2) {
-            Some(&[start, end]) => start as usize * ENTRY_BYTES..end as usize * ENTRY_BYTES,
-            _ => 0..run.length,
-        };
-        let bytes = match &run.body {
-            Body::Memory(bytes) => &bytes[part],
-            Body::Disk(offset) => {
-                buffer.resize(part.len(), 0);
-                self.scratch.read(*offset + part.start as u64, buffer)?;
-                &buffer[..]
+        CellEntries { entries, ranks }: &mut CellEntries,
+    ) {
+        let (all, _) = run.bytes.as_chunks::<ENTRY_BYTES>();
+        let cells = self.layout.cells();
+        let stored = match run.offsets.get(cell as usize..cell as usize + 2) {
+            Some(&[start, end]) => &all[start as usize..end as usize],
+            _ => {
+                let before =
+                    |cell| all.partition_point(|entry| cells.cell_of(word(entry, 0)) < cell);
+                &all[before(cell)..before(cell + 1)]
             }
         };
-        let (stored, _) = bytes.as_chunks::<ENTRY_BYTES>();
-        if !run.offsets.is_empty() {
-            return Ok(stored);
+        entries.reserve(stored.len());
+        entries.extend(stored.iter().map(|entry| {
+            let number = u32::from_le_bytes(entry[16..20].try_into().expect("4 bytes"));
+            let record_id = RecordId::new(*chunk, run.first_item + u64::from(number));
+            Entry { hash: ItemHash::new(word(entry, 0), word(entry, 8)), record_id }
+        }));
+        if ENTRY_BYTES == entry_bytes(true) {
+            ranks.extend(stored.iter().map(|entry| Rank(word(entry, 20))));
         }
-        let before =
-            |cell| stored.partition_point(|entry| self.cells.cell_of(word(entry, 0)) < cell);
-        Ok(&stored[before(cell)..before(cell + 1)])
     }
 }
 
@@ -167,7 +183,7 @@ mod tests {
     use super::super::run_builder::RunBuilder;
     use super::*;
     use umbel_dedup_engine::Keep;
-    use umbel_filter::ItemHasher;
+    use umbel_filter::{CellCount, ItemHasher};
 
     /// Runs of any length, in memory and on disk, return every entry in its cell.
     #[test]
@@ -178,8 +194,9 @@ mod tests {
             [0, 2000, u64::MAX].into_iter().flat_map(|max| [(max, false), (max, true)])
         {
             let scratch = Arc::new(ScratchFile::new(&std::env::temp_dir()));
-            let store = RunStore::new(resident_bytes_max, scratch);
-            let mut expected: Vec<CellEntries> = (0..7).map(|_| CellEntries::default()).collect();
+            let store =
+                RunStore::new(resident_bytes_max, SegmentLayout::new(cells, is_ranked), scratch);
+            let mut expected = vec![Vec::new(); 7];
             let mut builder = RunBuilder::new(cells, Keep::First, true, is_ranked);
             for (chunk, length) in [(0, 100), (1, 2), (2, 1), (3, 30)] {
                 for item in 0..length {
@@ -187,16 +204,44 @@ mod tests {
                     let rank = Rank(hash.lo() / 3);
                     assert_eq!(builder.push(hash, item, rank), None);
                     let entry = Entry { hash, record_id: RecordId::new(chunk, item) };
-                    let expected = &mut expected[cells.cell_of(hash.hi()) as usize];
-                    expected.entries.push(entry);
-                    expected.ranks.extend(is_ranked.then_some(rank));
+                    expected[cells.cell_of(hash.hi()) as usize]
+                        .push((entry, is_ranked.then_some(rank)));
                 }
                 store.push(0, chunk, builder.take().unwrap()).unwrap();
             }
-            let runs = store.finish(1, cells, is_ranked);
-            for (cell, expected) in (0..7).zip(&expected) {
-                assert_eq!(&runs.cell(0, cell).unwrap(), expected);
+            let runs = store.finish(1).unwrap();
+            for (cell, expected) in (0..7).zip(&mut expected) {
+                let CellEntries { entries, ranks } = runs.cell(0, cell).unwrap();
+                assert_eq!(ranks.len(), if is_ranked { entries.len() } else { 0 });
+                let ranks = ranks.into_iter().map(Some).chain(std::iter::repeat(None));
+                let mut found: Vec<_> = entries.into_iter().zip(ranks).collect();
+                found.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(&found, expected);
             }
         }
+    }
+
+    /// Many small files would otherwise have a read each for every cell.
+    #[test]
+    fn short_runs_share_segments() {
+        let cells = CellCount::new(64).unwrap();
+        let scratch = Arc::new(ScratchFile::new(&std::env::temp_dir()));
+        let layout = SegmentLayout::new(cells, false);
+        let store = RunStore::new(0, layout, Arc::clone(&scratch));
+        let mut builder = RunBuilder::new(cells, Keep::First, true, false);
+        for chunk in 0..3000 {
+            for item in 0..20u64 {
+                let number = u64::from(chunk) * 20 + item;
+                let hash = ItemHasher::Xxh3 { seed: 1 }.hash(&number.to_le_bytes());
+                builder.push(hash, item, Rank::default());
+            }
+            store.push(0, chunk, builder.take().unwrap()).unwrap();
+        }
+        let runs = store.finish(1).unwrap();
+        let count: usize = (0..64).map(|cell| runs.cell(0, cell).unwrap().entries.len()).sum();
+        assert_eq!(count, 60_000);
+        // Two segments: 60,000 entries of 24 bytes, and two tables of 65 numbers.
+        assert_eq!(scratch.bytes(), 60_000 * 24 + 2 * 65 * 4);
     }
 }

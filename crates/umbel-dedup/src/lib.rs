@@ -78,6 +78,7 @@ mod run_builder;
 mod save_index;
 mod scope;
 mod search;
+mod segments;
 mod sent_job;
 mod sink;
 mod sorted_rows;

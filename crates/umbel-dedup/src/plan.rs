@@ -2,11 +2,12 @@
 
 use super::content::open_limited;
 use super::context::Job;
-use super::hash_runs::entry_bytes;
 use super::inputs::Source;
 use super::memory::MEMORY_BYTES_MIN;
 use super::paragraphs::pieces_of;
 use super::row_groups::RowGroups;
+use super::run_builder::entry_bytes;
+use super::segments::SegmentLayout;
 use super::spec::JobSpec;
 use crate::error::Result;
 use umbel_dedup_engine::job::CellLoad;
@@ -194,8 +195,9 @@ pub struct JobPlan {
 pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> JobPlan {
     let Forecast { stored_bytes, content_bytes, records } = *forecast;
     let Job { spec, shape, threads, .. } = *job;
-    let entries_bytes = records * entry_bytes(shape.ranks_entries()) as u64;
-    let resident_bytes = job.resident_bytes().min(entries_bytes);
+    let run_entry_bytes = entry_bytes(shape.ranks_entries()) as u64;
+    let resident_bytes = job.resident_bytes().min(records * run_entry_bytes);
+    let spilled = records - resident_bytes.div_ceil(run_entry_bytes);
     let (workers, references) = (shape.workers, job.references.shape());
     let cost =
         |delta| ExchangeCoordinator::expected_cost(shape, records, delta, spec.filter, references);
@@ -211,7 +213,7 @@ pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> JobPlan {
         threads,
         cells: job.cells().get(),
         resident_bytes,
-        scratch_bytes: entries_bytes - resident_bytes,
+        scratch_bytes: spilled * SegmentLayout::of(&shape).entry_bytes() as u64,
         references,
         compares_bytes: shape.exactness == Exactness::Bytes,
         exchange: deltas().map(|delta| (delta, cost(delta))).collect(),

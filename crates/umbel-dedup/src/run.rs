@@ -27,6 +27,7 @@ use super::references::References;
 use super::report::records_before;
 use super::reports::{self, Drops, ReportOutputs};
 use super::save_index;
+use super::segments::SegmentLayout;
 use super::sink::Complete;
 use super::sources::open_sources;
 use super::spec::JobSpec;
@@ -127,7 +128,8 @@ fn execute(
     let bar = |phase, unit| Bar::new(job.observer, phase, input_bytes, unit);
     let mut phases = vec![("open", watch.lap())];
 
-    let store = RunStore::new(job.resident_bytes(), Arc::clone(&scratch));
+    let store =
+        RunStore::new(job.resident_bytes(), SegmentLayout::of(&job.shape), Arc::clone(&scratch));
     let dropped = spec.reports_kept().then(|| DropRows::new(job, &scratch));
     let bar_read = bar("read", Unit::Bytes);
     let local = local_pass::run(job, &store, dropped.as_ref(), &bar_read)?;
@@ -244,7 +246,7 @@ fn decide(
     scratch: &Arc<ScratchFile>,
     done: &mut impl FnMut(&'static str),
 ) -> Result<(Outcome, Option<HashRuns>)> {
-    let runs = store.finish(job.shape.workers, job.cells(), job.shape.ranks_entries());
+    let runs = store.finish(job.shape.workers)?;
     let suspects = (job.shape.exactness == Exactness::Bytes).then(|| Suspects::new(&local.facts));
     let suspect = |suspect| {
         if let Some(suspects) = &suspects {

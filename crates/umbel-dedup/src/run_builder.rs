@@ -8,9 +8,31 @@
 //! Items are numbered from the run's first one, so 32 bits are enough. A small cache of recent hashes finds near repeats,
 //! which are dropped at once (*early drops*): a frequent item costs a run one entry instead of thousands.
 
-use super::hash_runs::{Run, entry_bytes};
-use umbel_dedup_engine::{Keep, Rank};
+use umbel_dedup_engine::{Entry, Keep, Rank};
 use umbel_filter::{CellCount, ItemHash};
+
+/// Bytes of an entry in a run, with and without a rank.
+pub(crate) const fn entry_bytes(is_ranked: bool) -> usize {
+    if is_ranked { 28 } else { 20 }
+}
+
+/// Entries, and their ranks if they have any.
+#[derive(Default, PartialEq, Debug)]
+pub(crate) struct CellEntries {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) ranks: Vec<Rank>,
+}
+
+/// Entries of one chunk, partitioned by cell.
+pub(crate) struct Run {
+    /// Number in the chunk of the run's item 0.
+    pub(crate) first_item: u64,
+    /// Index of the first entry of each cell, and the number of all entries; empty if the run is shorter than
+    /// that table.
+    pub(crate) offsets: Vec<u32>,
+    /// The entries.
+    pub(crate) bytes: Vec<u8>,
+}
 
 /// Entries of a run: 5 MiB of partitioned entries, 7 MiB with ranks, which fit into a core's share of the cache.
 pub(crate) const RUN_ENTRIES_MAX: usize = 1 << 18;

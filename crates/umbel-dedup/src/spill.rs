@@ -1,5 +1,6 @@
 //! Scratch disk: an unnamed file to which many threads append, and groups of bytes that overflow into it.
 
+use super::segments::SegmentFile;
 use crate::error::{Context, Result};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -61,6 +62,20 @@ impl ScratchFile {
     /// Bytes written so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.length.load(Ordering::Relaxed)
+    }
+}
+
+impl SegmentFile for ScratchFile {
+    fn append(&self, bytes: &[u8]) -> Result<u64> {
+        Self::append(self, bytes)
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        Self::read(self, offset, buffer)
+    }
+
+    fn name(&self) -> String {
+        format!("scratch file in {}", self.directory.display())
     }
 }
 

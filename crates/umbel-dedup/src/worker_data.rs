@@ -47,7 +47,6 @@ mod report;
 #[cfg(test)]
 mod roots_test;
 mod same_job;
-mod segments;
 mod times;
 mod uploads;
 mod weights;

@@ -3,9 +3,9 @@
 
 use super::super::compare::{self, Suspects};
 use super::super::exchange::sample_lists;
-use super::super::hash_runs::CellEntries;
 use super::super::observer::Unit;
 use super::super::progress::Bar;
+use super::super::run_builder::CellEntries;
 use super::super::spill::{GroupedBytes, ScratchFile};
 use super::super::turns::lock;
 use super::bench::{Bench, DecidedCells, ReadState};

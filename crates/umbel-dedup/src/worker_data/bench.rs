@@ -28,10 +28,10 @@ use super::journal_records::{
     JournaledReading, LAYOUT_VERSION, ReadChunks, WorkerJournal,
 };
 use super::same_job::{check_same_input, check_same_job, check_same_references, journaled_inputs};
-use super::segments::{CellReader, Segment, SegmentLayout};
 use super::times::PartTimes;
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::error::{Context, Result, bail, refuse};
+use crate::segments::{CellLimits, CellReader, Segment, SegmentLayout};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -86,7 +86,7 @@ pub(super) struct Bench {
 /// What is known once the whole input was read.
 pub(super) struct ReadState {
     pub(super) facts: Vec<ChunkFacts>,
-    pub(super) cells: CellReader,
+    pub(super) cells: CellReader<DataFile>,
     pub(super) reading: JournaledReading,
     /// Pairs of dropped and kept records from the first reading, if the job reports them.
     pub(super) pairs: Vec<Blob>,
@@ -321,8 +321,9 @@ impl Bench {
         pairs: Vec<Blob>,
     ) -> Result<()> {
         let layout = SegmentLayout::of(&self.job(reading).shape);
+        let limits = CellLimits::of(self.spec.memory_bytes, layout);
         let (data, base) = (Arc::clone(&self.runs), reading.chunk_base);
-        let cells = CellReader::new(data, segments, layout, base, self.spec.memory_bytes)?;
+        let cells = CellReader::new(data, segments, layout, base, limits)?;
         let mut decided_cells = lock(&self.decided_cells);
         if !decided_cells.sealed.is_of(reading.cells()) {
             decided_cells.sealed = CellSet::new(reading.cells());

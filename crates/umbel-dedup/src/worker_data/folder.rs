@@ -1,6 +1,7 @@
 //! The folder of a worker's job, its lock, and its data files.
 
 use crate::error::{Context, Result, bail, refuse};
+use crate::segments::SegmentFile;
 use crc_fast::{CrcAlgorithm, checksum};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -157,6 +158,20 @@ pub(super) struct DataFile {
     length: AtomicU64,
 }
 
+impl SegmentFile for DataFile {
+    fn append(&self, bytes: &[u8]) -> Result<u64> {
+        Self::append(self, bytes)
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        Self::read(self, offset, buffer)
+    }
+
+    fn name(&self) -> String {
+        Self::name(self)
+    }
+}
+
 impl DataFile {
     /// Opens the file, of which the journal declares `good_bytes` valid, and truncates it to that length.
     ///
@@ -182,23 +197,19 @@ impl DataFile {
     /// Appends bytes and returns their offset.
     pub(super) fn append(&self, bytes: &[u8]) -> Result<u64> {
         let offset = self.length.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.write_at(bytes, offset)?;
-        Ok(offset)
-    }
-
-    /// Reserves bytes at the end, to be written with [`DataFile::write_at`].
-    pub(super) fn reserve(&self, bytes: u64) -> u64 {
-        self.length.fetch_add(bytes, Ordering::Relaxed)
-    }
-
-    /// Writes reserved bytes.
-    pub(super) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         self.file.write_all_at(bytes, offset).with_context(|| {
             let (path, length) = (self.path.display(), bytes.len());
             format!(
                 "{path}: cannot write {length} bytes at {offset}; --job-dir names another folder"
             )
-        })
+        })?;
+        Ok(offset)
+    }
+
+    /// Overwrites bytes, as damage does.
+    #[cfg(test)]
+    pub(super) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        Ok(self.file.write_all_at(bytes, offset)?)
     }
 
     /// Fills the buffer from an offset.

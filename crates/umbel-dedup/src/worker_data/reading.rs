@@ -8,11 +8,10 @@
 use super::super::chunk_facts::{ChunkFacts, FactTotals};
 use super::super::context::Job;
 use super::super::drop_rows::DropRow;
-use super::super::hash_runs::{Run, entry_bytes};
 use super::super::local_pass::{ChunkSink, read_chunks};
 use super::super::observer::Unit;
 use super::super::progress::Bar;
-use super::super::run_builder::RUN_ENTRIES_MAX;
+use super::super::run_builder::{RUN_ENTRIES_MAX, Run, entry_bytes};
 use super::super::turns::lock;
 use super::bench::{Bench, Restored};
 use super::catalogue;
@@ -21,9 +20,9 @@ use super::journal_records::{
     JournalRecord, JournaledBadRecord, JournaledChunk, JournaledReading, ReadChunks,
 };
 use super::report::push_pair;
-use super::segments::{GatheredRuns, Segment, SegmentLayout};
 use crate::clock::Stopwatch;
 use crate::error::{Result, bail};
+use crate::segments::{GatheredRuns, Segment, SegmentLayout};
 use std::sync::Mutex;
 use umbel_dedup_engine::job::{Counts, ReadOrder};
 use umbel_dedup_engine::{Exactness, JobShape};
@@ -191,7 +190,7 @@ impl<'a> Gatherer<'a> {
     fn seal(&mut self) -> Result<()> {
         let Shared { bench, job, sealed, .. } = self.shared;
         let layout = SegmentLayout::of(&job.shape);
-        self.segments.extend(self.complete.write(&bench.runs, layout)?);
+        self.segments.extend(self.complete.write(&*bench.runs, layout)?);
         let (segments, chunks) =
             (std::mem::take(&mut self.segments), std::mem::take(&mut self.chunks));
         self.input_bytes = 0;
@@ -222,7 +221,7 @@ impl ChunkSink for Gatherer<'_> {
         let Shared { bench, job, segment_bytes, .. } = self.shared;
         if self.current.bytes() >= *segment_bytes {
             self.current_segments
-                .extend(self.current.write(&bench.runs, SegmentLayout::of(&job.shape))?);
+                .extend(self.current.write(&*bench.runs, SegmentLayout::of(&job.shape))?);
         }
         Ok(())
     }

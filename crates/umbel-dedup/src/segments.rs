@@ -1,16 +1,16 @@
-//! Segments: entries on disk. The runs of many chunks are merged into one segment, partitioned by cell.
+//! Segments: entries on disk, of a worker in its folder, of a job in one process on scratch disk. Runs of many chunks are
+//! merged into one segment, partitioned by cell.
 //!
 //! ```text
 //! segment:  | cell 0: entry entry | cell 1: entry | ... | table: first entry of each cell u32, and their number |
-//! entry:    hi u64, lo u64, record id u64 (with the worker's own numbers of chunks), little-endian = 24 bytes;
+//! entry:    hi u64, lo u64, record id u64 (with a worker's own numbers of chunks), little-endian = 24 bytes;
 //!           if the job keeps the best of equal entries, rank u64 = 32 bytes
 //! ```
 //!
-//! A worker reads its entries cell by cell, with one read per segment and cell. So segments should be few:
-//! ten thousand small files share them. Tables are kept in memory if they fit.
+//! Entries are read cell by cell, with one read per segment and cell. So segments should be few: ten thousand small files
+//! share them. Tables are kept in memory if they fit.
 
-use super::super::hash_runs::{CellEntries, Run, entry_bytes};
-use super::folder::DataFile;
+use super::run_builder::{CellEntries, Run, entry_bytes};
 use crate::error::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -23,24 +23,38 @@ const EXCHANGED_ENTRY_BYTES: u64 = 48;
 
 /// The layout of all segments of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct SegmentLayout {
+pub(crate) struct SegmentLayout {
     cells: CellCount,
     is_ranked: bool,
 }
 
 impl SegmentLayout {
     /// The layout of a job with this shape.
-    pub(super) fn of(shape: &JobShape) -> Self {
-        Self { cells: shape.cells(), is_ranked: shape.ranks_entries() }
+    pub(crate) fn of(shape: &JobShape) -> Self {
+        Self::new(shape.cells(), shape.ranks_entries())
     }
 
-    /// Bytes of an entry in a run.
+    /// The layout for so many cells, with or without ranks.
+    pub(crate) const fn new(cells: CellCount, is_ranked: bool) -> Self {
+        Self { cells, is_ranked }
+    }
+
+    /// The cells by which entries are partitioned.
+    pub(crate) const fn cells(self) -> CellCount {
+        self.cells
+    }
+
+    /// Whether entries have ranks.
+    pub(crate) const fn is_ranked(self) -> bool {
+        self.is_ranked
+    }
+
     fn run_entry_bytes(self) -> usize {
         entry_bytes(self.is_ranked)
     }
 
     /// Bytes of an entry in a segment, which has a whole record id instead of a number in the run.
-    fn entry_bytes(self) -> usize {
+    pub(crate) fn entry_bytes(self) -> usize {
         self.run_entry_bytes() + 4
     }
 
@@ -49,9 +63,21 @@ impl SegmentLayout {
     }
 }
 
-/// The position of a segment in the file `runs`.
+/// A file that segments are appended to, from many threads, and read from.
+pub(crate) trait SegmentFile {
+    /// Appends bytes and returns their offset.
+    fn append(&self, bytes: &[u8]) -> Result<u64>;
+
+    /// Fills the buffer from an offset. Fails if the file ends before the buffer is full.
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    /// Its name in messages.
+    fn name(&self) -> String;
+}
+
+/// The position of a segment in its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Segment {
+pub(crate) struct Segment {
     offset: u64,
     entries: u32,
 }
@@ -62,40 +88,40 @@ impl Segment {
     }
 
     /// The offset after its last byte.
-    pub(super) fn end(self, layout: SegmentLayout) -> u64 {
+    pub(crate) fn end(self, layout: SegmentLayout) -> u64 {
         self.table(layout) + 4 * (u64::from(layout.cells.get()) + 1)
     }
 }
 
 /// Runs of whole chunks, or of a part of one, to be written as a segment.
 #[derive(Default)]
-pub(super) struct GatheredRuns {
+pub(crate) struct GatheredRuns {
     runs: Vec<(u32, Run)>,
     bytes: usize,
 }
 
 impl GatheredRuns {
     /// Adds a run of a chunk.
-    pub(super) fn push(&mut self, chunk: u32, run: Run) {
+    pub(crate) fn push(&mut self, chunk: u32, run: Run) {
         self.bytes += run.bytes.len();
         self.runs.push((chunk, run));
     }
 
     /// Moves all runs of `others` to these.
-    pub(super) fn append(&mut self, others: &mut Self) {
+    pub(crate) fn append(&mut self, others: &mut Self) {
         self.runs.append(&mut others.runs);
         self.bytes += std::mem::take(&mut others.bytes);
     }
 
     /// Bytes of their entries.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Writes the runs as a segment, which is durable after a sync; `None` if there are none.
-    pub(super) fn write(
+    pub(crate) fn write(
         &mut self,
-        data: &DataFile,
+        data: &impl SegmentFile,
         layout: SegmentLayout,
     ) -> Result<Option<Segment>> {
         let runs = std::mem::take(&mut self.runs);
@@ -114,9 +140,11 @@ impl GatheredRuns {
         if entries == 0 {
             return Ok(None);
         }
-        let table: Vec<u8> = next.iter().flat_map(|first| first.to_le_bytes()).collect();
         let entry_bytes = layout.entry_bytes();
-        let mut bytes = vec![0; entries as usize * entry_bytes];
+        let (table, length) = (entries as usize * entry_bytes, 4 * next.len());
+        let mut bytes = Vec::with_capacity(table + length);
+        bytes.resize(table, 0);
+        bytes.extend(next.iter().flat_map(|first| first.to_le_bytes()));
         for (chunk, run) in runs {
             for entry in run.bytes.chunks_exact(layout.run_entry_bytes()) {
                 let (hash, rest) = entry.split_at(16);
@@ -131,11 +159,7 @@ impl GatheredRuns {
                 to[24..].copy_from_slice(rank);
             }
         }
-        let offset = data.reserve((bytes.len() + table.len()) as u64);
-        let segment = Segment { offset, entries };
-        data.write_at(&bytes, offset)?;
-        data.write_at(&table, segment.table(layout))?;
-        Ok(Some(segment))
+        Ok(Some(Segment { offset: data.append(&bytes)?, entries }))
     }
 }
 
@@ -143,34 +167,58 @@ fn word(entry: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"))
 }
 
-/// Reads the entries of a worker cell by cell.
-pub(super) struct CellReader {
-    data: Arc<DataFile>,
+/// What a reader may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CellLimits {
+    /// Bytes of memory for the tables of all segments; if they take more, they are read cell by cell, too.
+    pub(crate) table_bytes: u64,
+    /// Entries of one cell.
+    pub(crate) entries: u64,
+}
+
+impl CellLimits {
+    /// Those of a worker with this much memory: tables may take a sixteenth of it, the entries of one cell a half.
+    pub(crate) fn of(memory_bytes: u64, layout: SegmentLayout) -> Self {
+        let entries = memory_bytes / 2 / layout.exchanged_entry_bytes();
+        Self { table_bytes: memory_bytes / 16, entries: entries.min(CELL_ENTRIES_MAX as u64) }
+    }
+}
+
+/// Reads entries cell by cell.
+pub(crate) struct CellReader<F> {
+    data: Arc<F>,
     segments: Vec<Segment>,
     layout: SegmentLayout,
     /// The tables of all segments, one after the other, if they fit into memory.
     tables: Option<Vec<u32>>,
-    /// Number in the job of the worker's first chunk.
+    /// Number in the job of the first chunk.
     chunk_base: u32,
     cell_entries_max: u64,
 }
 
-impl CellReader {
-    /// A reader for a worker with this much memory: tables may take a sixteenth of it, the entries of one
-    /// cell a half.
-    pub(super) fn new(
-        data: Arc<DataFile>,
+impl<F: SegmentFile> CellReader<F> {
+    /// A reader of these segments.
+    ///
+    /// # Errors
+    ///
+    /// If a table cannot be read.
+    pub(crate) fn new(
+        data: Arc<F>,
         segments: Vec<Segment>,
         layout: SegmentLayout,
         chunk_base: u32,
-        memory_bytes: u64,
+        limits: CellLimits,
     ) -> Result<Self> {
         let row = layout.cells.get() as usize + 1;
-        let cell_entries_max =
-            (memory_bytes / 2 / layout.exchanged_entry_bytes()).min(CELL_ENTRIES_MAX as u64);
-        let mut reader =
-            Self { data, segments, layout, tables: None, chunk_base, cell_entries_max };
-        if (reader.segments.len() * row * 4) as u64 <= memory_bytes / 16 {
+        let mut reader = Self {
+            data,
+            segments,
+            layout,
+            tables: None,
+            chunk_base,
+            cell_entries_max: limits.entries,
+        };
+        if (reader.segments.len() * row * 4) as u64 <= limits.table_bytes {
             let mut tables = Vec::with_capacity(reader.segments.len() * row);
             let mut bytes = vec![0; 4 * row];
             for segment in &reader.segments {
@@ -189,7 +237,7 @@ impl CellReader {
     /// # Errors
     ///
     /// If they do not fit into memory, or scratch cannot be read.
-    pub(super) fn entries(&self, cell: u32) -> Result<CellEntries> {
+    pub(crate) fn entries(&self, cell: u32) -> Result<CellEntries> {
         let cells = self.layout.cells.get();
         if cell >= cells {
             bail!("there is no cell {cell}, only {cells}");
@@ -258,18 +306,17 @@ impl CellReader {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::run_builder::RunBuilder;
-    use super::super::folder::JobFolder;
+    use super::super::run_builder::RunBuilder;
+    use super::super::spill::ScratchFile;
     use super::*;
-    use umbel_dedup_engine::{Keep, Rank};
+    use umbel_dedup_engine::Keep;
     use umbel_filter::ItemHasher;
 
     fn entries_come_back(is_ranked: bool) {
-        let directory = tempfile::tempdir().unwrap();
-        let folder = JobFolder::take(directory.path()).unwrap();
-        let data = Arc::new(DataFile::open(&folder, "runs", 0).unwrap());
+        let data = Arc::new(ScratchFile::new(&std::env::temp_dir()));
         let cells = CellCount::new(5).unwrap();
         let layout = SegmentLayout { cells, is_ranked };
+        let limits = |memory_bytes| CellLimits::of(memory_bytes, layout);
         let mut expected = vec![Vec::new(); 5];
         let mut segments = Vec::new();
         let mut gathered = GatheredRuns::default();
@@ -285,14 +332,15 @@ mod tests {
             }
             gathered.push(chunk, builder.take().unwrap());
             if chunk % 2 == 1 {
-                segments.extend(gathered.write(&data, layout).unwrap());
+                segments.extend(gathered.write(&*data, layout).unwrap());
             }
         }
-        assert!(gathered.write(&data, layout).unwrap().is_none());
+        assert!(gathered.write(&*data, layout).unwrap().is_none());
         assert_eq!(segments.last().unwrap().end(layout), data.bytes());
         for holds_tables in [true, false] {
             let mut reader =
-                CellReader::new(Arc::clone(&data), segments.clone(), layout, 70, 1 << 20).unwrap();
+                CellReader::new(Arc::clone(&data), segments.clone(), layout, 70, limits(1 << 20))
+                    .unwrap();
             assert!(reader.tables.is_some());
             if !holds_tables {
                 reader.tables = None;
@@ -307,7 +355,7 @@ mod tests {
                 assert_eq!(&found, expected);
             }
         }
-        let reader = CellReader::new(data, segments, layout, 70, 1000).unwrap();
+        let reader = CellReader::new(data, segments, layout, 70, limits(1000)).unwrap();
         let error = reader.entries(0).unwrap_err().to_string();
         assert!(error.contains("--memory 1M or more"), "{error}");
     }
