@@ -8,9 +8,10 @@ use super::apply::change_of;
 use super::change::Change;
 use super::contents;
 use super::endpoint::PeerConnection;
-use super::link::{Event, Link, Patience, READ_BYTES, Reading};
+use super::link::{Event, Link, READ_BYTES, Reading};
 use super::observer::SessionObserver;
 use super::set::ItemSet;
+use super::turn::Patience;
 use crate::error::{Context, ReconcileError, Result, bail, is_broken};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -29,6 +30,7 @@ mod resumed;
 use again::Resumed;
 pub(super) use behind::REFUSED;
 pub(super) use parting::decline;
+use parting::{CANNOT_READ, OTHERS_WAIT, overdue};
 
 /// The byte after the session: the responder has applied what it received.
 const APPLIED: u8 = b'+';
@@ -153,6 +155,8 @@ pub(super) struct Drive<'s> {
     resumed: Option<Resumed>,
     /// Whether the connection failed.
     is_cut: bool,
+    /// What the other side is told if this one gives up.
+    parting: &'static str,
     /// Whether this side has begun to change its set.
     is_applying: bool,
     /// First bytes of a plain session, received where an offer to resume was expected.
@@ -186,6 +190,7 @@ impl<'s> Drive<'s> {
             link,
             resumed: None,
             is_cut: false,
+            parting: CANNOT_READ,
             is_applying: false,
             early: None,
             applied: Vec::new(),
@@ -369,6 +374,11 @@ impl<'s> Drive<'s> {
                     self.link.peer,
                     time.as_secs()
                 )
+            }
+            Event::Overdue(time) => {
+                // A session with a journal can go on later, as one that was cut.
+                (self.is_cut, self.parting) = (self.resumed.is_some(), OTHERS_WAIT);
+                bail!("{}; nothing was applied here", overdue(&self.link.peer, *time))
             }
             Event::Closed(_) | Event::Written(Err(_)) => self.is_cut = true,
             Event::Journaled(bytes) => self.note_journaled(*bytes),

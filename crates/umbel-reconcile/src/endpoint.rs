@@ -2,6 +2,7 @@
 
 use super::form::Form;
 use super::offline::SketchPlace;
+use super::turn::Turn;
 use crate::error::{Context, Result};
 use std::ffi::OsString;
 use std::io::{Cursor, PipeReader, PipeWriter, Read, Write, pipe};
@@ -60,6 +61,7 @@ pub struct PeerConnection {
     /// The owner of the session's journal: journals of one owner share a quota.
     pub(crate) owner: String,
     pub(crate) guard: Guard,
+    pub(crate) turn: Turn,
 }
 
 /// What must be closed or stopped after a session.
@@ -257,7 +259,8 @@ impl PeerConnection {
         let clone = || stream.try_clone().with_context(|| peer.clone());
         let (reader, writer) = (Box::new(clone()?), Box::new(clone()?));
         let owner = owner_of(&stream);
-        Ok(Self { reader, writer, peer, owner, guard: Guard::Socket(stream) })
+        let (guard, turn) = (Guard::Socket(stream), Turn::default());
+        Ok(Self { reader, writer, peer, owner, guard, turn })
     }
 
     /// The same connection, of which these bytes have already been read.
@@ -298,14 +301,16 @@ impl PeerConnection {
         let socket = stream.try_clone().with_context(|| peer.clone())?;
         let (reader, writer) = prove(socket)?;
         let (reader, writer, owner) = (Box::new(reader), Box::new(writer), owner_of(&stream));
-        Ok(Self { reader, writer, peer, owner, guard: Guard::Socket(stream) })
+        let (guard, turn) = (Guard::Socket(stream), Turn::default());
+        Ok(Self { reader, writer, peer, owner, guard, turn })
     }
 
     /// A connection over standard input and output of this process.
     pub fn stdio() -> Self {
         let (reader, writer) = (Box::new(std::io::stdin()), Box::new(std::io::stdout()));
         let (peer, owner) = ("standard input".into(), LOCAL.into());
-        Self { reader, writer, peer, owner, guard: Guard::None }
+        let (guard, turn) = (Guard::None, Turn::default());
+        Self { reader, writer, peer, owner, guard, turn }
     }
 
     /// Both ends of a connection inside this process.
@@ -323,6 +328,7 @@ impl PeerConnection {
             peer,
             owner: LOCAL.into(),
             guard: Guard::None,
+            turn: Turn::default(),
         };
         let [first, second] = names;
         Ok([end(here, from_here, second), end(there, from_there, first)])
@@ -333,7 +339,8 @@ impl PeerConnection {
         let mut child = program.spawn().with_context(|| format!("{peer}: cannot run it"))?;
         let reader = Box::new(child.stdout.take().expect("it is piped"));
         let writer = Box::new(child.stdin.take().expect("it is piped"));
-        Ok(Self { reader, writer, peer, owner: LOCAL.into(), guard: Guard::Program(child) })
+        let (owner, guard, turn) = (LOCAL.into(), Guard::Program(child), Turn::default());
+        Ok(Self { reader, writer, peer, owner, guard, turn })
     }
 }
 

@@ -9,7 +9,7 @@
 //!   change.rs     what becomes of a set                    apply.rs     how a file changes
 //!   contents.rs   what items name but do not hold          listen.rs    sessions that others begin
 //!   offline.rs    sketch files in place of a set           foreign.rs   peers that speak otherwise
-//!   error.rs, observer.rs  what callers get
+//!   turn.rs       how long others wait for a session       error.rs, observer.rs  what callers get
 //! ```
 //!
 //! The session protocol itself is [`umbel_reconcile_engine`]; nothing here decides what is sent. What the
@@ -41,6 +41,7 @@ mod open;
 mod records;
 mod set;
 mod tree;
+mod turn;
 
 pub use change::Change;
 pub use drive::{Driving, Ended, Initiative, answer, reconcile};
@@ -48,7 +49,6 @@ pub use endpoint::{Beside, Endpoint, PeerConnection};
 pub use error::ReconcileError;
 pub use form::Form;
 pub use kept::KeptSet;
-pub use link::Patience;
 pub use listen::{Listening, listen};
 pub use observer::SessionObserver;
 pub use offline::{
@@ -56,4 +56,5 @@ pub use offline::{
 };
 pub use open::open_set;
 pub use set::{Contents, ItemSet, OpenedContent, Shown, Wanted};
+pub use turn::Patience;
 pub use umbel_files::UsageError;

@@ -9,12 +9,13 @@
 
 use super::endpoint::{Guard, PeerConnection};
 use super::journal::JournalWriter;
+use super::turn::{Missed, Patience, Turn, now};
 use crate::error::{ReconcileError, failed, is_broken};
 use crate::foreign::Heard;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use umbel_reconcile_engine::{ResumeFrame, ResumeReader, SendWindow};
 
@@ -43,15 +44,8 @@ pub(super) enum Event {
     Silent(Duration),
     /// The session exceeded this time limit.
     Late(Duration),
-}
-
-/// Timeouts of a session.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// Maximum time in which nothing arrives.
-    pub idle: Duration,
-    /// Maximum time of the whole session, if it is limited.
-    pub whole: Option<Duration>,
+    /// Others wait, and the peer was waited for for this long. Only parting words follow.
+    Overdue(Duration),
 }
 
 /// How to interpret the peer's bytes.
@@ -81,11 +75,13 @@ enum Writing {
     End,
 }
 
-/// Framing bytes around the stream of a resumable session; and for any session, what came first.
+/// Framing bytes around the stream of a resumable session; and for any session, how many bytes were read and written in
+/// all, and what came first.
 #[derive(Default)]
 pub(super) struct Around {
     sent: AtomicU64,
     received: AtomicU64,
+    moved: AtomicU64,
     pub(super) heard: Heard,
 }
 
@@ -101,6 +97,7 @@ pub(super) struct Link {
     pub(super) peer: String,
     pub(super) owner: String,
     pub(super) around: Arc<Around>,
+    turn: Turn,
     patience: Patience,
     since: Instant,
     events: Receiver<Event>,
@@ -118,7 +115,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(connection: PeerConnection, patience: Patience, reading: Reading) -> Self {
-        let PeerConnection { reader, writer, peer, owner, guard } = connection;
+        let PeerConnection { reader, writer, peer, owner, guard, turn } = connection;
         let (event, events) = sync_channel(CHUNKS_WAITING_MAX);
         let (writing, orders) = channel();
         let (going, go) = channel();
@@ -138,6 +135,7 @@ impl Link {
             peer,
             owner,
             around,
+            turn,
             patience,
             since,
             events,
@@ -178,16 +176,23 @@ impl Link {
         }
     }
 
-    fn wait(&self) -> Event {
+    fn wait(&mut self) -> Event {
         let Patience { idle, whole } = self.patience;
         let idle = if self.unwritten.is_some() { idle.min(LAST_WORDS) } else { idle };
         let left = whole.map(|whole| whole.saturating_sub(self.since.elapsed()));
-        match (self.events.recv_timeout(left.map_or(idle, |left| left.min(idle))), whole) {
+        let within = left.map_or(idle, |left| left.min(idle));
+        match (self.turn.receive(&self.events, within, &self.around.moved), whole) {
             // A peer that sends a byte now and then is not silent, but must not block others for ever.
             (_, Some(whole)) if self.since.elapsed() >= whole => Event::Late(whole),
             (Ok(event), _) => event,
-            (Err(RecvTimeoutError::Timeout), _) => Event::Silent(idle),
-            (Err(RecvTimeoutError::Disconnected), _) => Event::Closed(None),
+            (Err(Missed::Timeout), _) => Event::Silent(idle),
+            (Err(Missed::Disconnected), _) => Event::Closed(None),
+            (Err(Missed::Overdue(time)), _) => {
+                let whole = Some(self.since.elapsed() + LAST_WORDS);
+                let patience = Patience { idle: LAST_WORDS, whole };
+                (self.turn, self.patience) = (Turn::default(), patience);
+                Event::Overdue(time)
+            }
         }
     }
 
@@ -264,12 +269,6 @@ impl Link {
     }
 }
 
-/// The start of a session or of a connection, for its deadline.
-#[expect(clippy::disallowed_methods, reason = "no result depends on it, only when it is given up")]
-pub(super) fn now() -> Instant {
-    Instant::now()
-}
-
 /// Spawns a thread that may outlive its session because the peer neither writes nor closes.
 #[expect(clippy::disallowed_methods, reason = "a silent peer must not hold the process")]
 fn spawn(work: impl FnOnce() + Send + 'static) {
@@ -298,6 +297,7 @@ impl Reads {
                 Ok(0) => None,
                 Ok(count) => {
                     buffer.truncate(count);
+                    self.around.moved.fetch_add(count as u64, Ordering::Relaxed);
                     if !self.around.heard.add(&buffer) {
                         return drop(self.closed(Some(io::Error::other("no message"))));
                     }
@@ -462,6 +462,7 @@ impl Writes {
     fn write(&mut self, bytes: &[u8]) {
         if self.is_working() {
             self.outcome = self.writer.write_all(bytes).and_then(|()| self.writer.flush());
+            self.around.moved.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
     }
 

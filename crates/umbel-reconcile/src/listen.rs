@@ -6,11 +6,13 @@
 //!
 //! The set is checked before the first connection. It is not read for a connection before that step, and a
 //! slow connection delays no other: a first message has a time limit, and silence has one where all places are taken.
+//! Sessions do not run side by side: each may change the set, and holds up to some fifty bytes for each of its items. So
+//! one without a secret has a time limit as soon as another one waits.
 
 use super::drive::{Driving, Ended, answer, decline};
 use super::endpoint::{HANDSHAKE_TIMEOUT, PeerConnection};
-use super::link::now;
 use super::set::ItemSet;
+use super::turn::{Queue, TURN_PATIENCE, Turn, now};
 use crate::error::{Context, ReconcileError, Result, bail, ensure};
 use crate::foreign::foreign;
 use rustix::io::Errno;
@@ -79,24 +81,18 @@ pub fn listen(
     options: impl Fn(&dyn ItemSet) -> Result<Options>,
     driving: Driving<'_>,
 ) -> Result<()> {
-    let Listening { address, secret, is_insecure, once } = listening;
-    let addresses = address.to_socket_addrs().map_err(|error| match error.kind() {
-        ErrorKind::InvalidInput => ReconcileError::from(UsageError(format!(
-            "{address}: expected HOST:PORT, like 127.0.0.1:7400"
-        ))),
-        _ => ReconcileError::from(error).context(address),
-    });
-    let addresses: Vec<SocketAddr> = addresses?.collect();
-    let is_open = secret.is_none() && !is_insecure;
-    if is_open && addresses.iter().any(|address| !address.ip().is_loopback()) {
-        let text = format!(
-            "{address}: whoever reaches it could read the set, and nobody is asked who they are: give both sides a \
-             secret (--secret-file), or --insecure allows that"
-        );
-        return Err(UsageError(text).into());
-    }
-    let listener =
-        TcpListener::bind(&addresses[..]).with_context(|| format!("{address}: cannot listen"))?;
+    listen_with(listening, open, options, driving, &Queue::new(TURN_PATIENCE))
+}
+
+fn listen_with(
+    listening: Listening<'_>,
+    open: impl Fn() -> Result<Box<dyn ItemSet>>,
+    options: impl Fn(&dyn ItemSet) -> Result<Options>,
+    driving: Driving<'_>,
+    queue: &Arc<Queue>,
+) -> Result<()> {
+    let listener = bound(&listening)?;
+    let Listening { address, secret, once, .. } = listening;
     // What would end every session is known before anybody comes.
     let ready = || -> Result<(Box<dyn ItemSet>, Options)> {
         let set = open()?;
@@ -107,11 +103,14 @@ pub fn listen(
     driving.observer.notice(format_args!("listening on {}", listener.local_addr()?));
     let _stops = Stops(listener.try_clone()?);
     let (knocked, arrivals) = sync_channel(KNOCKING_MAX);
+    // Nobody has a turn after the only one, and who knows the secret is trusted to take no more time than it needs.
+    let is_limited = secret.is_none() && !once;
     let silence = if secret.is_some() { HANDSHAKE_TIMEOUT } else { driving.patience.idle };
     let waits = Waits {
         silence,
         first_message: FIRST_MESSAGE_TIMEOUT,
         is_crowded: Arc::<AtomicBool>::default(),
+        queue: Arc::clone(queue),
     };
     let knocking = Knocking { listener, secret, waits, knocked };
     spawn(move || knocking.run());
@@ -129,6 +128,9 @@ pub fn listen(
             Err(error) => return Err(error).with_context(|| address.to_owned()),
         };
         reported = 0;
+        queue.leave();
+        let turn = if is_limited { Turn::before(queue) } else { Turn::default() };
+        let connection = PeerConnection { turn, ..connection };
         let peer = connection.peer.clone();
         let session = || match ready() {
             Ok((set, options)) => answer(&*set, options, connection, driving),
@@ -148,6 +150,27 @@ pub fn listen(
         }
     }
     Ok(())
+}
+
+/// The socket that listens at the address. Without a secret other machines must not reach it, unless that is allowed.
+fn bound(listening: &Listening<'_>) -> Result<TcpListener> {
+    let address = listening.address;
+    let addresses = address.to_socket_addrs().map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => ReconcileError::from(UsageError(format!(
+            "{address}: expected HOST:PORT, like 127.0.0.1:7400"
+        ))),
+        _ => ReconcileError::from(error).context(address),
+    });
+    let addresses: Vec<SocketAddr> = addresses?.collect();
+    let is_open = listening.secret.is_none() && !listening.is_insecure;
+    if is_open && addresses.iter().any(|address| !address.ip().is_loopback()) {
+        let text = format!(
+            "{address}: whoever reaches it could read the set, and nobody is asked who they are: give both sides a \
+             secret (--secret-file), or --insecure allows that"
+        );
+        return Err(UsageError(text).into());
+    }
+    TcpListener::bind(&addresses[..]).with_context(|| format!("{address}: cannot listen"))
 }
 
 /// What became of the set, and what it cost.
@@ -202,6 +225,8 @@ struct Waits {
     first_message: Duration,
     /// Whether all places are taken.
     is_crowded: Arc<AtomicBool>,
+    /// Those that are admitted and wait for their turn.
+    queue: Arc<Queue>,
 }
 
 impl Knocking {
@@ -220,7 +245,10 @@ impl Knocking {
             spawn(move || {
                 match admit(socket, peer, secret.as_ref(), &waits) {
                     // Keeps its slot until its session is taken.
-                    Ok(connection) => drop(knocked.send(Ok(Knocked::Admitted(connection)))),
+                    Ok(connection) => {
+                        waits.queue.enter();
+                        drop(knocked.send(Ok(Knocked::Admitted(connection))));
+                    }
                     Err(error) => {
                         // A refusal that finds the queue full, during a long session, is not reported.
                         let text = format!("{peer}: not let in: {error:#}");

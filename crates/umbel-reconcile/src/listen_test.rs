@@ -4,9 +4,9 @@ use super::*;
 use crate::drive::{Initiative, reconcile};
 use crate::endpoint::{Beside, Endpoint};
 use crate::form::Form;
-use crate::link::Patience;
 use crate::observer::SessionObserver;
 use crate::open::open_set;
+use crate::turn::Patience;
 use std::fmt;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl SessionObserver for ChannelObserver {
 
 fn driving(observer: &dyn SessionObserver) -> Driving<'_> {
     let initiative = Initiative { delete: false };
-    let patience = Patience { idle: Duration::from_secs(60), whole: None };
+    let patience = Patience { idle: NEVER, whole: None };
     Driving { initiative, patience, journal: None, observer, draw: || 7 }
 }
 
@@ -44,7 +44,7 @@ fn options(set: &dyn ItemSet, role: SessionRole) -> Options {
     Options { role, kind: set.kind(), dataset_id, secret: [0; 16], nonce: 5, limits }
 }
 
-/// A listener that answers one session over a file.
+/// A listener that answers one session over a file, or all.
 struct Server {
     folder: tempfile::TempDir,
     address: String,
@@ -54,8 +54,13 @@ struct Server {
 }
 
 impl Server {
-    #[expect(clippy::disallowed_methods, reason = "it serves the test's other thread")]
+    /// Answers one session.
     fn start(secret: Option<SecretTls>) -> Self {
+        Self::serving(secret, true, NEVER)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "it serves the test's other thread")]
+    fn serving(secret: Option<SecretTls>, once: bool, turn: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("b");
         std::fs::write(&path, "2\n3\n").unwrap();
@@ -71,8 +76,9 @@ impl Server {
                 SessionRole::Responder { accept_items: false, on_conflict: OnConflict::Report };
             let options = |set: &dyn ItemSet| Ok(options(set, role));
             let address = "127.0.0.1:0";
-            let listening = Listening { address, secret, is_insecure: false, once: true };
-            listen(listening, open, options, driving(&ChannelObserver(Mutex::new(sender))))
+            let listening = Listening { address, secret, is_insecure: false, once };
+            let observer = ChannelObserver(Mutex::new(sender));
+            listen_with(listening, open, options, driving(&observer), &Queue::new(turn))
         });
         let listens: String = messages.recv().unwrap();
         let address = listens.strip_prefix("listening on ").unwrap().to_owned();
@@ -87,33 +93,43 @@ impl Server {
     fn ask_with(&self, secret: Option<&SecretTls>, journal: Option<&Path>) -> Result<u64> {
         let path: PathBuf = self.folder.path().join("a");
         std::fs::write(&path, "1\n2\n").unwrap();
-        let set = open_set(Path::new(&path), &Form::Lines)?;
-        let endpoint = Endpoint::Tcp(self.address.clone());
-        let beside = Beside { journals: false, sketch: false };
-        let connection = endpoint.connect(&Form::Lines, &[], beside, secret)?;
-        let aim = Aim {
-            direction: Direction::Compare,
-            optimize: Optimize::Bytes,
-            want_items: true,
-            notify_responder: false,
-            expected_difference: None,
-            on_conflict: OnConflict::Report,
-            is_b: false,
-        };
-        let (sender, _messages) = std::sync::mpsc::channel();
-        let observer = ChannelObserver(Mutex::new(sender));
-        let ended = reconcile(
-            &*set,
-            options(&*set, SessionRole::Initiator(aim)),
-            connection,
-            Driving { journal, ..driving(&observer) },
-        )?;
-        Ok(ended.outcome.only_here_count + ended.outcome.only_there_count)
+        ask(&self.address, &path, secret, journal)
     }
 
     fn connect(&self) -> TcpStream {
         TcpStream::connect(&self.address).unwrap()
     }
+}
+
+/// Runs a session over the set at a path with whoever listens, and returns how many items differ.
+fn ask(
+    address: &str,
+    path: &Path,
+    secret: Option<&SecretTls>,
+    journal: Option<&Path>,
+) -> Result<u64> {
+    let set = open_set(path, &Form::Lines)?;
+    let endpoint = Endpoint::Tcp(address.to_owned());
+    let beside = Beside { journals: false, sketch: false };
+    let connection = endpoint.connect(&Form::Lines, &[], beside, secret)?;
+    let aim = Aim {
+        direction: Direction::Compare,
+        optimize: Optimize::Bytes,
+        want_items: true,
+        notify_responder: false,
+        expected_difference: None,
+        on_conflict: OnConflict::Report,
+        is_b: false,
+    };
+    let (sender, _messages) = std::sync::mpsc::channel();
+    let observer = ChannelObserver(Mutex::new(sender));
+    let ended = reconcile(
+        &*set,
+        options(&*set, SessionRole::Initiator(aim)),
+        connection,
+        Driving { journal, ..driving(&observer) },
+    )?;
+    Ok(ended.outcome.only_here_count + ended.outcome.only_there_count)
 }
 
 #[test]
@@ -186,6 +202,42 @@ fn a_stranger_that_says_a_byte_and_stays_delays_nobody() {
     drop(begun);
 }
 
+/// The first message of a side that has other items than a [`Server`].
+fn hello() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    std::fs::write(&path, "1\n2\n").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| ask(&address, &path, None, None));
+        let socket = listener.accept().unwrap().0;
+        let hello = first_message(&socket, NEVER).unwrap();
+        drop(socket);
+        asking.join().unwrap().unwrap_err();
+        hello
+    })
+}
+
+/// Regression: others waited for it until `--idle-timeout`.
+#[test]
+fn a_stranger_that_says_a_whole_message_and_stays_gives_way() {
+    let server = Server::serving(None, false, SOON);
+    let mut stays = server.connect();
+    stays.write_all(&hello()).unwrap();
+    // The set is read for it: it has the turn.
+    while server.opened.load(Ordering::SeqCst) < 2 {
+        std::thread::yield_now();
+    }
+    assert_eq!(server.ask(None).unwrap(), 2);
+    let why = server.messages.recv().unwrap();
+    assert!(why.contains(": others wait, and this side has waited for it for "), "{why}");
+    // It is told so.
+    let mut told = Vec::new();
+    stays.read_to_end(&mut told).unwrap();
+    assert!(String::from_utf8_lossy(&told).contains("others wait, and this session took long"));
+}
+
 /// A whole first message.
 fn offer() -> Vec<u8> {
     ResumeFrame::Offer(ResumeOffer::first(7)).to_bytes()
@@ -205,7 +257,8 @@ const SOON: Duration = Duration::from_millis(20);
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn waits(silence: Duration, first_message: Duration, is_crowded: bool) -> Waits {
-    Waits { silence, first_message, is_crowded: Arc::new(AtomicBool::new(is_crowded)) }
+    let (is_crowded, queue) = (Arc::new(AtomicBool::new(is_crowded)), Queue::new(NEVER));
+    Waits { silence, first_message, is_crowded, queue }
 }
 
 #[test]

@@ -5,20 +5,31 @@
 
 use super::Drive;
 use crate::endpoint::PeerConnection;
-use crate::link::{Event, Link, Patience, Reading};
+use crate::link::{Event, Link, Reading};
+use crate::turn::Patience;
+use std::time::Duration;
 use umbel_reconcile_engine::{
     Direction, JOURNAL_ON_ONE_SIDE, Options, Session, SessionError, SessionInput, SessionOutput,
     SymbolKind,
 };
 use umbel_step::Outbox;
 
-/// What the other side is told.
-const CANNOT_READ: &str = "it cannot read its set: its own messages say why";
+/// What the other side is told where this one failed.
+pub(super) const CANNOT_READ: &str = "it cannot read its set: its own messages say why";
+
+/// What the other side is told whose time has ended.
+pub(super) const OTHERS_WAIT: &str =
+    "others wait, and this session took long: run it again later, or give both sides a secret";
+
+/// Why the time of a peer has ended.
+pub(super) fn overdue(peer: &str, time: Duration) -> String {
+    format!("{peer}: others wait, and this side has waited for it for {} s", time.as_secs())
+}
 
 /// Ends a session; returns what it sends. A session that has ended says nothing more.
-fn last_bytes(mut session: Session) -> Vec<u8> {
+fn last_bytes(mut session: Session, why: &'static str) -> Vec<u8> {
     let mut out = Outbox::new();
-    session.step(SessionInput::Cancel(CANNOT_READ), &mut out);
+    session.step(SessionInput::Cancel(why), &mut out);
     let sent = out.take().into_iter().filter_map(|order| match order {
         SessionOutput::Send(bytes) => Some(bytes),
         _ => None,
@@ -31,7 +42,7 @@ pub(crate) fn decline(connection: PeerConnection, patience: Patience) {
     let mut link = Link::new(connection, patience, Reading::Plain);
     // A connection that is closed with unread bytes is reset, and a reset may overtake the answer.
     drop(link.next_event());
-    link.send(last_bytes(Session::new(Options::responder(SymbolKind::Hashed, 0))));
+    link.send(last_bytes(Session::new(Options::responder(SymbolKind::Hashed, 0)), CANNOT_READ));
     link.mark();
     while matches!(link.next_event(), Event::Bytes(_)) {}
     link.end();
@@ -64,7 +75,7 @@ impl Drive<'_> {
         if self.is_cut || self.resumed.is_some() {
             return;
         }
-        let bytes = last_bytes(session);
+        let bytes = last_bytes(session, self.parting);
         if !bytes.is_empty() {
             self.link.send(bytes);
             self.flush();
@@ -79,7 +90,6 @@ mod tests {
     use crate::{Form, ItemSet, SessionObserver, open_set};
     use std::fmt;
     use std::io::{self, Read, Write};
-    use std::time::Duration;
     use umbel_reconcile_engine::{Aim, Limits, OnConflict, SessionRole};
 
     struct Silent;
@@ -166,7 +176,8 @@ mod tests {
         assert!(said.starts_with("a: cannot write: "), "{said}");
         let said = begin_with(io::ErrorKind::BrokenPipe, b"");
         assert_eq!(said, "a: the connection ended while greeting");
-        let aborts = last_bytes(Session::new(Options::responder(SymbolKind::Hashed, 0)));
+        let responder = Session::new(Options::responder(SymbolKind::Hashed, 0));
+        let aborts = last_bytes(responder, CANNOT_READ);
         let said = begin_with(io::ErrorKind::BrokenPipe, &aborts);
         assert!(said.starts_with("a: the peer gave up: it cannot read"), "{said}");
     }

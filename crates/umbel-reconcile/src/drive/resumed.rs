@@ -5,7 +5,7 @@
 //! journal, too, so that to its driver a resumed session looks like one that begins.
 
 use super::parting::declined;
-use super::{Drive, Ended, Event, Initiative, Resumed};
+use super::{Drive, Ended, Event, Initiative, Resumed, overdue};
 use crate::change::Change;
 use crate::error::{Context, ReconcileError, Result, bail, failed, is_broken};
 use crate::journal::{Journal, Journals, Opened};
@@ -385,6 +385,7 @@ impl Drive<'_> {
             }
             Event::Silent(time) => failed!("{peer}: nothing came for {} s", time.as_secs()),
             Event::Late(time) => failed!("{peer}: not done within {} s", time.as_secs()),
+            Event::Overdue(time) => failed!("{}", overdue(peer, time)),
             Event::Written(Err(error)) if !is_broken(&error) => {
                 ReconcileError::from(error).context(format!("{peer}: cannot write"))
             }
