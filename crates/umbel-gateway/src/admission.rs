@@ -1,9 +1,13 @@
 //! Limits what a request may cost before its handler sees it: the bytes that are held while it arrives,
 //! the time that it takes to arrive, and the time that its response waits to be read.
 //!
-//! It runs behind the gate, so refused callers use none of the budget; the streams of nodes bypass it, so Raft
-//! and the exchange never wait here, and their other calls have a budget of their own. No request waits for room:
-//! without room it is refused.
+//! It runs behind the gate, so refused callers use none of the budget. What nodes send each other has budgets of its own:
+//! one for their calls, and one for the messages of links; the exchange and the streams of jobs bypass it, whose own
+//! limits bound them. Nothing waits for room, so Raft never does: without room a request is refused, or a link ends.
+//!
+//! The parts of a message that has not come as a whole are held by tonic, behind this body and before the codec, which
+//! gets whole messages only: so they are counted here, where its head is seen. tonic keeps the buffer of the largest
+//! message of a stream as long as the stream, which counts, too.
 
 use std::sync::Arc;
 
@@ -32,12 +36,14 @@ use body::AdmittedBody;
 pub(super) struct Budgets {
     of_clients: Arc<Budget>,
     of_nodes: Arc<Budget>,
+    of_links: Arc<Budget>,
 }
 
 impl Budgets {
-    /// A budget for the requests of clients, and one for those of nodes.
+    /// A budget for the requests of clients, one for those of nodes, and one for the messages of links.
     pub(super) fn new(of_clients: Arc<Budget>) -> Self {
-        Self { of_clients, of_nodes: Budget::of_bytes(NODE_REQUESTS_BYTES_MAX) }
+        let of_nodes = Budget::of_bytes(NODE_REQUESTS_BYTES_MAX);
+        Self { of_clients, of_nodes, of_links: Budget::of_links() }
     }
 }
 
@@ -60,7 +66,9 @@ enum Manner {
     TalksLong,
     /// One request of a node, one response: who is there, or that it founds a cluster.
     PeerUnary,
-    /// A stream between nodes, or between workers of a job, whose own limits bound it.
+    /// A link between nodes.
+    Link,
+    /// Another stream between nodes, or between workers of a job, whose own limits bound it.
     Peer,
 }
 
@@ -74,6 +82,7 @@ impl Manner {
         };
         match (service, method) {
             ("umbel.v1.Peer", "Adopt" | "WhoAreYou") => Self::PeerUnary,
+            ("umbel.v1.Peer", "Link") => Self::Link,
             ("umbel.v1.Peer" | "umbel.v1.JobControl" | "umbel.v1.JobExchange", _) => Self::Peer,
             ("umbel.v1.Filters", "Import") => Self::Takes,
             ("umbel.v1.Admin", "Restore") => Self::TakesLong,
@@ -106,6 +115,10 @@ pub(super) async fn admit(
     if manner == Manner::Peer {
         return next.run(request).await;
     }
+    if manner == Manner::Link {
+        let lease = budgets.of_links.lease_on(request.extensions().get().cloned());
+        return next.run(request.map(|body| Body::new(AdmittedBody::of_link(body, lease)))).await;
+    }
     let ends_at = match manner {
         Manner::Takes | Manner::Gives | Manner::Talks => {
             let named = timeout_of(request.headers()).map(|named| named.min(STREAM_TIMEOUT_MAX));
@@ -116,6 +129,7 @@ pub(super) async fn admit(
         | Manner::TakesLong
         | Manner::GivesLong
         | Manner::TalksLong
+        | Manner::Link
         | Manner::Peer => None,
     };
     let connection: Option<ConnectionHandle> =
@@ -157,6 +171,7 @@ mod tests {
                 let manner = Manner::of(&path);
                 let is_right = match (method.client_streaming(), method.server_streaming()) {
                     (false, false) if service.name() == "Peer" => manner == Manner::PeerUnary,
+                    _ if path == "/umbel.v1.Peer/Link" => manner == Manner::Link,
                     _ if matches!(service.name(), "Peer" | "JobControl" | "JobExchange") => {
                         manner == Manner::Peer
                     }

@@ -1,6 +1,7 @@
-//! The memory that the requests of all clients together may hold.
+//! The memory that the requests of all clients together may hold, or the messages of all links between nodes.
 //!
-//! No request waits for room: if older ones that are still arriving cannot make it, the request is refused.
+//! No request waits for room: if older ones that are still arriving cannot make it, the request is refused. Nor does
+//! a message of a link, so links cannot block each other, whatever part of a message each of them holds.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +12,9 @@ use futures_util::task::AtomicWaker;
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_node::metrics;
-use umbel_ports::memory_limit_bytes;
+use umbel_ports::{ConnectionHandle, memory_limit_bytes};
+
+use super::limits::{LINK_BYTES_MIN, LINK_MEMORY_SHARE};
 
 /// One in this many bytes of memory may be held by requests in progress; the rest is for filters, their
 /// snapshots and copies, and what nodes send each other.
@@ -29,7 +32,10 @@ pub(crate) struct Budget {
 /// What one request holds of the budget, from its first byte to its response.
 pub(super) struct Lease {
     budget: Arc<Budget>,
-    number: u64,
+    number: AtomicU64,
+    /// The connection of a link, which ends with it: a link that does not take its answers is not read, and would not
+    /// notice its end.
+    connection: Option<ConnectionHandle>,
     pub(super) held: AtomicU64,
     /// The request was ended to make room for others.
     pub(super) is_over: AtomicBool,
@@ -56,10 +62,21 @@ impl Budget {
         Arc::new(Self { bytes_max, used, arriving, last: AtomicU64::new(0) })
     }
 
+    /// A budget for the messages of links.
+    pub(super) fn of_links() -> Arc<Self> {
+        Self::of_bytes((memory_limit_bytes() / LINK_MEMORY_SHARE).max(LINK_BYTES_MIN))
+    }
+
     pub(super) fn lease(self: &Arc<Self>) -> Arc<Lease> {
+        self.lease_on(None)
+    }
+
+    /// A lease that ends this connection when it is ended to make room for others.
+    pub(super) fn lease_on(self: &Arc<Self>, connection: Option<ConnectionHandle>) -> Arc<Lease> {
         Arc::new(Lease {
             budget: Arc::clone(self),
-            number: self.last.fetch_add(1, Ordering::Relaxed),
+            number: AtomicU64::new(self.next_number()),
+            connection,
             held: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             reader: AtomicWaker::new(),
@@ -74,6 +91,10 @@ impl Budget {
         let lease = self.lease();
         lease.take(byte_count).map_err(|Spent| NoRoom)?;
         Ok(Held { lease })
+    }
+
+    fn next_number(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Lease>>> {
@@ -92,6 +113,10 @@ impl Budget {
         lease.is_over.store(true, Ordering::Release);
         lease.give_back(u64::MAX);
         lease.reader.wake();
+        if let Some(connection) = &lease.connection {
+            metrics::connection_refused("gave_way");
+            connection.end();
+        }
         true
     }
 }
@@ -100,11 +125,14 @@ impl Lease {
     /// Takes `byte_count` more bytes. If the budget is exceeded, older requests that are still arriving
     /// are ended first: a client that sends at once what it announced is quick.
     pub(super) fn take(&self, byte_count: u64) -> Result<(), Spent> {
+        if byte_count == 0 {
+            return Ok(());
+        }
         let budget = &*self.budget;
         budget.used.fetch_add(byte_count, Ordering::Relaxed);
         self.held.fetch_add(byte_count, Ordering::Relaxed);
         while budget.used.load(Ordering::Relaxed) > budget.bytes_max {
-            if !budget.end_oldest(self.number) {
+            if !budget.end_oldest(self.number()) {
                 self.give_back(byte_count);
                 return Err(Spent);
             }
@@ -121,14 +149,23 @@ impl Lease {
         self.budget.used.fetch_sub(given, Ordering::Relaxed);
     }
 
+    fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// Begins anew: a link gives way by the age of its last message. It must not be noted as arriving.
+    pub(super) fn renew(&self) {
+        self.number.store(self.budget.next_number(), Ordering::Relaxed);
+    }
+
     /// Notes that more of the request is to come.
     pub(super) fn note_arriving(self: &Arc<Self>) {
-        self.budget.lock().entry(self.number).or_insert_with(|| Arc::clone(self));
+        self.budget.lock().entry(self.number()).or_insert_with(|| Arc::clone(self));
     }
 
     /// Notes that the whole request has arrived, or that no more of it is wanted.
     pub(super) fn note_arrived(&self) {
-        self.budget.lock().remove(&self.number);
+        self.budget.lock().remove(&self.number());
     }
 }
 
@@ -257,6 +294,30 @@ mod tests {
         drop((one, two));
         assert_eq!(used(), 0);
         assert!(budget.lock().is_empty());
+    }
+
+    #[test]
+    fn links_make_room_by_their_last_messages_and_with_their_connections() {
+        let budget = Budget::of_bytes(100);
+        let connections = [(); 2].map(|()| ConnectionHandle::default());
+        let leases = connections.each_ref().map(|connection| {
+            let lease = budget.lease_on(Some(connection.clone()));
+            assert!(lease.take(40).is_ok());
+            lease
+        });
+        leases[0].renew();
+        leases.iter().for_each(Lease::note_arriving);
+        assert!(budget.lease().take(50).is_ok());
+        let cx = Context::from_waker(std::task::Waker::noop());
+        let is_ended = connections.map(|connection| connection.poll_ended(&cx).is_ready());
+        assert_eq!(is_ended, [false, true]);
+        assert_eq!(leases.map(|lease| lease.is_over.load(Ordering::Relaxed)), [false, true]);
+    }
+
+    /// The largest messages fit, however little memory there is.
+    #[test]
+    fn links_have_room_for_the_largest_messages() {
+        assert!(Budget::of_links().bytes_max >= (2 * 65) << 20);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use umbel_node::limits::LINK_MESSAGE_BYTES_MAX;
+
 /// Calls that one connection may have open; HTTP/2 announces the limit, and the client opens no more.
 pub(super) const STREAMS_PER_CONNECTION_MAX: u32 = 200;
 
@@ -51,6 +53,13 @@ pub(super) const ARRIVAL_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 /// Bytes of requests in progress that nodes make without a link, which whoever reaches a node without TLS can make, too:
 /// a hundred times the list of 256 founders with their addresses. Most have no content.
 pub(super) const NODE_REQUESTS_BYTES_MAX: u64 = 8 << 20;
+
+/// One in this many bytes of memory may be held by messages of links, which whoever reaches a node without TLS can
+/// begin on hundreds of links: as much as by the requests of clients.
+pub(super) const LINK_MEMORY_SHARE: u64 = 8;
+
+/// Least bytes of that share: the largest messages of both other nodes of a cluster of three.
+pub(super) const LINK_BYTES_MIN: u64 = 2 * LINK_MESSAGE_BYTES_MAX as u64;
 
 /// A response stream from which the client has read nothing for this long ends: it holds a copy of a
 /// filter, and there are few of those.

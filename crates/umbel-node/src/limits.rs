@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use umbel_raft::peer::LINK_MESSAGE_BYTES_MAX;
+
 /// Largest item: 16 MiB. An item is hashed on the node that receives it, so its length costs only
 /// bandwidth.
 pub const ITEM_BYTES_MAX: usize = 16 << 20;

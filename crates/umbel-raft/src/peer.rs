@@ -24,6 +24,7 @@ mod service_test;
 pub(crate) mod test_node;
 
 pub use clients::{member_client, peer_client};
+pub use limits::LINK_MESSAGE_BYTES_MAX;
 pub use link::Links;
 pub use service::{AnswerStream, CallHandler, LinkCloser, PeerService};
 pub use session::add_hello;

@@ -41,6 +41,8 @@ pub(super) struct AdmittedBody {
     late: Option<Pin<Box<Sleep>>>,
     /// Whether the budget knows that more is to come.
     is_noted: bool,
+    /// Whether it is that of a link, see [`AdmittedBody::of_link`].
+    is_link: bool,
 }
 
 impl AdmittedBody {
@@ -60,7 +62,16 @@ impl AdmittedBody {
             ends_at,
             late: None,
             is_noted: false,
+            is_link: false,
         }
+    }
+
+    /// The body of a link between nodes. It lasts as long as both do, and nothing of it is late: a message that does
+    /// not come holds memory only until others need it.
+    pub(super) fn of_link(body: Body, lease: Arc<Lease>) -> Self {
+        let mut new = Self::new(body, lease, true, None);
+        new.is_link = true;
+        new
     }
 
     /// Counts bytes that arrived.
@@ -72,13 +83,24 @@ impl AdmittedBody {
             let open_bytes = messages.see(data);
             if !was_open || open_bytes < data.len() {
                 (self.began, self.came) = (Instant::now(), open_bytes as u64);
+                if self.is_link {
+                    self.arrived();
+                    self.lease.renew();
+                }
             } else {
                 self.came += byte_count;
             }
         } else {
             self.came += byte_count;
         }
-        self.lease.take(byte_count).map_err(|Spent| status(&no_room()))
+        let held = self.lease.held.load(Ordering::Relaxed);
+        let more = if self.is_link { self.needed().saturating_sub(held) } else { byte_count };
+        self.lease.take(more).map_err(|Spent| status(&no_room()))?;
+        if self.is_link {
+            // Its reader may not ask for more for long.
+            self.note_waiting();
+        }
+        Ok(())
     }
 
     /// Returns the bytes that the reader has taken, if it takes messages one by one.
@@ -103,9 +125,11 @@ impl AdmittedBody {
         }
     }
 
-    /// Notes in the budget whether this request may be ended to make room for others.
+    /// Notes in the budget whether this request may be ended to make room for others. A link need not end for the few
+    /// bytes of a short message, which most are.
     fn note_waiting(&mut self) {
-        match (self.is_noted, self.needed() > 0) {
+        let free = if self.is_link { BUFFER_BYTES_FREE } else { 0 };
+        match (self.is_noted, self.needed() > free) {
             (false, true) => {
                 self.is_noted = true;
                 self.lease.note_arriving();
@@ -119,7 +143,7 @@ impl AdmittedBody {
     /// When the current request or message must have arrived; between messages, when the call must end,
     /// if ever.
     fn deadline(&self) -> Option<Instant> {
-        let is_coming = self.messages.as_ref().is_none_or(Messages::is_open);
+        let is_coming = !self.is_link && self.messages.as_ref().is_none_or(Messages::is_open);
         let earned = Duration::from_millis(self.came * 1000 / ARRIVAL_BYTES_PER_SECOND_MIN);
         let whole = is_coming.then(|| self.began + ARRIVAL_TIMEOUT + earned);
         whole.into_iter().chain(self.ends_at).min()
@@ -144,6 +168,9 @@ impl AdmittedBody {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         self.note_resumed();
         self.release_read();
+        if self.is_link && self.lease.is_over.load(Ordering::Acquire) {
+            return Poll::Ready(Some(Err(status(&no_room()).into())));
+        }
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref()

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub(crate) const LINK_BODY_BYTES_MAX: usize = 65 << 20;
 
 /// Largest message on a link: one body of the largest size with its head, or a batch.
-pub(crate) const LINK_MESSAGE_BYTES_MAX: usize = LINK_BODY_BYTES_MAX + (64 << 10);
+pub const LINK_MESSAGE_BYTES_MAX: usize = LINK_BODY_BYTES_MAX + (64 << 10);
 
 /// A message takes waiting calls up to this size: large enough that heads cost nothing, small enough
 /// that an urgent call behind it waits only milliseconds on a link of 1 Gbit/s.
