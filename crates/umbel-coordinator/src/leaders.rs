@@ -62,6 +62,11 @@ impl Coordinator {
         self.calls.read_meta(read)
     }
 
+    /// Like [`read_meta`](Self::read_meta), for guesses that the called nodes check.
+    pub fn guess_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> Result<T> {
+        self.calls.guess_meta(read)
+    }
+
     /// Waits until this node's copy of the catalogue shows what `until` looks for.
     pub fn wait_meta<T>(
         &self,

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use umbel_coordinator::catalogue::{FilterRequest, Hashing};
 use umbel_coordinator::sizes::FilterSize;
 use umbel_coordinator::{beside_done, graver, partly};
-use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
+use umbel_engine::meta::{Distribution, FilterName, FilterVerb, MetaState};
 use umbel_engine::shard::PartError;
 use umbel_filter::Kind;
 use umbel_filter::sizing::{CUCKOO_BUCKETS_LOOKED_AT, WINDOW_BUCKET_SLOTS};
@@ -93,25 +93,24 @@ const fn plan(capacity: u64, grows: bool) -> FilterRequest {
     FilterRequest::Planned { kind, distribution, capacity, size, hashing }
 }
 
-/// Whether the filter tells copies; None if no filter has this name.
+/// Whether the filter tells copies; None if no filter has this name. Only that it does may be old: then the shards are
+/// asked, which notice it. Nobody is asked about any other filter, so that must be true now.
 async fn tells_copies(
     session: &Session,
     name: &FilterName,
     deadline: Instant,
 ) -> Result<Option<bool>, Refusal> {
     let coordinator = &session.shared.coordinator;
-    let look = || {
-        coordinator.read_meta(|state| {
-            let (_, record) = state.filter_by_name(name.as_str())?;
-            Some(Kind::from_id(record.settings.kind).is_some_and(Kind::tells_copies))
-        })
+    let look = |state: &MetaState| {
+        let (_, record) = state.filter_by_name(name.as_str())?;
+        Some(Kind::from_id(record.settings.kind).is_some_and(Kind::tells_copies))
     };
-    if let Ok(Some(found)) = look() {
-        return Ok(Some(found));
+    if let Ok(Some(true)) = coordinator.guess_meta(look) {
+        return Ok(Some(true));
     }
-    // This node may not know the filter yet.
+    // This node may not know the filter yet, or know another one of its name.
     let refreshed = coordinator.meta_refresh(deadline).await;
-    refreshed.and_then(|()| look()).map_err(|failure| refusal(&failure))
+    refreshed.and_then(|()| coordinator.read_meta(look)).map_err(|failure| refusal(&failure))
 }
 
 /// Each item as a separate batch.

@@ -1,6 +1,15 @@
 //! Tests of filters of `CF.*` over the Redis protocol that transcripts cannot express.
 
-use super::resp_test::{Client, node};
+use std::sync::Arc;
+
+use umbel_coordinator::Coordinator;
+use umbel_engine::meta::FilterName;
+use umbel_filter::Kind;
+use umbel_node::item_batch::ItemBatch;
+use umbel_ports::{Purpose, Rare, RealSeed, Seed};
+
+use super::resp_test::{Client, node, node_by};
+use crate::test_node::{create, deadline};
 
 /// Items without room are distinguished from those with room, and removed items make room again.
 #[tokio::test(flavor = "multi_thread")]
@@ -105,5 +114,52 @@ async fn answers_of_protocol_three_are_booleans_where_redisblooms_are() {
     client.call("CF.COUNT k a", ":2\r\n").await;
     client.call("CF.DEL k c", "#t\r\n").await;
     client.call("CF.MEXISTS k b c", "*2\r\n#t\r\n#f\r\n").await;
+    node.shutdown().await;
+}
+
+/// Lets a node work with a copy of the catalogue that is up to two seconds old.
+struct Lagging;
+
+impl Seed for Lagging {
+    fn fill(&self, purpose: Purpose, bytes: &mut [u8]) {
+        RealSeed.fill(purpose, bytes);
+    }
+
+    fn wall_ms(&self) -> u64 {
+        RealSeed.wall_ms()
+    }
+
+    fn provokes(&self, rare: Rare) -> bool {
+        rare == Rare::OldMap
+    }
+}
+
+/// Through another node, a filter of another kind was replaced by one that tells copies: the node that is asked has not
+/// heard of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_behind_finds_the_items_of_a_newer_filter() {
+    let (_folder, node) = node_by(Arc::new(Lagging)).await;
+    let mut client = Client::new(&node).await;
+    let ahead = Coordinator::new(Arc::new(node.leader_calls(Arc::new(RealSeed))));
+    let name = FilterName::new("k").unwrap();
+    for (command, answer) in [
+        ("CF.EXISTS k x", ":1\r\n"),
+        ("CF.MEXISTS k x x", "*2\r\n:1\r\n:1\r\n"),
+        ("CF.COUNT k x", ":1\r\n"),
+        ("CF.ADD k y", ":1\r\n"),
+        ("CF.COMPACT k", "+OK\r\n"),
+        ("CF.DEL k x", ":1\r\n"),
+    ] {
+        create(&ahead, "k", Kind::Blocked).await;
+        // From now on the node's copy of the catalogue is that of this moment.
+        client.call("BF.EXISTS k x", ":0\r\n").await;
+        ahead.drop_filter(&name, None, deadline()).await.unwrap();
+        create(&ahead, "k", Kind::Cuckoo).await;
+        let item = ItemBatch::packed("x".into(), vec![1]);
+        ahead.insert("k", &item, None, None, deadline()).await.unwrap();
+        client.call(command, answer).await;
+        ahead.drop_filter(&name, None, deadline()).await.unwrap();
+    }
+    drop(ahead);
     node.shutdown().await;
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use umbel_node::config::Config;
-use umbel_ports::{Net, RealNet, Stream};
+use umbel_ports::{Net, RealNet, Seed, Stream};
 
 use crate::test_node::{Clock, Node, config, start, start_by};
 
@@ -26,8 +26,13 @@ pub(super) async fn node_with(change: impl FnOnce(&mut Config)) -> (TempDir, Nod
 
 /// The same with this clock.
 pub(super) async fn node_at(clock: &Arc<Clock>) -> (TempDir, Node) {
+    node_by(Arc::clone(clock) as _).await
+}
+
+/// The same with this entropy and clock, and what is provoked.
+pub(super) async fn node_by(seed: Arc<dyn Seed>) -> (TempDir, Node) {
     let folder = tempfile::tempdir().unwrap();
-    let node = start_by(resp_config(folder.path()), Arc::clone(clock) as _).await;
+    let node = start_by(resp_config(folder.path()), seed).await;
     (folder, node)
 }
 
