@@ -209,6 +209,20 @@ impl CopyCalls<'_> {
         Ok((filter, copy))
     }
 
+    /// The same, unless another filter has the name by now: for callers that have checked this one.
+    pub(super) async fn own_as_seen(
+        self,
+        seen: LiveFilter,
+        deadline: Instant,
+    ) -> Result<(LiveFilter, Arc<Copy>)> {
+        let id = seen.id;
+        let (filter, copy) = self.own(seen, deadline).await?;
+        match filter.id == id {
+            true => Ok((filter, copy)),
+            false => Err(CallFailure::Changed { name: filter.record.name.as_str().to_owned() }),
+        }
+    }
+
     /// Applies `act` to this node's copy, once it is the one that the catalogue names.
     async fn on_own(
         self,

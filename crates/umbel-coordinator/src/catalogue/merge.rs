@@ -105,8 +105,9 @@ impl Coordinator {
         Ok(())
     }
 
-    /// ORs this node's copies of replicated filters into its copy of another one.
-    async fn merge_copies(
+    /// ORs this node's copies of replicated filters into its copy of another one. The wait for room may be long: a filter
+    /// that has one of the names by then may hash items differently, and is left alone.
+    pub(crate) async fn merge_copies(
         &self,
         into: LiveFilter,
         from: Vec<LiveFilter>,
@@ -123,7 +124,7 @@ impl Coordinator {
         };
         let mut union = empty()?;
         for (at, source) in from.into_iter().enumerate() {
-            let (source, copy) = self.copies().own(source, deadline).await?;
+            let (source, copy) = self.copies().own_as_seen(source, deadline).await?;
             let generation = source.record.generation;
             if operation == SetOperation::Union || at == 0 {
                 copy.add_to(generation, &mut union).map_err(of_copy)?;
@@ -135,7 +136,7 @@ impl Coordinator {
                 union = shared;
             }
         }
-        let (into, _) = self.copies().own(into, deadline).await?;
+        let (into, _) = self.copies().own_as_seen(into, deadline).await?;
         let absorbed = self.absorb(into.id, into.record.generation, (union, None, room));
         timeout_at(deadline, absorbed).await.unwrap_or_else(|_| {
             let what = "the merged copy is not on this node's disk yet, and merging again does no \

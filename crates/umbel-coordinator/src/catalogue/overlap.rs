@@ -82,7 +82,7 @@ impl Coordinator {
         }
     }
 
-    async fn overlap_of_copies(
+    pub(crate) async fn overlap_of_copies(
         &self,
         one: LiveFilter,
         other: LiveFilter,
@@ -95,7 +95,7 @@ impl Coordinator {
             let made = filter.record.settings.shape.create_copy();
             let mut whole =
                 made.map_err(|error| CallFailure::Storage { what: error.to_string() })?;
-            let (filter, copy) = self.copies().own(filter, deadline).await?;
+            let (filter, copy) = self.copies().own_as_seen(filter, deadline).await?;
             copy.add_to(filter.record.generation, &mut whole).map_err(of_copy)?;
             copies.push(whole);
         }

@@ -241,6 +241,36 @@ async fn merges_take_the_room_of_imports() {
     stop(nodes).await;
 }
 
+/// While a merge waits for room, one of its filters is made anew with the same figures, and so with another key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_does_not_follow_a_name_to_another_filter() {
+    let folders = [tempfile::tempdir().unwrap()];
+    let (_, nodes) = start_quiet(&folders).await;
+    let coordinator = nodes[0].coordinator();
+    for replaced in ["into", "from"] {
+        create(&coordinator, "into", Kind::Blocked).await;
+        let like = FilterRequest::Like(name("into"));
+        coordinator.create(&name("from"), &like, None, deadline()).await.unwrap();
+        insert(&coordinator, "from", 0..100).await;
+        let seen = async |name| coordinator.live_filter(name, deadline()).await.unwrap();
+        let (into, from) = (seen("into").await, seen("from").await);
+        coordinator.drop_filter(&name(replaced), None, deadline()).await.unwrap();
+        create(&coordinator, replaced, Kind::Blocked).await;
+        let refused = Some(CallFailure::Changed { name: replaced.to_owned() });
+        let counted = coordinator.overlap_of_copies(into.clone(), from.clone(), deadline()).await;
+        assert_eq!(counted.err(), refused);
+        let merged = coordinator.merge_copies(into, vec![from], UNION, deadline()).await;
+        assert_eq!(merged.err(), refused);
+        let info = coordinator.info(&name("into"), deadline()).await.unwrap();
+        assert_eq!(info.copies.unwrap().own.one_count, 0);
+        for filter in ["into", "from"] {
+            coordinator.drop_filter(&name(filter), None, deadline()).await.unwrap();
+        }
+    }
+    drop(coordinator);
+    stop(nodes).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_holds_filters_of_both_distributions() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
