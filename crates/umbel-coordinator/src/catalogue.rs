@@ -356,7 +356,7 @@ impl Coordinator {
     }
 
     /// Proposes a filter's next generation, and waits until every shard has begun it.
-    async fn begin_generation(
+    pub(crate) async fn begin_generation(
         &self,
         (id, record): (FilterId, &FilterRecord),
         change: FilterChange,
@@ -364,7 +364,10 @@ impl Coordinator {
     ) -> Result<(Generation, bool)> {
         unfinished::refuse_beside(record, &change)?;
         // A repeated command is answered, too: a change in progress leads to the same generation.
-        self.propose_order((id, record), change, deadline).await?;
+        if let Err(refusal) = self.propose_order((id, record), change, deadline).await {
+            let now = self.read_meta(|state| state.filter(id).map(|now| now.generation))?;
+            unfinished::check_begun(record, now, refusal)?;
+        }
         let next = Generation(record.generation.0.saturating_add(1));
         let wanted = record.state.next_generation().unwrap_or(next);
         let look = |state: &MetaState| match state.filter(id) {

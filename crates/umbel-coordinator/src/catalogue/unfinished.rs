@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
-use umbel_engine::meta::{FilterChange, FilterRecord, FilterState};
+use umbel_engine::meta::{FilterChange, FilterRecord, FilterState, MetaError};
 use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, ShardId};
 
@@ -102,6 +102,30 @@ pub(super) fn refuse_beside(record: &FilterRecord, change: &FilterChange) -> Res
     }
 }
 
+/// What the refusal of a filter's next generation means if the filter is at it by `now`. A change that was in progress
+/// is done then; otherwise an earlier try of the command may have begun it, whose reply was lost, or another change.
+pub(super) fn check_begun(
+    record: &FilterRecord,
+    now: Option<Generation>,
+    refusal: CallFailure,
+) -> Result<()> {
+    let is_begun = now.is_some_and(|now| now > record.generation);
+    match refusal {
+        CallFailure::Meta(MetaError::Busy { .. }) if is_begun => {}
+        refusal => return Err(refusal),
+    }
+    match record.state.next_generation() {
+        Some(_) => Ok(()),
+        None => {
+            let name = record.name.as_str();
+            let what = format!(
+                "filter {name:?} has begun another generation, by this change or another one"
+            );
+            Err(CallFailure::OutcomeUnknown { what })
+        }
+    }
+}
+
 /// What every shard does for a change of the catalogue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
@@ -171,6 +195,22 @@ mod tests {
             assert_eq!(!is_refused(state, &clear), clears, "{state}");
             assert_eq!(!is_refused(state, &rotate), rotates, "{state}");
         }
+    }
+
+    #[test]
+    fn a_refusal_of_a_generation_that_has_begun_does_not_say_that_nothing_was_changed() {
+        let busy = || CallFailure::Meta(MetaError::Busy { name: "a".into(), state: "live".into() });
+        let (live, to) = (record(), Generation(2));
+        let clearing = FilterRecord { state: FilterState::Clearing { to }, ..record() };
+        for now in [None, Some(live.generation)] {
+            for seen in [&live, &clearing] {
+                assert_eq!(check_begun(seen, now, busy()), Err(busy()));
+            }
+        }
+        let unknown = check_begun(&live, Some(to), busy());
+        assert!(matches!(unknown, Err(CallFailure::OutcomeUnknown { .. })), "{unknown:?}");
+        assert_eq!(check_begun(&clearing, Some(to), busy()), Ok(()));
+        assert_eq!(check_begun(&live, Some(to), stale()), Err(stale()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use umbel_engine::meta::{Distribution, FilterName};
+use umbel_engine::meta::{Distribution, FilterChange, FilterName};
 use umbel_engine::shard::{LateItems, PartError, WindowRules, WindowTime};
 use umbel_filter::Kind;
 
@@ -185,6 +185,30 @@ async fn a_window_by_hand_is_rotated_in_all_shards() {
         let is_wrong = matches!(refused, Err(CallFailure::Part(PartError::WrongKind { .. })));
         assert!(is_wrong, "{refused:?}");
     }
+    drop(coordinator);
+    node.shutdown().await;
+}
+
+/// The order to clear the window arrives when a rotation, which was ordered after it, is done.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_rotation_passes_for_a_clearing() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Clock(AtomicU64::new(1_000 * MINUTE_MS)));
+    let node = start(folder.path(), &clock).await;
+    let coordinator = node.coordinator();
+    let by_hand = WindowRules { slice_ms: 0, time: WindowTime::Manual, ..RULES };
+    create(&coordinator, "runs", by_hand).await;
+    let name = FilterName::new("runs").unwrap();
+    coordinator.insert("runs", &items(0..100), None, None, deadline()).await.unwrap();
+    let seen = coordinator.info(&name, deadline()).await.unwrap();
+    assert_eq!(coordinator.rotate(&name, deadline()).await, Ok(Generation(2)));
+    let change = FilterChange::Clear { generation: seen.record.generation };
+    let late = coordinator.begin_generation((seen.id, &seen.record), change, deadline()).await;
+    assert!(matches!(late, Err(CallFailure::OutcomeUnknown { .. })), "{late:?}");
+    assert_eq!(present(&coordinator, "runs", 0..100).await, 100);
+    let cleared = coordinator.clear(&name, None, deadline()).await;
+    assert_eq!(cleared, Ok((Generation(3), false)));
+    assert_eq!(present(&coordinator, "runs", 0..100).await, 0);
     drop(coordinator);
     node.shutdown().await;
 }

@@ -217,7 +217,7 @@ impl MetaState {
         let record = self.named(filter)?;
         let to = Generation(record.generation.0.saturating_add(1));
         match record.state {
-            FilterState::Live if record.generation > generation => {}
+            FilterState::Live if record.generation > generation => record.check_cleared()?,
             FilterState::Live if record.is_replicated() => record.generation = to,
             FilterState::Live => {
                 no_merge?;

@@ -131,7 +131,8 @@ pub enum MetaCommand {
         filter: FilterId,
     },
     /// Empties a filter and starts its next generation, unless that has already started, so a retried
-    /// request does not empty it twice. A replicated filter is at the next generation at once.
+    /// request does not empty it twice; of a window that is rotated by hand it is refused then, as a rotation may have
+    /// started it. A replicated filter is at the next generation at once.
     ClearFilter {
         /// The filter.
         filter: FilterId,

@@ -145,6 +145,17 @@ impl FilterRecord {
         MetaError::Busy { name, state }
     }
 
+    /// Refuses a clearing that came too late for the generation that it was to end: of a window that is rotated by hand,
+    /// a rotation may have ended it, which cleared nothing.
+    pub(super) fn check_cleared(&self) -> Result<(), MetaError> {
+        if !self.settings.shape.is_rotated_by_hand() {
+            return Ok(());
+        }
+        let (name, state) =
+            (self.name.as_str().to_owned(), format!("at {} already", self.generation));
+        Err(MetaError::Busy { name, state })
+    }
+
     /// Whether a request to create a filter of the same name is a retry of the one that created this
     /// filter. Keys are drawn for each request, so with SipHash no two requests are equal.
     pub(super) fn is_answer_to(&self, settings: &FilterSettings, importing: bool) -> bool {

@@ -44,6 +44,14 @@ fn windows_by_hand_are_rotated_one_generation_at_a_time() {
     cluster.done(&rotate(1));
     let record = cluster.state.filter(filter).unwrap();
     assert_eq!((record.state, record.generation), (FilterState::Live, Generation(2)));
+    // A clearing that comes when the rotation is over would do nothing.
+    let late =
+        MetaError::Busy { name: "a".to_owned(), state: "at generation 2 already".to_owned() };
+    assert_eq!(cluster.error(&clear), late);
+    let clear = MetaCommand::ClearFilter { filter, generation: Generation(2) };
+    cluster.done(&clear);
+    cluster.done(&clear);
+    assert_eq!(cluster.filter_state(filter), Some(FilterState::Clearing { to: Generation(3) }));
     // A filter without slices cannot be rotated.
     let MetaReply::Filter(filter) = cluster.apply(&create("b", 1, false)) else { panic!() };
     cluster.done(&MetaCommand::FilterCreated { filter });
