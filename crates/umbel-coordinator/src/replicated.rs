@@ -106,6 +106,8 @@ struct OwnAnswer {
     hashes: Vec<ItemHash>,
     /// One bit for each item.
     bits: Vec<bool>,
+    /// Whether the copy counted towards a majority before it answered: what made it count since is not in the answer.
+    was_in_sync: bool,
 }
 
 /// The copies of replicated filters, this node's first.
@@ -132,7 +134,7 @@ impl CopyCalls<'_> {
         }
         let act = Act::Insert(items);
         let own = self.on_own(filter, deadline, act).await?;
-        let OwnAnswer { filter, copy, hashes, bits } = own;
+        let OwnAnswer { filter, copy, hashes, bits, .. } = own;
         if level == AckLevel::Local {
             return Ok(Bitmap::from_bools(bits));
         }
@@ -168,7 +170,7 @@ impl CopyCalls<'_> {
     ) -> Result<Bitmap> {
         let local = self.calls.local()?;
         let own = self.on_own(filter, deadline, Act::Contains(items)).await?;
-        let OwnAnswer { filter, copy, hashes, mut bits } = own;
+        let OwnAnswer { filter, copy, hashes, mut bits, was_in_sync } = own;
         let absent: Vec<usize> = (0..hashes.len()).filter(|&at| !bits[at]).collect();
         umbel_node::metrics::contains_answered(
             (bits.len() - absent.len()) as u64,
@@ -179,7 +181,7 @@ impl CopyCalls<'_> {
             return Ok(Bitmap::from_bools(bits));
         }
         let rest: Vec<ItemHash> = absent.iter().map(|&at| hashes[at]).collect();
-        let own = (local.node(), copy.is_in_sync());
+        let own = (local.node(), was_in_sync);
         let mut gathered = Gathered::begin(vec![false; rest.len()], true, own);
         let list = HashList::from_hashes(&rest);
         let generation = filter.record.generation;
@@ -236,13 +238,16 @@ impl CopyCalls<'_> {
             let hashes = act.hashes(&filter)?;
             let outcome = match local.copies().get(filter.id) {
                 Some(copy) => {
+                    let was_in_sync = copy.is_in_sync();
                     let done = act.on(&copy, filter.record.generation, &hashes).await;
-                    done.map(|bits| (copy, bits))
+                    done.map(|bits| (copy, bits, was_in_sync))
                 }
                 None => Err(CopyFailure::UnknownCopy { filter: filter.id }),
             };
             match outcome {
-                Ok((copy, bits)) => return Ok(OwnAnswer { filter, copy, hashes, bits }),
+                Ok((copy, bits, was_in_sync)) => {
+                    return Ok(OwnAnswer { filter, copy, hashes, bits, was_in_sync });
+                }
                 Err(failure) if is_passing(&failure) && Instant::now() < deadline => {
                     // The node's copy and its catalogue agree soon.
                     tokio::time::sleep(wait).await;

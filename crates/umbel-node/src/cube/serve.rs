@@ -12,7 +12,6 @@ use umbel_ports::encoding::{decode, encode};
 use umbel_raft::peer::{CallError, CallKind, RefusalReason};
 
 use super::copies::Copies;
-use super::copy::Copy;
 use super::failure::CopyFailure;
 use super::scrub::compare;
 use crate::calls::{CopyAnswer, CopyReport, CopyRequest};
@@ -63,12 +62,14 @@ impl Copies {
                 self.check_epoch(epoch)?;
                 let hashes = hashes_of(&hashes)?;
                 let held = copy.insert(generation, &hashes).await?;
-                bits(&copy, held)
+                CopyAnswer::Bits { bits: Bitmap::from_bools(held), is_in_sync: copy.is_in_sync() }
             }
             CopyRequest::Find { generation, epoch, hashes } => {
                 self.check_epoch(epoch)?;
+                // Asked first: what makes a late copy count may come between the two, and is not in the answer.
+                let is_in_sync = copy.is_in_sync();
                 let present = copy.contains(generation, &hashes_of(&hashes)?)?;
-                bits(&copy, present)
+                CopyAnswer::Bits { bits: Bitmap::from_bools(present), is_in_sync }
             }
             CopyRequest::Inserted { generation } => {
                 let count = copy.inserted(generation)?;
@@ -117,10 +118,6 @@ impl Copies {
 fn hashes_of(list: &HashList) -> Result<Vec<ItemHash>> {
     list.check().map_err(|error| CopyFailure::BadHashes(error.to_string()))?;
     Ok(list.to_vec())
-}
-
-fn bits(copy: &Copy, bits: Vec<bool>) -> CopyAnswer {
-    CopyAnswer::Bits { bits: Bitmap::from_bools(bits), is_in_sync: copy.is_in_sync() }
 }
 
 /// Whether a condition becomes true within [`WAIT_MAX`].
