@@ -10,7 +10,7 @@ use umbel_engine::meta::{FilterName, PrincipalName};
 use umbel_ports::Purpose;
 
 use super::loading::drop_half;
-use super::outgoing::{ExportWish, unknown_change};
+use super::outgoing::{ExportParts, ExportWish, unknown_change};
 use super::{ExportPart, ImportHead, ImportPart, one_shard, step_deadline};
 use crate::catalogue::Seen;
 use crate::{Coordinator, Result};
@@ -30,10 +30,22 @@ impl Coordinator {
         owner: Option<PrincipalName>,
         deadline: Instant,
     ) -> Result<(FilterId, bool)> {
-        let expiry = self.expiry(name, deadline).await?.and_then(|(_, expires_ms)| expires_ms);
         let wish = ExportWish { known: None, is_snapshot: true };
-        let parts = self.export(name, wish, deadline).await?.into_stream();
-        let parts = parts.map(|part| {
+        let parts = self.export(name, wish, deadline).await?;
+        self.copy_parts(parts, new_name, owner, deadline).await
+    }
+
+    /// The same from the parts of an export, all of which are still to come.
+    async fn copy_parts(
+        self: &Arc<Self>,
+        parts: ExportParts,
+        new_name: &FilterName,
+        owner: Option<PrincipalName>,
+        deadline: Instant,
+    ) -> Result<(FilterId, bool)> {
+        // Of the filter that is copied: the name may be another filter's by now.
+        let expiry = parts.expires_ms();
+        let parts = parts.into_stream().map(|part| {
             Ok(match part? {
                 ExportPart::Head(head) => ImportPart::Head(ImportHead {
                     name: new_name.clone(),
@@ -154,7 +166,7 @@ mod tests {
 
     use super::*;
     use crate::nodes_test::Coordinated;
-    use crate::nodes_test::node_test::{create, deadline, start_alone};
+    use crate::nodes_test::node_test::{create, deadline, items, start_alone};
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_copy_whose_expiry_cannot_be_set_is_dropped() {
@@ -172,6 +184,32 @@ mod tests {
         let refused = coordinator.expire_or_drop((made, &absent), expires_at_ms, deadline()).await;
         assert!(matches!(refused, Err(CallFailure::UnknownFilter { .. })), "{refused:?}");
         assert!(coordinator.live_filter("copy", deadline()).await.is_err(), "the copy stays");
+        drop(coordinator);
+        node.shutdown().await;
+    }
+
+    /// Another filter gets the name of the one that is copied, once the copy has begun.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_copy_has_the_expiry_of_the_filter_whose_items_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let coordinator = node.coordinator();
+        let name = |name: &str| FilterName::new(name).unwrap();
+        let (copied, other, copy) = (name("copied"), name("other"), name("copy"));
+        for filter in ["copied", "other"] {
+            create(&coordinator, filter, Kind::Blocked).await;
+        }
+        coordinator.insert("copied", &items(0..100), None, None, deadline()).await.unwrap();
+        let expires_at_ms = Some(u64::MAX);
+        coordinator.expire(&copied, None, expires_at_ms, deadline()).await.unwrap();
+        let wish = ExportWish { known: None, is_snapshot: true };
+        let parts = coordinator.export(&copied, wish, deadline()).await.unwrap();
+        coordinator.rename(&other, &copied, true, deadline()).await.unwrap();
+        let made = coordinator.copy_parts(parts, &copy, None, deadline()).await.unwrap();
+        let found = coordinator.contains("copy", &items(0..100), None, deadline()).await;
+        assert_eq!(found.unwrap().0.count_ones(), 100);
+        let expiry = coordinator.expiry(&copy, deadline()).await.unwrap();
+        assert_eq!(expiry, Some((made.0, expires_at_ms)));
         drop(coordinator);
         node.shutdown().await;
     }

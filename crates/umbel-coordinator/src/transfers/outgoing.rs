@@ -128,6 +128,12 @@ impl ExportParts {
         Kind::from_id(self.head.as_ref()?.record.settings.kind)
     }
 
+    /// When the filter expires, in milliseconds since 1970, before the first part is taken; None afterwards, or if it
+    /// does not expire.
+    pub(super) fn expires_ms(&self) -> Option<u64> {
+        self.head.as_ref()?.record.expires_ms
+    }
+
     /// The next part; None after the end.
     pub async fn next(&mut self) -> Result<Option<ExportPart>> {
         if let Some(head) = self.head.take() {
