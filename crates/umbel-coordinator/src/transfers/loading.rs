@@ -373,7 +373,7 @@ async fn keep_lease(coordinator: Arc<Coordinator>, filter: FilterId) {
 
 /// Drops a filter that was not completed. If the command does not reach the cluster, the filter stays
 /// invisible until its lease ends, and can be dropped by its name.
-pub(super) async fn drop_half(coordinator: Arc<Coordinator>, filter: FilterId) {
+async fn drop_half(coordinator: Arc<Coordinator>, filter: FilterId) {
     let command = MetaCommand::DropFilter { filter };
     if let Err(error) = coordinator.meta_propose(command, step_deadline()).await {
         tracing::warn!(%filter, %error, "a filter that was half loaded could not be dropped");
