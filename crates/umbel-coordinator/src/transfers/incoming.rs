@@ -22,7 +22,7 @@ use umbel_node::failure::CallFailure;
 
 impl Coordinator {
     /// Creates a filter from an export. It becomes live if count and checksum of the frames are right;
-    /// otherwise, or if the caller gives up, it is dropped. It counts towards the quota of `owner`.
+    /// otherwise, or if the caller gives up before, it is dropped. It counts towards the quota of `owner`.
     pub async fn import<S>(
         self: &Arc<Self>,
         mut parts: S,

@@ -158,7 +158,8 @@ impl Loading {
     }
 
     /// Loads with `work`, then makes the filter live. Drops the filter if one of them fails, unless it may be live:
-    /// others may have inserted into it by now.
+    /// others may have inserted into it by now. For that reason it becomes live in a separate task, which completes
+    /// even if the caller gives up.
     pub(super) async fn run(
         mut self,
         work: impl AsyncFnOnce(&mut Self) -> Result<()>,
@@ -166,15 +167,17 @@ impl Loading {
         if let Err(error) = work(&mut self).await {
             return Err(self.give_up(error).await);
         }
+        tokio::spawn(self.finish())
+            .await
+            .unwrap_or_else(|error| Err(CallFailure::OutcomeUnknown { what: error.to_string() }))
+    }
+
+    async fn finish(mut self) -> Result<(FilterId, FilterRecord)> {
+        // From here on, only a refusal drops it.
+        self.is_finished = true;
         match self.activate().await {
-            Ok(record) => {
-                self.is_finished = true;
-                Ok((self.filter, record))
-            }
-            Err(error @ CallFailure::OutcomeUnknown { .. }) => {
-                self.is_finished = true;
-                Err(error)
-            }
+            Ok(record) => Ok((self.filter, record)),
+            Err(error @ CallFailure::OutcomeUnknown { .. }) => Err(error),
             Err(error) => Err(self.give_up(error).await),
         }
     }
@@ -371,8 +374,8 @@ async fn keep_lease(coordinator: Arc<Coordinator>, filter: FilterId) {
     }
 }
 
-/// Drops a filter that was not completed. If the command does not reach the cluster, the filter stays
-/// invisible until its lease ends, and can be dropped by its name.
+/// Drops a filter that is not live yet, so that nobody has renamed it or inserted into it. If the command does not reach
+/// the cluster, the filter stays invisible until its lease ends, and can be dropped by its name.
 async fn drop_half(coordinator: Arc<Coordinator>, filter: FilterId) {
     let command = MetaCommand::DropFilter { filter };
     if let Err(error) = coordinator.meta_propose(command, step_deadline()).await {
@@ -386,9 +389,14 @@ pub(super) fn ended_early() -> CallFailure {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+    use tokio::time::Instant;
     use umbel_engine::meta::MetaError;
 
     use super::*;
+    use crate::catalogue::ranges_of;
+    use crate::nodes_test::Coordinated;
+    use crate::nodes_test::node_test::{create, deadline, start_alone};
 
     /// "Nothing was done" would be wrong, and what may be live is not dropped: others may have inserted into it.
     #[test]
@@ -399,5 +407,31 @@ mod tests {
         assert_eq!(what, text);
         let refused = CallFailure::Meta(MetaError::UnknownFilter { filter: FilterId(1) });
         assert!(matches!(behind_activation(refused), CallFailure::Meta(_)));
+    }
+
+    /// Others may have inserted into it by the time at which its client leaves.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_filter_that_was_loaded_becomes_live_although_its_client_leaves() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let coordinator = node.coordinator();
+        create(&coordinator, "original", Kind::Blocked).await;
+        let original = coordinator.live_filter("original", deadline()).await.unwrap();
+        let ranges = coordinator.read_meta(ranges_of).unwrap().unwrap();
+        let cuts = Cuts { theirs: ranges, ours: ranges };
+        let name = FilterName::new("again").unwrap();
+        let (to, settings) = ((&name, None), original.record.settings);
+        let loading = Loading::begin(Arc::clone(&coordinator), to, settings, cuts).await.unwrap();
+        let filter = loading.filter;
+        // Drops the call when it first waits, which is for the activation.
+        drop(loading.run(async |_| Ok(())).now_or_never());
+        let end = deadline();
+        while Arc::strong_count(&coordinator) > 1 {
+            assert!(Instant::now() < end, "what the call left behind does not end");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(coordinator.live_filter("again", deadline()).await.unwrap().id, filter);
+        drop(coordinator);
+        node.shutdown().await;
     }
 }
