@@ -53,8 +53,8 @@ pub(crate) fn read_footers(spec: &JobSpec, is_written: bool, sources: &mut [Sour
             };
             let groups = (0..file.row_group_count()).map(sizes).collect();
             let (footer, recent) = (file.footer_digest(), Arc::clone(&recent));
-            let groups = Arc::new(RowGroups::new(groups, selection, footer, recent));
-            groups.remember(source, &file);
+            let groups = Arc::new(RowGroups::new(index, groups, selection, footer, recent));
+            groups.remember(&file);
             source.row_groups = Some(groups);
         }
     }

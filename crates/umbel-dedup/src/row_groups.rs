@@ -16,6 +16,9 @@ const OPEN_FILES: usize = 16;
 /// A Parquet input, as opened at the start of the job.
 #[derive(Debug)]
 pub(crate) struct RowGroups {
+    /// The number of the input, by which its open file is known: names in messages, which are UTF-8, may be equal for
+    /// different files, and a pipe has no path.
+    input: usize,
     /// Its row groups in order.
     pub(crate) groups: Vec<RowGroup>,
     /// The columns that items are made of, and that rows are ranked by.
@@ -35,19 +38,20 @@ pub(crate) struct RowGroup {
     pub(crate) unpacked_bytes: u64,
 }
 
-/// The files that were used most recently, open.
+/// The files that were used most recently, open, each with the number of its input.
 #[derive(Debug, Default)]
-pub(super) struct RecentFiles(Mutex<VecDeque<(String, ParquetFile)>>);
+pub(super) struct RecentFiles(Mutex<VecDeque<(usize, ParquetFile)>>);
 
 impl RowGroups {
-    /// The open files of an input with this footer.
+    /// The open files of the input with this number and footer.
     pub(super) fn new(
+        input: usize,
         groups: Vec<RowGroup>,
         selection: ParquetSelection,
         footer: ContentDigest,
         recent: Arc<RecentFiles>,
     ) -> Self {
-        Self { groups, selection, footer, recent }
+        Self { input, groups, selection, footer, recent }
     }
 
     /// The file, open.
@@ -56,7 +60,7 @@ impl RowGroups {
     ///
     /// If it cannot be read, or is not the same file as at the start.
     pub(crate) fn open(&self, source: &Source) -> Result<ParquetFile> {
-        let recent = lock(&self.recent.0).iter().find(|(name, _)| *name == source.name).cloned();
+        let recent = lock(&self.recent.0).iter().find(|(input, _)| *input == self.input).cloned();
         if let Some((_, file)) = recent {
             return Ok(file);
         }
@@ -64,16 +68,16 @@ impl RowGroups {
         if file.footer_digest() != self.footer {
             bail!("{}: the file was changed while it was read; run the job again", source.name);
         }
-        self.remember(source, &file);
+        self.remember(&file);
         Ok(file)
     }
 
     /// Keeps a file open, because it is read next.
-    pub(super) fn remember(&self, source: &Source, file: &ParquetFile) {
+    pub(super) fn remember(&self, file: &ParquetFile) {
         let mut recent = lock(&self.recent.0);
         if recent.len() == OPEN_FILES {
             recent.pop_front();
         }
-        recent.push_back((source.name.clone(), file.clone()));
+        recent.push_back((self.input, file.clone()));
     }
 }

@@ -8,7 +8,10 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) const SCHEMA: &str = "message rows { required int64 id; optional binary url (STRING); }";
@@ -127,6 +130,26 @@ fn schema_and_packing_stay_and_whole_rows_are_compared_by_default() {
     }
     assert_eq!(ids(sandbox.read("out/a.parquet")), (0..10).collect::<Vec<_>>());
     assert!(ids(sandbox.read("out/b")).is_empty());
+}
+
+/// Messages show both names as the same text.
+#[test]
+fn files_whose_names_differ_in_bytes_that_are_no_text_are_not_mixed_up() {
+    let rows = rows(60);
+    let sandbox = Sandbox::new();
+    let at = |folder: &str, name| sandbox.path(folder).join(Path::new(OsStr::from_bytes(name)));
+    let parts = [(&b"\xb1.parquet"[..], &rows[..20], 20), (b"\xb9.parquet", &rows[20..], 7)];
+    for (name, rows, group_rows) in parts {
+        sandbox.write(at("in", name), table(SCHEMA, rows, group_rows));
+    }
+    for options in ["-o out/", "-o out/ --overwrite --workers 3", "--in-place"] {
+        sandbox.run(&format!("in --key id {options}")).kept();
+        for (name, rows, _) in parts {
+            let folder = if options.contains("out/") { "out" } else { "in" };
+            let kept: Vec<i64> = rows.iter().map(|row| row.0).collect();
+            assert_eq!(ids(sandbox.read(at(folder, name))), kept, "{options}");
+        }
+    }
 }
 
 #[test]
