@@ -78,10 +78,10 @@ pub(crate) fn cut(
         }
         let can_cut =
             *compression == Compression::Plain && format.delimiter().is_none() && !whole_files;
-        let parts = if can_cut { bytes.div_ceil(chunk_bytes) } else { 1 };
-        for part in 0..parts.max(1) {
-            let cut = |part: u64| if parts > 1 { part * bytes / parts } else { part * bytes };
-            let (start, end) = (cut(part), cut(part + 1));
+        let parts = if can_cut { bytes.div_ceil(chunk_bytes).max(1) } else { 1 };
+        for part in 0..parts {
+            let (start, end) =
+                (part_start(part, parts, *bytes), part_start(part + 1, parts, *bytes));
             let worker = worker_at(before + start.midpoint(end));
             let span = (parts > 1).then_some(ByteSpan { start, end });
             let bytes = end - start;
@@ -97,4 +97,30 @@ pub(crate) fn cut(
         );
     }
     Ok(chunks)
+}
+
+/// Where a part begins if so many bytes are cut into `parts` of nearly equal length.
+fn part_start(part: u64, parts: u64, bytes: u64) -> u64 {
+    // The product exceeds 64 bits for files above 16 TiB.
+    let start = u128::from(part) * u128::from(bytes) / u128::from(parts);
+    u64::try_from(start).expect("no part begins behind the bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_the_largest_files_follow_each_other_to_the_end() {
+        for bytes in [0, 1, 100, 1 << 44, (1 << 48) - 1, u64::MAX] {
+            let parts = bytes.div_ceil(CHUNK_BYTES_MAX).max(1);
+            let start = |part| part_start(part, parts, bytes);
+            assert_eq!((start(0), start(parts)), (0, bytes));
+            for part in [0, parts / 3, parts / 2, parts - 1] {
+                let part_bytes = start(part + 1) - start(part);
+                assert!(part_bytes <= CHUNK_BYTES_MAX, "{part} of {parts} has {part_bytes}");
+                assert!(part_bytes > 0 || bytes == 0, "{part} of {parts} is empty");
+            }
+        }
+    }
 }
