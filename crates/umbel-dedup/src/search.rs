@@ -89,6 +89,19 @@ enum Found {
     Unreadable(PathBuf, io::Error),
 }
 
+impl Found {
+    fn path(&self) -> &Path {
+        match self {
+            Self::File(path) | Self::Unreadable(path, _) => path,
+        }
+    }
+}
+
+/// Orders files by the bytes of their paths, as keys of objects are ordered: `part-0.txt` comes before `part/0.txt`.
+fn sort(files: &mut [Found]) {
+    files.sort_by(|a, b| a.path().as_os_str().as_bytes().cmp(b.path().as_os_str().as_bytes()));
+}
+
 /// The paths, with links resolved, of the files that one input argument of a job names. Files that cannot be read or are not
 /// text are skipped; they are reported when the job begins.
 ///
@@ -174,6 +187,7 @@ impl<'a> Finding<'a> {
             self.roots.extend(std::fs::canonicalize(path));
             let mut files = Vec::new();
             self.walk(path, path, &mut files)?;
+            sort(&mut files);
             if files.is_empty() {
                 let but = match (self.passed_over, self.search.names.is_empty()) {
                     (true, _) => " but those of the output directory",
@@ -202,19 +216,18 @@ impl<'a> Finding<'a> {
         self.output.as_ref().is_some_and(|(output, _)| Some(*output) == inode)
     }
 
-    /// Adds all regular files below `directory`, which is `root` or below it, ordered by the bytes of their paths.
+    /// Adds all regular files below `directory`, which is `root` or below it, in any order.
     fn walk(&mut self, root: &Path, directory: &Path, files: &mut Vec<Found>) -> Result<()> {
         let entries = std::fs::read_dir(directory).and_then(|entries| {
             entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()
         });
-        let mut paths = match entries {
+        let paths = match entries {
             Ok(paths) => paths,
             Err(error) => {
                 files.push(Found::Unreadable(directory.to_owned(), error));
                 return Ok(());
             }
         };
-        paths.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
         for path in paths {
             if path.file_name().is_some_and(is_unfinished_output) {
                 continue;
@@ -258,14 +271,11 @@ impl<'a> Finding<'a> {
                 (None, Ok(_)) => {}
             }
         }
-        let path = |found: &Found| match found {
-            Found::File(path) | Found::Unreadable(path, _) => path.clone(),
-        };
-        files.sort_by(|a, b| path(a).as_os_str().as_bytes().cmp(path(b).as_os_str().as_bytes()));
+        sort(&mut files);
         // A pattern that matches only files of the output directory is meant to read them.
         let output = self.output.as_ref().map(|(_, output)| output.clone());
         let is_inside = |found: &Found| {
-            let location = identity(&path(found));
+            let location = identity(found.path());
             output.as_ref().is_some_and(|output| location.starts_with(output))
         };
         let inside = files.iter().filter(|found| is_inside(found)).count();
@@ -421,18 +431,18 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "x\n").unwrap();
         };
-        ["b.txt", "B.txt", "a/z.txt", "a/y.jsonl"].into_iter().for_each(write);
+        let names = ["b.txt", "B.txt", "a/z.txt", "a/y.jsonl", "a-b.txt", "a.txt"];
+        names.into_iter().for_each(write);
         let root = directory.path().display().to_string();
         let scratch = directory.path();
         let relative = |args: &[String]| -> Vec<String> {
             let sources = search(args, scratch).unwrap();
             sources.iter().map(|source| source.relative.display().to_string()).collect()
         };
-        assert_eq!(
-            relative(std::slice::from_ref(&root)),
-            ["B.txt", "a/y.jsonl", "a/z.txt", "b.txt"]
-        );
-        assert_eq!(relative(&[format!("{root}/*.txt")]), ["B.txt", "b.txt"]);
+        let ordered = ["B.txt", "a-b.txt", "a.txt", "a/y.jsonl", "a/z.txt", "b.txt"];
+        assert_eq!(relative(std::slice::from_ref(&root)), ordered);
+        assert_eq!(relative(&[format!("{root}/**/*")]), ordered);
+        assert_eq!(relative(&[format!("{root}/*.txt")]), ["B.txt", "a-b.txt", "a.txt", "b.txt"]);
         assert_eq!(
             relative(&[format!("{root}/b.txt"), format!("{root}/a")]),
             ["b.txt", "a/y.jsonl", "a/z.txt"]
