@@ -16,7 +16,7 @@ use super::spec::{JobSpec, OutputTarget, SaveIndex};
 use crate::error::{Context, Result};
 use std::path::{Path, PathBuf};
 use umbel_files::UsageError;
-use umbel_files::{FileRoles, remove_leftovers};
+use umbel_files::{FileRoles, is_too_long, remove_leftovers};
 use umbel_records::Compression;
 
 /// Name of the list of bad records in an output directory.
@@ -171,6 +171,18 @@ fn is_directory_text(path: &Path) -> String {
     format!("{} is a directory, expected a file", path.display())
 }
 
+/// Rejects an output whose name the system does not take. Temporary names are shortened, so it would be noticed only in the
+/// commit.
+fn refuse_too_long(path: &Path) -> Result<()> {
+    if is_object(path) || !is_too_long(path) {
+        return Ok(());
+    }
+    refuse(format!(
+        "{}: too long a name for a file there; rename the input, or name another output",
+        path.display()
+    ))
+}
+
 /// Rejects named outputs that cannot be written, or conflict with each other. Needs no input.
 ///
 /// # Errors
@@ -191,6 +203,7 @@ pub(crate) fn check_named(spec: &JobSpec) -> Result<()> {
     if let Some(path) = paths.iter().find(|path| path.is_dir()) {
         return refuse(is_directory_text(path));
     }
+    paths.iter().try_for_each(|path| refuse_too_long(path))?;
     roles(spec, &[])?;
     refuse_existing(spec, paths.iter().copied().filter(|path| !is_updated_index(spec, path)))
 }
@@ -219,6 +232,7 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
         if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
             return refuse(is_directory_text(path));
         }
+        refuse_too_long(path)?;
         let twice = |error: UsageError| match paths[..place].iter().position(|other| other == path)
         {
             Some(first) => UsageError(format!(
@@ -250,6 +264,7 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
         })?;
         paths.push(list);
     }
+    roles.check_folders()?;
     let in_place = spec.in_place;
     refuse_existing(spec, paths.iter().map(PathBuf::as_path).filter(|_| !in_place))
 }

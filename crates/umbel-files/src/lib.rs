@@ -33,7 +33,8 @@ pub use output_folder::OutputFolder;
 pub use partial::{ANY_NEW_FILE, BegunEmpty, OWNER_ONLY, PartialDirectory, PartialFile};
 pub use placing::{Interrupt, Placing, rename_new};
 pub use roles::{
-    FileRoles, Inode, OBJECT_SCHEME, PATH_BYTES_MAX, inode_of, is_object_address, place_of,
+    FileRoles, Inode, OBJECT_SCHEME, PATH_BYTES_MAX, inode_of, is_object_address, is_too_long,
+    place_of,
 };
 pub use roots::{NotBelow, OpenBelowError, Roots, open_regular};
 pub use sync::{folder_of, sync_folder};

@@ -14,7 +14,9 @@
 
 use crate::UsageError;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -99,6 +101,33 @@ impl FileRoles {
         self.add_only_output(role, path, places.collect())
     }
 
+    /// Rejects outputs of which one would stand below the other: a name is that of a file or of a folder.
+    ///
+    /// # Errors
+    ///
+    /// There are such outputs.
+    pub fn check_folders(&self) -> Result<(), UsageError> {
+        // Paths are ordered component by component, so what stands below a path follows it at once.
+        let mut last: Option<(&PathBuf, &String)> = None;
+        for (identity, output) in &self.outputs {
+            // Addresses of objects are not absolute: a store has no folders.
+            let Identity::Place(place) = identity else { continue };
+            if !place.is_absolute() {
+                continue;
+            }
+            if let Some((folder, above)) = last
+                && place.starts_with(folder)
+            {
+                let text = format!(
+                    "{above} cannot be a file and the folder of {output}, too: name another output, or read the inputs in two jobs"
+                );
+                return Err(UsageError(text));
+            }
+            last = Some((place, output));
+        }
+        Ok(())
+    }
+
     /// Rejects standard output that is redirected into an input: the input would grow while it is read.
     ///
     /// # Errors
@@ -136,6 +165,24 @@ impl FileRoles {
 
 /// Longest path in bytes that the system accepts: `PATH_MAX` of Linux without the terminating zero.
 pub const PATH_BYTES_MAX: usize = 4095;
+
+/// Names of up to this many bytes fit into the usual file systems: `NAME_MAX` of Linux. A few, such as exFAT, count
+/// characters and take more bytes, so longer names are tried.
+const NAME_BYTES_USUAL: usize = 255;
+
+/// Whether the system takes no file by this path, because a name in it or all of it is too long, also while its folder
+/// does not exist yet.
+pub fn is_too_long(path: &Path) -> bool {
+    let is_refused = |path: &Path| {
+        let looked_up = path.symlink_metadata();
+        looked_up.is_err_and(|error| error.kind() == ErrorKind::InvalidFilename)
+    };
+    let is_long = |name: &&OsStr| name.len() > NAME_BYTES_USUAL;
+    // The folder will be made in the last one that exists.
+    let mut folders = path.ancestors().skip(1);
+    let folder = folders.find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
+    is_refused(path) || path.iter().filter(is_long).any(|name| is_refused(&folder.join(name)))
+}
 
 /// Device and number of a regular file or directory; `None` for all else, which cannot be an input that is
 /// replaced.
@@ -183,4 +230,46 @@ pub fn place_of(path: &Path) -> PathBuf {
         }
     };
     names.into_iter().rev().fold(known, |place, name| place.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_too_long_are_found_before_their_folders_exist() {
+        let root = tempfile::tempdir().unwrap();
+        let [longest, longer] = [255, 256].map(|bytes| "n".repeat(bytes));
+        let deep = "d/".repeat(PATH_BYTES_MAX / 2);
+        for (path, expected) in [
+            (longest.clone(), false),
+            (longer.clone(), true),
+            (format!("new/{longest}/{longest}"), false),
+            (format!("new/{longer}"), true),
+            (format!("new/{longer}/x"), true),
+            (deep, true),
+        ] {
+            assert_eq!(is_too_long(&root.path().join(&path)), expected, "{path}");
+        }
+        assert!(is_too_long(Path::new(&longer)) && !is_too_long(Path::new("new")));
+    }
+
+    #[test]
+    fn no_output_stands_below_another_one() {
+        let root = tempfile::tempdir().unwrap();
+        let checked = |names: &[&str]| {
+            let mut roles = FileRoles::default();
+            for name in names {
+                roles.add_output("--output", &root.path().join(name)).unwrap();
+            }
+            roles.add_output("--output", Path::new("s3://b/x")).unwrap();
+            roles.add_output("--output", Path::new("s3://b/x/y")).unwrap();
+            roles.check_folders().map_err(|UsageError(text)| text)
+        };
+        assert_eq!(checked(&["x", "x-1", "x.txt", "y/x/z", "z/x"]), Ok(()));
+        for names in [["x-1", "x/y", "x"], ["a", "x/y/z", "x"], ["./x", "b", "x/y"]] {
+            let text = checked(&names).unwrap_err();
+            assert!(text.contains("x cannot be a file and the folder of"), "{text}");
+        }
+    }
 }

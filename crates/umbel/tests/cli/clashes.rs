@@ -135,6 +135,31 @@ fn a_directory_in_an_output_directory_is_no_place_for_an_output() {
     }
 }
 
+/// Temporary names are shorter, so the rename would fail when another output has its name.
+#[test]
+fn a_name_that_is_too_long_is_no_place_for_an_output() {
+    let long = "n".repeat(252);
+    let sandbox = Sandbox::with(&[("in/a", "a\n"), (&format!("in/{long}")[..], "b\n")]);
+    let said = ["new/nnn", "nnn.jsonl: too long a name for a file"];
+    is_refused_with(&sandbox, "in --annotate new/", &said);
+    is_refused_with(&sandbox, &format!("in/a -o {long}.txt"), &["nnn.txt: too long a name"]);
+    sandbox.run("in -o new/").kept();
+}
+
+/// The folder would stand at the name of the file when that is renamed.
+#[test]
+fn an_output_below_another_one_is_refused() {
+    let sandbox = Sandbox::with(&[("in/a", "a\n"), ("in/x", "x\n"), ("in/x.jsonl/y", "y\n")]);
+    let said = ["new/x.jsonl cannot be a file and the folder of", "new/x.jsonl/y.jsonl"];
+    for overwrite in ["", "--overwrite"] {
+        is_refused_with(&sandbox, &format!("in --annotate new/ {overwrite}"), &said);
+    }
+    std::fs::create_dir(sandbox.path("out")).unwrap();
+    let said = ["--duplicates out/x.jsonl cannot be a file and the folder of out/x.jsonl/y"];
+    is_refused_with(&sandbox, "in -o out/ --duplicates out/x.jsonl", &said);
+    sandbox.run("in -o out/").kept();
+}
+
 #[test]
 fn two_streams_into_standard_output_are_refused() {
     is_refused(&two_files(), "b.txt --summary -");
