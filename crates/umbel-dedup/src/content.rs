@@ -24,7 +24,7 @@ use umbel_dedup_engine::Rank;
 use umbel_filter::ItemHash;
 use umbel_records::{
     ByteSpan, ContentDigest, Format, Granularity, ItemExtractor, Normalisers, ReadError,
-    ReadLimits, RecordItemError, RecordReader,
+    ReadLimits, RecordItemError, RecordReader, is_blank_line,
 };
 
 /// What is at a position.
@@ -167,7 +167,7 @@ pub(crate) fn without_item<'a>(
         (RecordItemError::MissingKey { .. }, MissingKey::Drop) => Found::LeftOut,
         // A blank line between or after JSON values. In a table a line without any byte is no record, and one of blanks
         // is a record with a field.
-        _ if format == Format::JsonLines && record.trim_ascii().is_empty() => Found::Exempt,
+        _ if format == Format::JsonLines && is_blank_line(record) => Found::Exempt,
         (error, _) => Found::Bad { content_offset, error },
     }
 }

@@ -30,5 +30,18 @@ pub(crate) type Result<T, E = RecordItemError> = std::result::Result<T, E>;
 /// here is not rejected by the next reader. It bounds the stack of the recursive functions.
 pub const JSON_DEPTH_MAX: usize = 128;
 
+/// Whether a record of JSON Lines has no value: it is a blank line, perhaps with a byte order mark, which is ignored before
+/// values, too.
+///
+/// ```
+/// use umbel_records::is_blank_line;
+///
+/// assert!(is_blank_line(b" \r\n") && is_blank_line(b"\xef\xbb\xbf") && !is_blank_line(b"0\n"));
+/// ```
+pub fn is_blank_line(record: &[u8]) -> bool {
+    let unmarked = record.strip_prefix(cursor::BYTE_ORDER_MARK).unwrap_or(record);
+    unmarked.trim_ascii().is_empty()
+}
+
 #[cfg(test)]
 mod twin_test;

@@ -53,7 +53,7 @@ pub use error::ReadError;
 pub use format::Format;
 pub use item::{ExtractorError, Granularity, ItemExtractor};
 pub use item_error::RecordItemError;
-pub use json::JSON_DEPTH_MAX;
+pub use json::{JSON_DEPTH_MAX, is_blank_line};
 pub use key_path::{KEY_PATH_FIELDS_MAX, KeyPath, KeyPathError};
 pub use limits::{BLOCK_BYTES_DEFAULT, RECORD_BYTES_MAX, ReadLimits};
 pub use normalise::{Normaliser, Normalisers, UnknownNormaliser};

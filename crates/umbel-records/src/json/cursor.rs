@@ -9,7 +9,7 @@ use super::{JSON_DEPTH_MAX, Result};
 use crate::RecordItemError;
 
 /// U+FEFF in UTF-8.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A position in a JSON text.
 #[derive(Debug)]

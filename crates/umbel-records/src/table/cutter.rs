@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use csv_core::{ReadRecordResult, Reader};
 
+use super::fields::MARK;
+
 /// Space for unquoted text that is not used: the state machine writes it while it looks for record
 /// ends.
 const TEXT_BYTES: usize = 4 << 10;
@@ -26,6 +28,8 @@ pub(crate) struct TableCutter {
     first_end: usize,
     /// Whether the header was not seen yet.
     awaits_header: bool,
+    /// Whether no record was found yet: a byte order mark may stand before the first one.
+    may_be_marked: bool,
     text: Box<[u8; TEXT_BYTES]>,
     field_ends: Box<[usize; FIELD_ENDS]>,
 }
@@ -40,6 +44,7 @@ impl TableCutter {
             cut_end: 0,
             first_end: 0,
             awaits_header: passes_header,
+            may_be_marked: true,
             text: Box::new([0; TEXT_BYTES]),
             field_ends: Box::new([0; FIELD_ENDS]),
         }
@@ -66,8 +71,8 @@ impl TableCutter {
         }
         let (text, field_ends) = (&mut self.text[..], &mut self.field_ends[..]);
         let (result, ..) = self.machine.read_record(b"\n", text, field_ends);
-        // If the machine still waits for the start of a record, only line ends may be left.
-        let is_blank = buffer[self.cut_end..].iter().all(|byte| *byte == b'\n');
+        // If the machine still waits for the start of a record, only a mark and line ends may be left.
+        let is_blank = self.unmarked(&buffer[self.cut_end..]).iter().all(|byte| *byte == b'\n');
         if result == ReadRecordResult::Record {
             self.end_record(buffer, buffer.len());
         } else if is_blank {
@@ -86,14 +91,21 @@ impl TableCutter {
         if self.first_end == 0 {
             self.first_end = end;
         }
-        if matches!(&buffer[start..end], b"\r\n" | b"\r") {
+        if matches!(self.unmarked(&buffer[start..end]), b"\r\n" | b"\r" | b"\n" | b"") {
             return; // A blank line, too.
         }
+        self.may_be_marked = false;
         if self.awaits_header {
             self.awaits_header = false;
         } else {
             self.spans.push(start..end);
         }
+    }
+
+    /// The bytes without a byte order mark before the first record.
+    fn unmarked<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        let unmarked = bytes.strip_prefix(MARK).filter(|_| self.may_be_marked);
+        unmarked.unwrap_or(bytes)
     }
 
     /// The whole records, as ranges in the buffer.

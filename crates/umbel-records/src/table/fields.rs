@@ -19,7 +19,7 @@ pub(crate) struct TableFields {
 }
 
 /// What may precede the first record of a file: the byte order mark of UTF-8.
-const MARK: &[u8] = b"\xef\xbb\xbf";
+pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[derive(Debug)]
 struct Field {

@@ -38,8 +38,8 @@ pub struct TableHeader {
 }
 
 impl TableHeader {
-    /// Reads the header of a file; `None` if the file has only blank lines. A UTF-8 byte order mark is
-    /// part of the bytes, but not of the first name.
+    /// Reads the header of a file; `None` if the file has only blank lines, perhaps behind a UTF-8 byte
+    /// order mark. Such a mark is part of the bytes, but not of the first name.
     ///
     /// # Errors
     /// As [`RecordReader::next_block`], if the file is damaged in front of the header's end.

@@ -82,10 +82,33 @@ fn headers_name_columns_with_and_without_a_byte_order_mark() {
     let error = marked.column("A b").unwrap_err().to_string();
     assert_eq!(error, "no column `A b` in the header; it has `a b`, `c`, `c`");
     let limits = ReadLimits::default();
-    for empty in ["", "\n\r\n"] {
+    for empty in ["", "\n\r\n", "\u{feff}"] {
         let none = TableHeader::read(file(empty.as_bytes()), Compression::Plain, b',', limits);
         assert_eq!(none.unwrap(), None);
     }
+}
+
+#[test]
+fn a_mark_without_a_record_is_a_blank_line() {
+    for blank in
+        ["\u{feff}", "\u{feff}\n\n", "\u{feff}\r\n", "\u{feff}\r", "\n\u{feff}", "\n\u{feff}\n"]
+    {
+        let (rows, error) = read(blank.as_bytes(), ReadLimits::default());
+        assert!(rows.is_empty() && error.is_none(), "{blank:?}: {error:?}");
+        let (content, limits) = (file(blank.as_bytes()), ReadLimits::default());
+        let made_up = TableHeader::numbered(content, Compression::Plain, b',', limits);
+        assert_eq!(made_up.unwrap(), None, "{blank:?}");
+    }
+    assert_eq!(header(b"\xef\xbb\xbf\r\na,b\r\n").columns(), [b"a", b"b"]);
+    // Further behind it is a field like any other.
+    let (rows, error) = read("a\n\u{feff}\r\n\u{feff}".as_bytes(), ReadLimits::default());
+    assert!(error.is_none());
+    let records: Vec<&str> = rows.iter().map(|(record, _)| &record[..]).collect();
+    assert_eq!(records, ["\u{feff}\r\n", "\u{feff}"]);
+    // What follows a mark is no more blank than elsewhere.
+    let (rows, error) = read("\u{feff}\"".as_bytes(), ReadLimits::default());
+    let is_unclosed = matches!(error, Some(ReadError::UnclosedQuote { content_offset: 0 }));
+    assert!(rows.is_empty() && is_unclosed, "{error:?}");
 }
 
 #[test]

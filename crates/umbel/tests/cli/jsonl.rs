@@ -123,7 +123,12 @@ fn byte_order_marks_and_blank_lines_are_no_errors() {
     sandbox.write("p.jsonl", format!("{bom}{{\"t\":\"x\\ny\"}}\n\n{{\"t\":\"x\"}}\n"));
     let pieces = sandbox.run("p.jsonl --granularity paragraph --key t").kept_text();
     assert_eq!(pieces, format!("{bom}{{\"t\":\"x\\ny\"}}\n\n{{\"t\":\"\"}}\n"));
+    for lines in ["", "\n", " \r\n{\"id\":1}\n\u{feff}\n"] {
+        let blank = format!("{bom}{lines}");
+        sandbox.write("blank.jsonl", &blank);
+        assert_eq!(sandbox.run("blank.jsonl --key id").kept_text(), blank);
+    }
     // Lines that are neither blank nor JSON are bad as before.
-    sandbox.write("b.jsonl", format!("{{}}\n{bom}\n"));
+    sandbox.write("b.jsonl", format!("{{}}\n{bom}{bom}\n"));
     sandbox.run("b.jsonl --granularity record").refused(1, &["b.jsonl", "record 2"]);
 }

@@ -118,6 +118,16 @@ fn a_column_that_is_missing_is_named_before_anything_is_read() {
 }
 
 #[test]
+fn a_table_that_has_only_a_byte_order_mark_is_empty() {
+    for mark in ["\u{feff}", "\u{feff}\n", "\u{feff}\r\n"] {
+        let sandbox = Sandbox::with(&[("mark.csv", mark), ("a.csv", "id\n1\n1\n")]);
+        assert_eq!(sandbox.run("mark.csv --key id").kept_text(), "");
+        assert_eq!(sandbox.run("mark.csv --key 1 --no-header").kept_text(), "");
+        assert_eq!(sandbox.run("mark.csv a.csv --key id").kept_text(), "id\n1\n");
+    }
+}
+
+#[test]
 fn bad_records_are_named_and_can_be_left_out() {
     let table = "id,x\n1,a\n2\n3,b,c\n\"4\",\"d\n\"\n\u{feff}5,e\n";
     let mut bytes = table.as_bytes().to_vec();

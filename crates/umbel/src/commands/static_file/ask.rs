@@ -16,7 +16,7 @@ use std::sync::Arc;
 use umbel_filter::ItemHash;
 use umbel_records::{
     Compression, Format, ItemExtractor, ParquetFile, ReadLimits, RecordItemError, RecordReader,
-    TableHeader,
+    TableHeader, is_blank_line,
 };
 use umbel_static::Role;
 
@@ -134,7 +134,7 @@ impl AskArgs {
                         records.push(at..at + record.len());
                     }
                     // A blank line between JSON values, or after the last one.
-                    Err(_) if record.trim_ascii().is_empty() => {}
+                    Err(_) if is_blank_line(record) => {}
                     Err(error) => {
                         let offset = block_offset + at as u64;
                         return Err(bad(&input.name, record_count, offset, error));
