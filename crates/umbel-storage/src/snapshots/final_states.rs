@@ -77,10 +77,14 @@ impl SnapshotStore {
     /// Removes the final state of another group. Waits while the process lacks descriptors.
     ///
     /// # Errors
-    /// If the disk fails.
+    /// If the disk fails; the next call tries again.
     pub(crate) async fn drop_final(&self, id: FinalStateId) -> io::Result<()> {
         let folder = folder(self.group);
-        self.disk.remove(&format!("{folder}/{}", id.file_name())).await?;
+        match self.disk.remove(&format!("{folder}/{}", id.file_name())).await {
+            // An earlier call removed it, and could not sync the folder.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
+        }
         self.shared.with_room(|| Box::pin(sync_folder(&*self.disk, &folder))).await
     }
 }
@@ -94,7 +98,7 @@ mod tests {
     use super::*;
     use crate::Storage;
     use crate::crash_test::open;
-    use crate::fault_disk::FaultDisk;
+    use crate::fault_disk::{FaultDisk, Faults};
     use crate::testing::id;
 
     const INTO: GroupId = GroupId::of_shard(ShardId(0));
@@ -164,6 +168,19 @@ mod tests {
         let state = async |to: &mut SnapshotWriter| write(to, b"final").await;
         storage.keep_final_state(INTO, STATE, meta(17), state).await.unwrap();
         assert!(open_again(&disk, storage).await.final_states(INTO).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_final_state_whose_removal_was_not_synced_can_be_removed_again() {
+        let disk = FaultDisk::new();
+        let storage = kept(&disk).await;
+        disk.set(Faults { folder_sync_is_full: true, ..Faults::default() });
+        storage.drop_final_state(INTO, STATE).await.unwrap_err();
+        assert!(storage.has_final_state(INTO, STATE));
+        disk.set(Faults::default());
+        storage.drop_final_state(INTO, STATE).await.unwrap();
+        assert!(!storage.has_final_state(INTO, STATE));
+        assert!(open(&disk.crash(|_| 0)).await.final_states(INTO).is_empty());
     }
 
     #[test]
