@@ -35,12 +35,12 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// Uses a folder, and creates it first if it does not exist.
+    /// Uses a folder, and creates it first, durably, if it does not exist.
     ///
     /// # Errors
     /// If the folder can neither be found nor created.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        make_folders(folder)?;
+        make_folders_durably(folder, |above| fs::File::open(above)?.sync_all())?;
         let folder = folder.canonicalize()?;
         let metadata = fs::metadata(&folder)?;
         if let Err(error) = narrow(&metadata, |mode| fs::set_permissions(&folder, mode)) {
@@ -66,6 +66,20 @@ impl RealDisk {
 /// Creates a folder and its missing parents, for their owner only.
 fn make_folders(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
+}
+
+/// The same, and syncs the folders above those that it created, so that these are there after a power loss.
+fn make_folders_durably(
+    folder: &Path,
+    mut sync: impl FnMut(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+    make_folders(folder)?;
+    missing.into_iter().filter_map(Path::parent).try_for_each(|above| {
+        // The folder above a relative name is the one that the process works in.
+        sync(if above.as_os_str().is_empty() { Path::new(".") } else { above })
+    })
 }
 
 /// Removes the permissions of others, if they have any.
@@ -322,6 +336,23 @@ mod tests {
             disk.remove_folder("wal/old").await.unwrap();
         }
         assert!(disk.list("").await.unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_folders_above_created_ones_are_synced() {
+        let parent = tempfile::tempdir().unwrap();
+        let deep = parent.path().join("deep");
+        for expected in [vec![deep.as_path(), parent.path()], vec![]] {
+            let mut synced = Vec::new();
+            let sync = |above: &Path| {
+                synced.push(above.to_owned());
+                Ok(())
+            };
+            make_folders_durably(&deep.join("data"), sync).unwrap();
+            assert_eq!(synced, expected);
+        }
+        let fails = |_: &Path| Err(io::ErrorKind::StorageFull.into());
+        make_folders_durably(&deep.join("other"), fails).unwrap_err();
     }
 
     /// Other users of the machine cannot read the keys, whatever the umask.

@@ -177,7 +177,7 @@ fn order(name: &str) -> Option<Option<(u64, u64)>> {
 }
 
 /// Removes unfinished files of writers, and snapshots of groups that the log does not know, with their folders:
-/// the removal of such a group was cut short. Returns the final states that are kept, each with the group that is to
+/// the removal of such a group was cut short. The names that are left are durable when this returns. Returns the final states that are kept, each with the group that is to
 /// absorb it.
 pub(super) async fn clean(
     disk: &dyn Disk,
@@ -194,6 +194,8 @@ pub(super) async fn clean(
             disk.remove_folder(&folder(group)).await?;
             continue;
         }
+        // A process that died before it synced the folder may have left a file whose name is not durable.
+        sync_folder(disk, &folder(group)).await?;
         let names = disk.list(&folder(group)).await?;
         let states = names.iter().filter_map(|name| FinalStateId::of_file(name));
         kept.extend(states.map(|state| (group, state)));

@@ -170,6 +170,37 @@ mod tests {
         assert!(open_again(&disk, storage).await.final_states(INTO).is_empty());
     }
 
+    /// The process ends when the file has its name, and before the name is durable.
+    #[tokio::test(start_paused = true)]
+    async fn a_final_state_that_another_process_named_survives() {
+        let disk = FaultDisk::new();
+        kept(&disk).await;
+        let last_open = disk.opens();
+        let disk = FaultDisk::new();
+        // The last of these calls syncs the folder.
+        let without_descriptors = Some((last_open - 1, u64::MAX));
+        disk.set(Faults { without_descriptors, ..Faults::default() });
+        let storage = open(&disk).await;
+        storage.begin_group(INTO, meta(3), async |to| write(to, b"own").await).await.unwrap();
+        let state = async |to: &mut SnapshotWriter| write(to, b"final").await;
+        let keep = storage.keep_final_state(INTO, STATE, meta(17), state);
+        let close_once_named = async {
+            while !disk.paths().iter().any(|path| path.ends_with(".state")) {
+                tokio::task::yield_now().await;
+            }
+            storage.close().await;
+        };
+        let (kept, ()) = tokio::join!(keep, close_once_named);
+        kept.unwrap_err();
+        drop(storage);
+
+        disk.set(Faults::default());
+        let storage = open(&disk).await;
+        assert_eq!(storage.final_states(INTO), [STATE]);
+        let storage = open(&disk.crash(|_| 0)).await;
+        assert_eq!(storage.final_states(INTO), [STATE]);
+    }
+
     #[tokio::test]
     async fn a_final_state_whose_removal_was_not_synced_can_be_removed_again() {
         let disk = FaultDisk::new();

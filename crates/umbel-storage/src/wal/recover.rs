@@ -152,6 +152,9 @@ pub(crate) async fn open(
     let make = disk.make_folder(WAL_FOLDER).await;
     make.map_err(OpenError::io(WAL_FOLDER))?;
     disk.sync_folder("").await.map_err(OpenError::io("data folder"))?;
+    // A process that died before it synced the folder may have left a segment whose name is not durable. From here on
+    // this one writes into it, and syncs only the file.
+    disk.sync_folder(WAL_FOLDER).await.map_err(OpenError::io(WAL_FOLDER))?;
     let mut recovery = Recovery::start(disk, &options).await?;
     recovery.read_segments(options.owner).await?;
     recovery.check_entries()?;

@@ -59,6 +59,29 @@ async fn a_process_without_descriptors_waits_to_sync_the_folder_of_a_segment() {
     is_waited_for(faults, 60).await;
 }
 
+/// The process ends when the head of the next segment is durable, and before the segment's name is.
+#[tokio::test(start_paused = true)]
+async fn what_is_written_to_a_segment_that_another_process_began_survives() {
+    let disk = FaultDisk::new();
+    let storage = open(&disk).await;
+    let (mut health, mut log) = (storage.health(), storage.log(GroupId::META));
+    durable(&mut log, 0..2).await;
+    let without_descriptors = Some((disk.opens() + 1, u64::MAX));
+    disk.set(Faults { without_descriptors, ..Faults::default() });
+    let answer = append(&mut log, 2..60).await.unwrap();
+    health.wait_for(|health| *health == WalHealth::Full).await.unwrap();
+    storage.close().await;
+    answer.await.unwrap().unwrap_err();
+    assert_eq!(disk.paths(), [FIRST, "wal/00000002.log"]);
+
+    disk.set(Faults::default());
+    let storage = open(&disk).await;
+    let next = indexes(&storage, GroupId::META).await.len() as u64;
+    durable(&mut storage.log(GroupId::META), next..next + 1).await;
+    let storage = open(&disk.crash(|_| 0)).await;
+    assert_eq!(indexes(&storage, GroupId::META).await, (0..=next).collect::<Vec<_>>());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_process_without_descriptors_waits_to_remove_old_segments() {
     let filled = async || {
