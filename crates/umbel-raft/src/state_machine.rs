@@ -25,6 +25,8 @@ use umbel_storage::types::{
 use umbel_storage::{SnapshotFile, SnapshotStore, Storage};
 
 mod aside;
+#[cfg(test)]
+mod decided_test;
 mod head;
 mod merges;
 mod nesting;

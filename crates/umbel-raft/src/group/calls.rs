@@ -79,7 +79,9 @@ impl Group {
         let decided: Vec<FinalStateId> = states.into_iter().filter(is_decided).collect();
         // The same aim for each call: a snapshot that takes longer than the timeout counts for the next one.
         let aim = {
-            let applied = self.applied_index();
+            // That of the state which has decided. Those who watch the index are told later: a snapshot up to the index
+            // that they know may lack the decision.
+            let applied = self.replica.read_shard_at(|index, _| index);
             let mut aims = self.decided_at.lock().unwrap_or_else(PoisonError::into_inner);
             aims.retain(|id, _| decided.contains(id));
             decided.iter().map(|&id| *aims.entry(id).or_insert(applied)).max()
