@@ -74,11 +74,12 @@ impl PeerAdmission {
 
     /// What this node knows of a starting one. It answers also while it is starting itself, because
     /// otherwise nodes that start together would wait for each other.
-    fn standings_of(&self, node: NodeId) -> Bytes {
+    async fn standings_of(&self, node: NodeId) -> Bytes {
         let local = self.local.get();
         let copies = local.map(|local| local.copies().inserts_of(node)).unwrap_or_default();
         let nodes = local.map(|local| local.addresses().into_iter().collect()).unwrap_or_default();
-        answer_standings(node, (&self.storage, &self.witness), copies, nodes)
+        let own = self.identity().map(|own| own.node);
+        answer_standings(node, own, (&self.storage, &self.witness), copies, nodes).await
     }
 
     /// Watches the membership.
@@ -232,7 +233,7 @@ impl CallHandler for PeerAdmission {
     ) -> PortFuture<'static, Result<Bytes, CallRefusal>> {
         Box::pin(async move {
             if requests_standings(kind, &body) {
-                return Ok(self.standings_of(from));
+                return Ok(self.standings_of(from).await);
             }
             self.admit(from)?.serve(from, kind, group, body).await
         })

@@ -67,6 +67,17 @@ pub fn encode<T: Serialize>(value: &T) -> Bytes {
 /// # Errors
 /// See [`DecodeError`].
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    match decode_head(bytes)? {
+        (value, 0) => Ok(value),
+        (_, left) => Err(DecodeError::Trailing { left }),
+    }
+}
+
+/// As [`decode`], but of a value that more bytes may follow; returns how many do, too.
+///
+/// # Errors
+/// See [`DecodeError`].
+pub fn decode_head<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, usize), DecodeError> {
     let (&version, body) = bytes.split_first().ok_or(DecodeError::Empty)?;
     if version != VERSION {
         return Err(DecodeError::Version { got: version });
@@ -76,10 +87,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let memory = Memory::new(MEMORY_BYTES_FREE + MEMORY_BYTES_PER_BYTE * bytes.len());
     let (value, used) = bincode::serde::seed_decode_from_slice(memory.seed::<T>(), body, config)
         .map_err(|error| DecodeError::Invalid(error.to_string()))?;
-    match body.len() - used {
-        0 => Ok(value),
-        left => Err(DecodeError::Trailing { left }),
-    }
+    Ok((value, body.len() - used))
 }
 
 #[cfg(test)]
@@ -100,6 +108,7 @@ mod tests {
         assert!(matches!(decode::<u16>(&[2, 0, 0]), Err(DecodeError::Version { got: 2 })));
         assert!(matches!(decode::<u16>(&[1, 0]), Err(DecodeError::Invalid(_))));
         assert!(matches!(decode::<u16>(&[1, 0, 0, 9]), Err(DecodeError::Trailing { left: 1 })));
+        assert!(matches!(decode_head::<u16>(&[1, 7, 0, 9]), Ok((7, 1))));
         // A length of 2^60 allocates nothing.
         let huge = [1, 0, 0, 0, 0, 0, 0, 0, 16];
         assert!(matches!(decode::<Vec<u8>>(&huge), Err(DecodeError::Invalid(_))));

@@ -7,11 +7,12 @@
 //!
 //! * A node that starts asks all others before its replicas take part in anything. A replica adopts the
 //!   highest vote that it learns of. If another node knows of an entry that this replica confirmed,
-//!   that it proposed as leader, or that is committed, and its log does not reach that entry, then the
+//!   that it proposed as leader to a voter, or that is committed, and its log does not reach that entry, then the
 //!   entry becomes the replica's floor (`umbel-storage/src/wal/left.rs`): until its log reaches the floor, it
 //!   does not stand for election, and grants no vote to a candidate that lacks the entry. Entries that
 //!   it proposed matter because a leader counts itself towards the majority without a confirmation to
-//!   another node; and a follower that has an entry may not know yet that it is committed.
+//!   another node; and a follower that has an entry may not know yet that it is committed. What a learner has
+//!   counts for nobody.
 //! * A leader that finds that a replica lacks what it confirmed in the same term notifies the replica.
 //! * A copy of a replicated filter with fewer of its own inserts than other nodes know of does not
 //!   open: it would reuse the numbers of the missing inserts for new ones, which no node would then
@@ -278,14 +279,19 @@ pub fn requests_standings(kind: CallKind, body: &[u8]) -> bool {
 }
 
 /// The answer to a starting node: what this node's disk and memory know of its replicas, how many of its
-/// inserts into replicated filters this node has, and nodes that may know more.
-pub fn answer_standings(
+/// inserts into replicated filters this node has, and nodes that may know more. This node is `own`; without a
+/// number it has no replicas yet.
+pub async fn answer_standings(
     node: NodeId,
+    own: Option<NodeId>,
     (storage, witness): (&Storage, &Witness),
     copies: Vec<(FilterId, Generation, u64)>,
     nodes: Vec<(NodeId, String)>,
 ) -> Bytes {
-    let groups = standings_of(node, storage, witness);
+    let groups = match own {
+        Some(own) => standings_of(node, own, storage, witness).await,
+        None => Vec::new(),
+    };
     encode(&RecallAnswer::Standings(Standings { groups, copies, nodes }))
 }
 
@@ -307,15 +313,19 @@ pub fn committed_in(answer: &[u8]) -> Result<Vec<(GroupId, u64)>, String> {
 }
 
 /// What this node's disk and memory know of a starting node's replicas.
-fn standings_of(node: NodeId, storage: &Storage, witness: &Witness) -> Vec<Standing> {
+async fn standings_of(
+    node: NodeId,
+    own: NodeId,
+    storage: &Storage,
+    witness: &Witness,
+) -> Vec<Standing> {
     let mut confirmed = witness.recall(node);
-    let groups = storage.groups().into_iter().filter(|group| group.copy().is_none());
-    groups
-        .flat_map(|group| {
-            let (vote, had) = storage.log(group).standing_of(node);
-            Standing::of(group, vote, confirmed.remove(&group), had)
-        })
-        .collect()
+    let mut standings = Vec::new();
+    for group in storage.groups().into_iter().filter(|group| group.copy().is_none()) {
+        let (vote, had) = storage.standing_of(group, own, node).await;
+        standings.extend(Standing::of(group, vote, confirmed.remove(&group), had));
+    }
+    standings
 }
 
 /// Notifies a replica that it lacks entries that it confirmed to this node, and records its

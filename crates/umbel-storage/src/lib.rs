@@ -30,6 +30,7 @@ mod log_stream;
 pub mod metrics;
 pub mod observer;
 mod snapshots;
+mod standing;
 pub mod types;
 mod wal;
 mod wrapping;
@@ -102,8 +103,8 @@ impl Storage {
             _ => OpenError::Io { path: "lock".to_owned(), source },
         })?;
         wrapping::check(&*disk, wrapping.as_deref()).await?;
-        let (wal, recovered) = wal::open(Arc::clone(&disk), options, guard).await?;
-        let wal = wal.wrapped_by(wrapping.clone());
+        let (wal, recovered) =
+            wal::open(Arc::clone(&disk), options, wrapping.clone(), guard).await?;
         let final_states = match snapshots::clean(&*disk, &wal.groups()).await {
             Ok(kept) => Arc::new(Mutex::new(kept)),
             Err(error) => {

@@ -120,13 +120,6 @@ impl LogStore {
         self.wal.vote(self.group)
     }
 
-    /// The vote, and the last entry that the replica on `node` must have had as far as this node knows:
-    /// the last committed one, or the last one that `node` proposed.
-    pub fn standing_of(&self, node: NodeId) -> (Option<Vote>, Option<LogId>) {
-        let proposed = self.wal.last_proposed_by(self.group, node);
-        (self.vote(), self.wal.committed(self.group).max(proposed))
-    }
-
     /// The entry that this log must reach before the replica takes part in elections: set if the
     /// replica returned to this node or lost entries. None if it may take part.
     pub fn floor(&self) -> Option<LogId> {

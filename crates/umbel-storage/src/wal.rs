@@ -21,6 +21,7 @@ use umbel_step::planted::{self, Planted};
 mod chain;
 mod format;
 mod left;
+mod members;
 mod read;
 mod recover;
 mod segment_reader;
@@ -37,6 +38,7 @@ mod waiting_test;
 mod wal_test;
 
 use format::{Record, WAL_VERSION};
+pub(crate) use members::Voters;
 pub(super) use recover::open;
 pub use recover::{OpenError, Recovered};
 use state::State;
@@ -257,11 +259,6 @@ fn closed() -> io::Error {
 }
 
 impl Wal {
-    /// Wraps entries that contain secrets from now on.
-    pub(super) fn wrapped_by(self, wrapping: Option<Arc<Wrapping>>) -> Self {
-        Self { wrapping, ..self }
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
     }

@@ -17,7 +17,7 @@ use crate::types::{LogCommand, SnapshotMeta};
 const SECRET: &str = "the key of all hashes";
 
 /// A key of 32 equal bytes, from a file of this name.
-fn wrapping(byte: u8) -> Option<Arc<Wrapping>> {
+pub(super) fn wrapping(byte: u8) -> Option<Arc<Wrapping>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(format!("key-{byte}"));
     std::fs::write(&path, [byte; 32]).unwrap();

@@ -12,6 +12,7 @@ use umbel_ports::encoding::decode;
 use super::Wal;
 use super::chain::Chain;
 use super::format::{Record, SegmentName, record_at, segment_path};
+use super::members::Voters;
 use super::state::{Location, Plan};
 use crate::types::{LogEntry, LogId, Types, Vote};
 use crate::wrapping;
@@ -38,6 +39,13 @@ impl Wal {
 
     pub(crate) fn last_proposed_by(&self, group: GroupId, node: NodeId) -> Option<LogId> {
         self.state().fronts.get(&group)?.chain.last_proposed_by(node)
+    }
+
+    /// The entries that name the group's members, the oldest first.
+    pub(crate) fn member_entries(&self, group: GroupId) -> Vec<(LogId, Voters)> {
+        let state = self.state();
+        let front = state.fronts.get(&group);
+        front.map_or_else(Vec::new, |front| state.members.of(group, &front.chain))
     }
 
     pub(crate) fn key_log_ids(&self, group: GroupId, from: u64, to: u64) -> Vec<LogId> {

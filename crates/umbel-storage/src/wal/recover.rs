@@ -14,6 +14,7 @@ use super::format::{
     Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, proof_of_damage, segment_number,
     segment_path,
 };
+use super::members::MemberEntries;
 use super::segment_reader::SegmentReader;
 use super::state::{Location, Segment, State, Written, WrittenGroups};
 use super::writer::{Current, Writer};
@@ -22,6 +23,7 @@ use super::{
     WalHealth, WalOptions,
 };
 use crate::REJOIN;
+use crate::wrapping::{Wrapping, entry_in};
 
 /// Why the storage was not opened. Nothing was changed, except that leftovers of an interrupted start
 /// or write may have been removed.
@@ -134,19 +136,22 @@ pub struct Recovered {
 
 struct Recovery {
     disk: Arc<dyn Disk>,
+    wrapping: Option<Arc<Wrapping>>,
     nonce: u64,
     /// Bytes that are read at once.
     piece_bytes: usize,
     groups: WrittenGroups,
+    members: MemberEntries,
     segments: BTreeMap<u32, Segment>,
     synced: u32,
     recovered: Recovered,
 }
 
-/// Opens the log. `guard` is dropped when the writer has stopped.
+/// Opens the log, whose entries with secrets are wrapped. `guard` is dropped when the writer has stopped.
 pub(crate) async fn open(
     disk: Arc<dyn Disk>,
     options: WalOptions,
+    wrapping: Option<Arc<Wrapping>>,
     guard: Box<dyn Send + Sync>,
 ) -> Result<(Wal, Recovered), OpenError> {
     let make = disk.make_folder(WAL_FOLDER).await;
@@ -155,7 +160,7 @@ pub(crate) async fn open(
     // A process that died before it synced the folder may have left a segment whose name is not durable. From here on
     // this one writes into it, and syncs only the file.
     disk.sync_folder(WAL_FOLDER).await.map_err(OpenError::io(WAL_FOLDER))?;
-    let mut recovery = Recovery::start(disk, &options).await?;
+    let mut recovery = Recovery::start(disk, &options, wrapping).await?;
     recovery.read_segments(options.owner).await?;
     recovery.check_entries()?;
     if planted::on(Planted::DropUncommitted) {
@@ -177,13 +182,28 @@ pub(crate) async fn open(
 }
 
 impl Recovery {
-    async fn start(disk: Arc<dyn Disk>, options: &WalOptions) -> Result<Self, OpenError> {
+    async fn start(
+        disk: Arc<dyn Disk>,
+        options: &WalOptions,
+        wrapping: Option<Arc<Wrapping>>,
+    ) -> Result<Self, OpenError> {
         let (LogOwner::New { nonce } | LogOwner::Known { nonce, .. }) = options.owner;
         let piece_bytes = options.read_bytes_max as usize;
         let recovered = Recovered { nonce, segment_count: 0, record_count: 0, cut_byte_count: 0 };
-        let groups = WrittenGroups::default();
+        let (groups, members) = (WrittenGroups::default(), MemberEntries::default());
         let segments = BTreeMap::new();
-        Ok(Self { disk, nonce, piece_bytes, groups, segments, synced: 0, recovered })
+        let synced = 0;
+        Ok(Self {
+            disk,
+            wrapping,
+            nonce,
+            piece_bytes,
+            groups,
+            members,
+            segments,
+            synced,
+            recovered,
+        })
     }
 
     async fn read_segments(&mut self, owner: LogOwner) -> Result<(), OpenError> {
@@ -300,10 +320,20 @@ impl Recovery {
             let byte_count = found.end - offset;
             let location = Location { segment: name.number, offset, byte_count };
             self.groups.apply(&record, location);
+            self.note_members(record);
             self.recovered.record_count += 1;
             (offset, proven) = (found.end, found.synced);
         }
         Ok((offset, proven))
+    }
+
+    /// Notes the members that an entry names. Whoever reads one that cannot be unwrapped is told.
+    fn note_members(&mut self, record: Record) {
+        if let Record::Entry(group, id, bytes) = record
+            && let Ok(entry) = entry_in(self.wrapping.as_deref(), (group, id), bytes)
+        {
+            self.members.note_encoded(group, &entry);
+        }
     }
 
     /// Checks that entries follow the purged ones; the first entry of all may have index 1.
@@ -358,7 +388,8 @@ impl Recovery {
             // 0, so that the next record that does not fit begins a new segment.
             head_end: 0,
         };
-        let state = State::new(self.groups, self.segments, options.cache_bytes_max);
+        let mut state = State::new(self.groups, self.segments, options.cache_bytes_max);
+        state.members = self.members;
         let state = Arc::new(Mutex::new(state));
         let (queue, calls) = mpsc::channel(QUEUE_CALLS_MAX);
         let (closing, close_asked) = watch::channel(false);
@@ -378,7 +409,7 @@ impl Recovery {
         Wal {
             nonce: self.nonce,
             read_bytes_max,
-            wrapping: None,
+            wrapping: self.wrapping,
             state,
             queue,
             room: Arc::new(Semaphore::new(QUEUE_KIB_MAX as usize)),

@@ -12,6 +12,7 @@ use umbel_step::planted::{self, Planted};
 use super::chain::Chain;
 use super::format::Record;
 use super::left::{Left, LeftGroups};
+use super::members::MemberEntries;
 use crate::types::{LogEntry, LogId, Vote};
 
 /// Position of a record.
@@ -200,6 +201,7 @@ pub(super) struct Plan {
 pub(super) struct State {
     pub(super) fronts: BTreeMap<GroupId, Front>,
     pub(super) left: LeftGroups,
+    pub(super) members: MemberEntries,
     pub(super) written: WrittenGroups,
     pub(super) segments: BTreeMap<u32, Segment>,
     pub(super) failure: Option<Failure>,
@@ -228,6 +230,7 @@ impl State {
         Self {
             fronts,
             left: written.left.clone(),
+            members: MemberEntries::default(),
             written,
             segments,
             failure: None,
@@ -262,6 +265,7 @@ impl State {
         if !front.chain.is_empty() && id.index < next {
             self.truncate_from(group, id.index);
         }
+        self.members.note(group, &entry);
         self.serial += 1;
         let serial = self.serial;
         let front = self.front(group);
@@ -289,6 +293,7 @@ impl State {
 
     pub(super) fn purge(&mut self, group: GroupId, through: LogId) {
         self.front(group).chain.purge(through);
+        self.members.purge(group, through.index);
         self.left.reached(group, Some(through));
         let front = self.front(group);
         let first = front.chain.first();
@@ -317,6 +322,7 @@ impl State {
         if let Some(front) = self.fronts.remove(&group) {
             front.cached.iter().for_each(|cached| self.uncache(cached));
         }
+        self.members.remove(group);
         self.left.remove(group);
     }
 
