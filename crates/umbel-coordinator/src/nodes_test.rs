@@ -17,6 +17,7 @@ use crate::Coordinator;
 mod any_of_test;
 mod arrivals_test;
 mod confirm_test;
+mod dropped_exports_test;
 mod golden_folder_test;
 mod imports_test;
 mod intersect_test;

@@ -36,6 +36,7 @@ mod incoming;
 mod inside;
 mod loading;
 mod outgoing;
+mod slice_export;
 mod snapshot;
 mod whole;
 

@@ -218,6 +218,12 @@ impl Exports {
         Ok((frames, false))
     }
 
+    /// The exports that run, also those that are idle.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn count(&self) -> usize {
+        self.lock().running.len()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
         // No holder of the lock panics, and the table is consistent after every statement.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)

@@ -66,7 +66,7 @@ pub struct Local {
     /// The replicas of shards that this node runs.
     shards: watch::Sender<BTreeMap<ShardId, Arc<ShardLeader>>>,
     space: Arc<Space>,
-    exports: Arc<Exports>,
+    pub(crate) exports: Arc<Exports>,
     copies: Arc<Copies>,
     jobs: LedgerJobs,
     versions: VersionRange,

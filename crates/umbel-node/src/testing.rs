@@ -148,6 +148,13 @@ impl Node {
         LeaderCalls::new(Arc::new(OnceLock::from(Arc::clone(self.local()))), seed)
     }
 
+    /// The exports of slices that this node serves. One that nobody ends stays among them until the next one begins, at
+    /// least.
+    #[must_use]
+    pub fn export_count(&self) -> usize {
+        self.local().exports.count()
+    }
+
     /// Looks at the wall clock, as a node does once a second: a test that moves its clock by less than what
     /// counts as a jump, and lets the node look, can move it as far as it likes.
     pub fn look_at_clock(&self) {

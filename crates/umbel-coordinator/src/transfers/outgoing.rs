@@ -13,7 +13,8 @@ use umbel_filter::Kind;
 use umbel_ports::encoding::encode;
 use umbel_step::planted::{self, Planted};
 
-use super::snapshot::{SliceExport, Snapshot};
+use super::slice_export::SliceExport;
+use super::snapshot::Snapshot;
 use super::whole::CopyFrames;
 use super::{
     BACKUP_FORMAT, BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportHead,
@@ -22,10 +23,9 @@ use super::{
 use crate::catalogue::{is_answering, ranges_of};
 use crate::splits::split_meanwhile;
 use crate::{Coordinator, LiveFilter, Result};
-use umbel_node::calls::{ShardAnswer, ShardRequest};
+use umbel_node::calls::ShardRequest;
 use umbel_node::export_change::{ExportedFrame, FrameDigests, Known};
 use umbel_node::failure::CallFailure;
-use umbel_node::leader_calls::unexpected;
 
 impl Coordinator {
     /// Exports a filter, which may be written meanwhile: each shard's slice is copied as it is when its
@@ -428,28 +428,19 @@ impl FilterFrames {
         }
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.keep().await;
-            self.export = snapshot.turn_of(shard);
+            self.export = self.export.take().or_else(|| snapshot.turn_of(shard));
         }
-        let Some(export) = &self.export else {
+        let Some(export) = &mut self.export else {
             let (filter, generation) = (self.filter, self.generation);
             let known = self.known.as_mut().map(|known| known.take(shard));
             let request = ShardRequest::ExportBegin { filter, generation, known, snapshot: None };
-            match self.coordinator.shard_call(shard, request, step_deadline()).await? {
-                ShardAnswer::Export { holder, export, written_index } => {
-                    self.export = Some(SliceExport { shard, holder, export, written_index });
-                }
-                other => return Err(unexpected(&other)),
-            }
+            let begun = self.coordinator.begin_export(shard, request, step_deadline()).await?;
+            self.export = Some(begun);
             return Ok(());
         };
-        let request = ShardRequest::ExportNext { export: export.export };
-        match self.coordinator.call_holder(export, request, step_deadline()).await? {
-            ShardAnswer::Frames { frames, is_last } if is_last || !frames.is_empty() => {
-                self.waiting = frames.into();
-                self.is_shard_done = is_last;
-            }
-            other => return Err(unexpected(&other)),
-        }
+        let (frames, is_last) = export.next().await?;
+        self.waiting = frames.into();
+        self.is_shard_done = is_last;
         Ok(())
     }
 

@@ -11,41 +11,26 @@
 //! is succeeded by another meanwhile, or writes have waited too long and continue, it is taken once more.
 
 use std::future::pending;
-use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::HashList;
-use umbel_engine::{FilterId, Generation, NodeId, ShardId};
+use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_ports::Purpose;
 
 use super::outgoing::KnownFrames;
-use super::step_deadline;
+use super::slice_export::SliceExport;
 use crate::{Coordinator, Result};
-use umbel_node::calls::{ShardAnswer, ShardRequest};
+use umbel_node::calls::ShardRequest;
 use umbel_node::failure::CallFailure;
-use umbel_node::leader_calls::{Tries, unexpected};
+use umbel_node::leader_calls::Tries;
 use umbel_node::limits::{EXPORT_IDLE_MAX, SNAPSHOT_HOLD_MAX, SNAPSHOT_TRIES_MAX};
 
-/// The copies of a snapshot, by shard. Dropping it gives up those that have not been read.
+/// The copies of a snapshot that wait for their turn to be read, by shard.
 pub(super) struct Snapshot {
-    coordinator: Arc<Coordinator>,
     copies: Vec<SliceExport>,
-    /// Index of the copy that is being read; those before it have been read.
-    turn: usize,
     kept: Instant,
-}
-
-/// A copy of a slice, and the node that holds it.
-#[derive(Clone, Copy)]
-pub(super) struct SliceExport {
-    pub(super) shard: ShardId,
-    pub(super) holder: NodeId,
-    pub(super) export: u64,
-    /// The last entry of the shard's log that may have changed the slice before it was copied.
-    pub(super) written_index: u64,
 }
 
 impl Coordinator {
@@ -55,7 +40,7 @@ impl Coordinator {
     /// If a shard does not answer, the filter is cleared or dropped, or the copies do not agree in
     /// several tries. Nothing is left of the snapshot then, and writes continue.
     pub(super) async fn snapshot(
-        self: &Arc<Self>,
+        &self,
         (filter, generation): (FilterId, Generation),
         ranges: ShardRanges,
         known: Option<&KnownFrames>,
@@ -103,51 +88,30 @@ impl Coordinator {
 
     /// Copies every slice once; an error if the copies are not of one moment.
     async fn try_snapshot(
-        self: &Arc<Self>,
+        &self,
         begins: impl Iterator<Item = (ShardId, ShardRequest)>,
         deadline: Instant,
     ) -> Result<Snapshot> {
         let deadline = deadline.min(Instant::now() + SNAPSHOT_HOLD_MAX);
-        let begins = begins.map(|(shard, request)| async move {
-            match self.shard_call(shard, request, deadline).await? {
-                ShardAnswer::Export { holder, export, written_index } => {
-                    Ok(SliceExport { shard, holder, export, written_index })
-                }
-                other => Err(unexpected(&other)),
-            }
-        });
+        let begins = begins.map(|(shard, request)| self.begin_export(shard, request, deadline));
         let (copies, failures): (Vec<_>, Vec<_>) =
             join_all(begins).await.into_iter().partition(Result::is_ok);
         let copies = copies.into_iter().flatten().collect();
         let kept = Instant::now();
         // If a copy is missing, dropping this gives up the others.
-        let snapshot = Snapshot { coordinator: Arc::clone(self), copies, turn: 0, kept };
+        let snapshot = Snapshot { copies, kept };
         failures.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let released = snapshot.copies.iter().map(|copy| {
-            let request = ShardRequest::ExportRelease { export: copy.export };
-            self.call_holder(copy, request, deadline)
-        });
+        let released = snapshot.copies.iter().map(|copy| copy.release(deadline));
         join_all(released).await.into_iter().collect::<Result<Vec<_>, _>>()?;
         Ok(snapshot)
-    }
-
-    /// Asks the node that holds a copy, whichever node leads the shard by now.
-    pub(super) async fn call_holder(
-        &self,
-        copy: &SliceExport,
-        request: ShardRequest,
-        deadline: Instant,
-    ) -> Result<ShardAnswer> {
-        let SliceExport { shard, holder, .. } = *copy;
-        self.calls.replica_call((shard, holder), request, deadline).await
     }
 }
 
 impl Snapshot {
     /// The copy of this shard, whose turn it is. The others wait for theirs.
     pub(super) fn turn_of(&mut self, shard: ShardId) -> Option<SliceExport> {
-        self.turn = self.copies.iter().position(|copy| copy.shard == shard)?;
-        self.copies.get(self.turn).copied()
+        let at = self.copies.iter().position(|copy| copy.shard == shard)?;
+        Some(self.copies.remove(at))
     }
 
     /// Keeps the copies that wait for their turn, from time to time. If one is gone, its turn fails.
@@ -156,31 +120,11 @@ impl Snapshot {
             return;
         }
         self.kept = Instant::now();
-        let waiting = self.copies.iter().skip(self.turn).map(|copy| {
-            let request = ShardRequest::ExportKeep { export: copy.export };
-            self.coordinator.call_holder(copy, request, step_deadline())
-        });
-        join_all(waiting).await;
+        join_all(self.copies.iter().map(SliceExport::keep)).await;
     }
 
     /// By shard, the last entry of its log that may have changed the slice before it was copied.
     pub(super) fn log_indexes(&self) -> Vec<u64> {
         self.copies.iter().map(|copy| copy.written_index).collect()
-    }
-}
-
-impl Drop for Snapshot {
-    fn drop(&mut self) {
-        let Ok(runtime) = Handle::try_current() else { return };
-        let coordinator = Arc::clone(&self.coordinator);
-        let left = self.copies.split_off(self.turn);
-        runtime.spawn(async move {
-            let ends = left.iter().map(|copy| {
-                let request = ShardRequest::ExportEnd { export: copy.export };
-                coordinator.call_holder(copy, request, step_deadline())
-            });
-            // A node that does not receive this gives up the copy by itself.
-            join_all(ends).await;
-        });
     }
 }

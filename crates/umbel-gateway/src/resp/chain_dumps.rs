@@ -33,6 +33,19 @@ pub(super) struct ChainDumps {
     read: Mutex<BTreeMap<Reader, Arc<Reading>>>,
 }
 
+impl ChainDumps {
+    /// Drops the copies of a connection that is gone: no other one can continue them.
+    pub(super) fn leave(&self, connection: u64) {
+        lock(&self.read).retain(|&(reader, _), _| reader != connection);
+    }
+
+    /// The number of copies.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        lock(&self.read).len()
+    }
+}
+
 /// A copy that a client is reading.
 struct Reading {
     used: Mutex<Instant>,

@@ -555,6 +555,26 @@ mod tests {
         node.shutdown().await;
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_copy_that_a_connection_reads_ends_with_it() {
+        let (_folder, node) = node().await;
+        let shared = shared_by(node.coordinator());
+        let (mut client, stream) = duplex(RESP_READ_BYTES);
+        let (_stopping, stop) = watch::channel(false);
+        let taken = Incoming::unchecked(stream, "client".to_owned());
+        let serving = tokio::spawn(serve(taken, Arc::clone(&shared), stop));
+        let create = b"UMBEL.CREATE k KIND redisbloom CAPACITY 10 ERROR 0.01\r\n";
+        client.write_all(&[&create[..], b"BF.SCANDUMP k 0\r\n"].concat()).await.unwrap();
+        let expected = "+OK\r\n*2\r\n:1\r\n$";
+        let mut answers = vec![0; expected.len()];
+        client.read_exact(&mut answers).await.unwrap();
+        assert_eq!((str::from_utf8(&answers), shared.chain_dumps.count()), (Ok(expected), 1));
+        drop(client);
+        serving.await.unwrap();
+        assert_eq!(shared.chain_dumps.count(), 0);
+        node.shutdown().await;
+    }
+
     /// `NOAUTH` would be final, although another node, or this one later, knows the client.
     #[tokio::test(start_paused = true)]
     async fn a_node_that_knows_no_principals_yet_asks_to_try_again() {

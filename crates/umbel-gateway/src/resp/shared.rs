@@ -115,8 +115,8 @@ struct Table {
     strangers: BTreeSet<u64>,
 }
 
-/// A connection among the open ones. It leaves them however its task ends, also by a panic: its place would be
-/// lost otherwise.
+/// A connection among the open ones. It leaves them, and the copies that it reads end, however its task ends, also by a
+/// panic: its place would be lost otherwise.
 pub(super) struct Place {
     shared: Arc<Shared>,
     /// The connection.
@@ -133,6 +133,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.shared.clients.leave(self.client.id);
+        self.shared.chain_dumps.leave(self.client.id);
     }
 }
 
