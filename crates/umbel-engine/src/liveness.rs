@@ -7,6 +7,10 @@
 //!
 //! * A node that has sent nothing for [`Timing::suspect_ms`], or could not be reached twice in a row, is
 //!   **suspected**.
+//! * A node that has left all beats over this node's own link unanswered for that long is **out of reach**:
+//!   it may still be heard, because it opens links of its own. A leader claims a group only while it reaches
+//!   a majority of the voters, since entries, reads and snapshots go over its own links. So that each node
+//!   knows about its own links, both nodes of a pair send beats, the second one seldom ([`Liveness::due`]).
 //! * A group is **vacant** here if no live node claims to lead it in the term known here or a later one.
 //!   Its replicas stand for election in turn, each some time after the previous one, so that two rarely
 //!   stand at once. The turn starts at a different node for each group, so the groups of a dead leader are
@@ -18,8 +22,9 @@
 //!   them, at growing intervals: a follower that missed the first reminder gets the second.
 //! * The first node in a group's turn is its **home**: the voter that the shard map gives
 //!   ([`homes`](crate::placement::homes())), or one by the group's number. A leader elsewhere hands leadership
-//!   over once the home has been alive for [`STEADY_MS`], so that leaders are spread evenly again after a
-//!   failure. Homes are no messages: nodes that compute different ones would hand leadership to and fro.
+//!   over once the home has been alive for [`STEADY_MS`] and sends beats over its own link, so that leaders are
+//!   spread evenly again after a failure. Homes are no messages: nodes that compute different ones would hand
+//!   leadership to and fro.
 //!
 //! All of this decides only when votes are requested, never what is safe: terms, votes and logs are Raft's,
 //! and a wrong suspicion costs one election.
@@ -133,6 +138,8 @@ pub enum Input<'a> {
         now_ms: u64,
         /// The beat.
         beat: Beat,
+        /// Whether it answers a beat of this node. If not, it came over a link that the other node opened.
+        is_answer: bool,
     },
     /// A node could not be reached: nothing listens at its address, or the path to it is closed.
     Unreachable {
@@ -184,7 +191,8 @@ pub enum LivenessOrder {
 /// let peers = BTreeSet::from([NodeId(2)]);
 /// let beat = Beat { version: LedVersion { incarnation: 8, number: 1 }, leads: None, has: None };
 /// liveness.step(Input::Tick { now_ms: 0, peers: &peers, groups: &[] }, &mut outbox);
-/// liveness.step(Input::Received { node: NodeId(2), now_ms: 10, beat }, &mut outbox);
+/// let (node, is_answer) = (NodeId(2), false);
+/// liveness.step(Input::Received { node, now_ms: 10, beat, is_answer }, &mut outbox);
 /// assert_eq!(outbox.take(), [LivenessOrder::Trust(NodeId(2))]);
 /// for now_ms in (100..=500).step_by(100) {
 ///     liveness.step(Input::Tick { now_ms, peers: &peers, groups: &[] }, &mut outbox);
@@ -198,7 +206,7 @@ pub struct Liveness {
     own: NodeId,
     timing: Timing,
     version: LedVersion,
-    /// The groups that this node leads with a majority of live voters.
+    /// The groups that this node leads while it reaches a majority of the voters.
     led: Vec<Led>,
     /// Since when this node leads each of them.
     led_since_ms: BTreeMap<GroupId, u64>,
@@ -231,8 +239,13 @@ impl Liveness {
     /// Handles an event.
     pub fn step(&mut self, input: Input<'_>, outbox: &mut Outbox<LivenessOrder>) {
         match input {
-            Input::Received { node, now_ms, beat } => {
+            Input::Received { node, now_ms, beat, is_answer } => {
                 let Some(peer) = self.peers.get_mut(&node) else { return };
+                if is_answer {
+                    peer.answered();
+                } else {
+                    peer.called_ms = Some(now_ms);
+                }
                 if peer.receive(now_ms, beat) {
                     // It may lack what all others have been reminded of.
                     self.rests.clear();
@@ -260,15 +273,14 @@ impl Liveness {
         }
     }
 
-    /// The peers to send a beat to now. In each pair the node with the lower number sends; the other one
-    /// sends as well if it has received nothing for two beat intervals.
+    /// The peers to send a beat to, as decided at the last tick. In each pair the node with the lower number
+    /// sends at each tick. The other one sends once in [`Timing::suspect_ms`], to learn whether its own link
+    /// works; and at each tick while its last beat is not answered, or if it has received nothing for two
+    /// beat intervals.
     #[must_use]
     pub fn due(&self) -> Vec<NodeId> {
-        let now_ms = self.ticked_ms.unwrap_or(0);
         let is_due = |(&node, peer): (&NodeId, &Peer)| {
-            let is_missed =
-                peer.received_ms.is_none_or(|at| now_ms >= at + 2 * self.timing.beat_ms);
-            (self.own < node || is_missed).then_some(node)
+            (peer.asked_ms.is_some() && peer.asked_ms == self.ticked_ms).then_some(node)
         };
         self.peers.iter().filter_map(is_due).collect()
     }
@@ -285,6 +297,13 @@ impl Liveness {
         is_majority(voters, |node| self.is_alive(node))
     }
 
+    /// Whether a majority of each of these sets is alive and answers the beats that this node sends over its
+    /// own links, counting this node.
+    #[must_use]
+    pub fn reaches_majority(&self, voters: &[BTreeSet<NodeId>]) -> bool {
+        is_majority(voters, |node| self.is_reached(node))
+    }
+
     /// Whether a live node other than the candidate leads the group in this term or a later one. If so,
     /// this node must not vote for the candidate, unless that leader told it to stand.
     #[must_use]
@@ -299,6 +318,12 @@ impl Liveness {
     #[must_use]
     pub fn is_alive(&self, node: NodeId) -> bool {
         node == self.own || self.peers.get(&node).is_some_and(|peer| peer.is_alive)
+    }
+
+    /// Whether the node is alive and not out of reach; this node always is.
+    fn is_reached(&self, node: NodeId) -> bool {
+        let is_reached = |peer: &Peer| peer.is_alive && !peer.is_out_of_reach;
+        node == self.own || self.peers.get(&node).is_some_and(is_reached)
     }
 
     fn tick(
@@ -319,8 +344,8 @@ impl Liveness {
         self.ticked_ms = Some(now_ms);
     }
 
-    /// Suspects silent peers. Time during which this node itself was paused does not count as their
-    /// silence.
+    /// Suspects silent peers, notes which are out of reach, and decides which to send a beat to. Time during
+    /// which this node itself was paused does not count as their silence.
     fn follow_peers(
         &mut self,
         now_ms: u64,
@@ -334,8 +359,13 @@ impl Liveness {
         let passed_ms = self.ticked_ms.map_or(0, |ticked_ms| now_ms.saturating_sub(ticked_ms));
         let stood_ms = passed_ms.saturating_sub(2 * self.timing.beat_ms);
         for (&node, peer) in &mut self.peers {
-            peer.received_ms =
-                peer.received_ms.map(|received_ms| (received_ms + stood_ms).min(now_ms));
+            let moved = |at_ms: u64| (at_ms + stood_ms).min(now_ms);
+            peer.received_ms = peer.received_ms.map(moved);
+            peer.unanswered_ms = peer.unanswered_ms.map(moved);
+            peer.is_out_of_reach = peer.is_unanswered_for(now_ms, self.timing.suspect_ms);
+            if self.own < node || peer.is_due(now_ms, self.timing) {
+                peer.ask(now_ms);
+            }
             if peer.is_alive && peer.is_gone(now_ms, self.timing.suspect_ms) {
                 peer.lose();
                 outbox.push(LivenessOrder::Suspect(node));
@@ -343,10 +373,12 @@ impl Liveness {
         }
     }
 
-    /// Updates the list of groups that this node leads with a majority of live voters.
+    /// Updates the list of groups that this node leads while it reaches a majority of the voters. A leader that
+    /// only hears them can do nothing for its group, and must not keep others from standing.
     fn claim(&mut self, now_ms: u64, groups: &[GroupStanding]) {
-        let is_led =
-            |standing: &&GroupStanding| standing.is_leader && self.has_majority(&standing.voters);
+        let is_led = |standing: &&GroupStanding| {
+            standing.is_leader && self.reaches_majority(&standing.voters)
+        };
         let led = |standing: &GroupStanding| Led { group: standing.group, term: standing.term };
         let claimed: Vec<Led> =
             groups.iter().filter(is_led).map(led).take(SHARD_COUNT_MAX as usize + 1).collect();
@@ -406,7 +438,8 @@ impl Liveness {
         before.filter(|&&node| self.is_alive(node)).count() as u64
     }
 
-    /// Hands leadership over to the group's home, if both have been stable for `STEADY_MS`.
+    /// Hands leadership over to the group's home, if both have been stable for `STEADY_MS` and each one's link
+    /// to the other works: a home that can open no links gets no votes.
     fn send_home(
         &mut self,
         now_ms: u64,
@@ -416,10 +449,10 @@ impl Liveness {
         let order = voters_from_home(standing);
         let Some(&home) = order.first().filter(|&&home| home != self.own) else { return };
         let is_long = |since_ms: u64| now_ms >= since_ms + STEADY_MS;
-        let is_home = self
-            .peers
-            .get(&home)
-            .is_some_and(|peer| peer.is_alive && peer.alive_since_ms.is_some_and(is_long));
+        let is_home = self.is_reached(home)
+            && self.peers.get(&home).is_some_and(|peer| {
+                peer.has_called(now_ms, self.timing) && peer.alive_since_ms.is_some_and(is_long)
+            });
         let is_steady = self.led_since_ms.get(&standing.group).is_some_and(|&at| is_long(at));
         let is_paused = self.handed_over_ms.is_some_and(|at| now_ms < at + HAND_OVER_PAUSE_MS);
         if standing.voters.len() == 1 && is_home && is_steady && !is_paused {

@@ -112,7 +112,7 @@ async fn send_beat(
     let called =
         host.links().call(node, address, CallKind::Beat, group, encode(beat), timeout).await;
     match called.as_deref().map(decode::<Beat>) {
-        Ok(Ok(answer)) => drop(host.beats().take(node, answer)),
+        Ok(Ok(answer)) => host.beats().is_answered(node, answer),
         Ok(Err(error)) => tracing::warn!(%node, %error, "the answer to a beat was not understood"),
         Err(CallError::Unreachable { .. }) => host.beats().is_unreachable(node),
         // The entry that removes a node may never reach that node; another node that has it reports it.

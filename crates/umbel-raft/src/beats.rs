@@ -73,6 +73,11 @@ impl Beats {
         self.lock().liveness.has_majority(voters)
     }
 
+    /// Whether a majority of each of the sets is alive and answers this node's own beats.
+    pub(crate) fn reaches_majority(&self, voters: &[BTreeSet<NodeId>]) -> bool {
+        self.lock().liveness.reaches_majority(voters)
+    }
+
     /// Whether a live node other than the candidate leads a group, in this term or a later one.
     pub(crate) fn has_live_leader(&self, group: GroupId, term: u64, candidate: NodeId) -> bool {
         self.lock().liveness.has_live_leader(group, term, candidate)
@@ -80,11 +85,12 @@ impl Beats {
 
     /// Processes another node's beat, and returns the beat to respond with.
     pub(crate) fn take(&self, node: NodeId, beat: Beat) -> Beat {
-        let now_ms = self.now_ms();
-        let mut state = self.lock();
-        let State { liveness, orders } = &mut *state;
-        liveness.step(Input::Received { node, now_ms, beat }, orders);
-        liveness.beat_for(node)
+        self.receive(node, beat, false)
+    }
+
+    /// Processes another node's answer to a beat of this one.
+    pub(crate) fn is_answered(&self, node: NodeId, beat: Beat) {
+        drop(self.receive(node, beat, true));
     }
 
     pub(crate) fn is_unreachable(&self, node: NodeId) {
@@ -105,6 +111,15 @@ impl Beats {
         liveness.step(Input::Tick { now_ms, peers, groups }, orders);
         let due = liveness.due().into_iter().map(|node| (node, liveness.beat_for(node)));
         (due.collect(), orders.take())
+    }
+
+    /// Processes a beat, and returns the one for its sender.
+    fn receive(&self, node: NodeId, beat: Beat, is_answer: bool) -> Beat {
+        let now_ms = self.now_ms();
+        let mut state = self.lock();
+        let State { liveness, orders } = &mut *state;
+        liveness.step(Input::Received { node, now_ms, beat, is_answer }, orders);
+        liveness.beat_for(node)
     }
 
     fn now_ms(&self) -> u64 {
@@ -169,6 +184,20 @@ mod tests {
         // A node that was never heard may be about to start.
         let waited_for = waited(&detector(), 0).await;
         assert!((ms(400)..=ms(500)).contains(&waited_for), "{waited_for:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_only_calls_is_heard_and_not_reached() {
+        let (beats, peers) = (detector(), BTreeSet::from([OTHER]));
+        let voters = [BTreeSet::from([OWN, OTHER])];
+        for _ in 0..10 {
+            beats.tick(&peers, &[]);
+            beats.take(OTHER, beat());
+            tokio::time::advance(beats.interval()).await;
+        }
+        assert!(beats.has_majority(&voters) && !beats.reaches_majority(&voters));
+        beats.is_answered(OTHER, beat());
+        assert!(beats.reaches_majority(&voters));
     }
 
     #[tokio::test(start_paused = true)]

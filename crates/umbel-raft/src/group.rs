@@ -187,9 +187,15 @@ impl Group {
         self.beats.has_majority(metrics.membership_config.membership().get_joint_config())
     }
 
-    /// Whether this node leads although no majority of the voters is alive.
+    /// Whether this node leads although no majority of the voters is alive and answers it.
     pub fn lacks_quorum(&self) -> bool {
-        self.is_leader() && !self.hears_majority()
+        if !self.is_leader() {
+            return false;
+        }
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let voters = metrics.membership_config.membership().get_joint_config();
+        !self.beats.reaches_majority(voters)
     }
 
     /// This node's current term.

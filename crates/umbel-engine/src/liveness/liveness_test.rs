@@ -20,10 +20,13 @@ struct World {
     now_ms: u64,
     nodes: BTreeMap<NodeId, Node>,
     cut: BTreeSet<(NodeId, NodeId)>,
+    /// The first of each pair can open no link to the second; links that the second opens work both ways.
+    closed: BTreeSet<(NodeId, NodeId)>,
     down: BTreeSet<NodeId>,
     /// Homes by the shard map, which all nodes know.
     homes: BTreeMap<GroupId, NodeId>,
     stand_count: u64,
+    beat_count: u64,
 }
 
 struct Node {
@@ -42,8 +45,9 @@ impl World {
             (NodeId(number), Node { liveness, groups: groups.clone(), orders: Vec::new() })
         };
         let nodes = (1..=node_count).map(node).collect();
-        let (cut, down, homes) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
-        Self { now_ms: 0, nodes, cut, down, homes, stand_count: 0 }
+        let (cut, closed, down) = Default::default();
+        let (homes, stand_count, beat_count) = Default::default();
+        Self { now_ms: 0, nodes, cut, closed, down, homes, stand_count, beat_count }
     }
 
     fn all(&self) -> BTreeSet<NodeId> {
@@ -52,6 +56,11 @@ impl World {
 
     fn is_open(&self, from: NodeId, to: NodeId) -> bool {
         !self.cut.contains(&(from, to)) && !self.down.contains(&from) && !self.down.contains(&to)
+    }
+
+    /// Whether a node gets an answer over a link that it opens itself.
+    fn is_callable(&self, from: NodeId, to: NodeId) -> bool {
+        self.is_open(from, to) && self.is_open(to, from) && !self.closed.contains(&(from, to))
     }
 
     /// One beat interval on all nodes that are up, in order.
@@ -103,20 +112,26 @@ impl World {
     }
 
     fn beat(&mut self, from: NodeId, to: NodeId) {
+        self.beat_count += 1;
+        if self.closed.contains(&(from, to)) {
+            let me = self.nodes.get_mut(&from).unwrap();
+            me.liveness.step(Input::Unreachable { node: to }, &mut Outbox::new());
+            return;
+        }
         if !self.is_open(from, to) {
             return;
         }
         let beat = self.nodes[&from].liveness.beat_for(to);
-        let answer = self.receive(to, from, beat);
+        let answer = self.receive(to, from, beat, false);
         if self.is_open(to, from) {
-            self.receive(from, to, answer);
+            self.receive(from, to, answer, true);
         }
     }
 
-    fn receive(&mut self, node: NodeId, from: NodeId, beat: Beat) -> Beat {
+    fn receive(&mut self, node: NodeId, from: NodeId, beat: Beat, is_answer: bool) -> Beat {
         let (now_ms, mut outbox) = (self.now_ms, Outbox::new());
         let me = self.nodes.get_mut(&node).unwrap();
-        me.liveness.step(Input::Received { node: from, now_ms, beat }, &mut outbox);
+        me.liveness.step(Input::Received { node: from, now_ms, beat, is_answer }, &mut outbox);
         me.orders.extend(outbox.take());
         me.liveness.beat_for(from)
     }
@@ -125,8 +140,13 @@ impl World {
         let group = match order {
             LivenessOrder::Stand(group) => group,
             LivenessOrder::HandOver { group, to } => {
-                let term = self.nodes[&node].groups[&group].0 + 1;
-                self.elected(group, term, to);
+                let term = self.nodes[&node].groups[&group].0;
+                let votes = |voter: &NodeId| *voter == to || self.is_callable(to, *voter);
+                if self.is_callable(node, to) && self.is_majority(votes) {
+                    self.elected(group, term + 1, to);
+                } else {
+                    self.nodes.get_mut(&node).unwrap().groups.insert(group, (term, None));
+                }
                 return;
             }
             LivenessOrder::Suspect(_) | LivenessOrder::Trust(_) | LivenessOrder::Remind(_) => {
@@ -136,21 +156,26 @@ impl World {
         self.stand_count += 1;
         let votes = |voter: &NodeId| {
             let voter = *voter;
-            let reaches = voter == node || self.is_open(node, voter) && self.is_open(voter, node);
+            let reaches = voter == node || self.is_callable(node, voter);
             let other = &self.nodes[&voter];
             let term = other.groups[&group].0;
             reaches && (voter == node || !other.liveness.has_live_leader(group, term, node))
         };
-        if 2 * self.all().iter().filter(|voter| votes(voter)).count() > self.nodes.len() {
+        if self.is_majority(votes) {
             let term = self.nodes.values().map(|node| node.groups[&group].0).max().unwrap() + 1;
             self.elected(group, term, node);
         }
     }
 
+    fn is_majority(&self, votes: impl Fn(&NodeId) -> bool) -> bool {
+        2 * self.nodes.keys().filter(|voter| votes(voter)).count() > self.nodes.len()
+    }
+
     /// Every node that the new leader reaches learns of its election.
     fn elected(&mut self, group: GroupId, term: u64, leader: NodeId) {
         for node in self.all() {
-            if node == leader || self.is_open(leader, node) {
+            let is_closed = self.closed.contains(&(leader, node));
+            if node == leader || self.is_open(leader, node) && !is_closed {
                 self.nodes.get_mut(&node).unwrap().groups.insert(group, (term, Some(leader)));
             }
         }
@@ -165,6 +190,18 @@ impl World {
             *newest = known.max(*newest);
         }
         newest.into_iter().filter_map(|(group, (_, leader))| Some((group, leader?))).collect()
+    }
+
+    /// How often a leader gave leadership away.
+    fn hand_over_count(&self) -> usize {
+        let orders = self.nodes.values().flat_map(|node| &node.orders);
+        orders.filter(|order| matches!(order, LivenessOrder::HandOver { .. })).count()
+    }
+
+    /// The node can open no links from now on.
+    fn close_links_of(&mut self, node: NodeId) {
+        let others = self.all().into_iter().filter(|&other| other != node);
+        self.closed = others.map(|other| (node, other)).collect();
     }
 
     fn stop(&mut self, node: u64) {
@@ -224,8 +261,7 @@ fn leaders_are_where_the_shard_map_gives_them_a_home_among_the_voters() {
     world.homes = BTreeMap::from([(shard(0), NodeId(1)), (shard(1), NodeId(2))]);
     world.run(4 * STEADY_MS);
     assert_eq!(world.leaders(), led_by([1, 2, 1]));
-    let orders = world.nodes.values().flat_map(|node| &node.orders);
-    assert_eq!(orders.filter(|order| matches!(order, LivenessOrder::HandOver { .. })).count(), 2);
+    assert_eq!(world.hand_over_count(), 2);
 }
 
 #[test]
@@ -294,6 +330,84 @@ fn a_leader_without_a_majority_claims_nothing() {
 }
 
 #[test]
+fn a_leader_that_hears_all_others_and_can_call_none_is_replaced_until_it_can() {
+    for number in 1..=3 {
+        let (mut world, home) = (World::new(3, [shard(0)]), NodeId(number));
+        world.homes = BTreeMap::from([(shard(0), home)]);
+        world.run(1_500);
+        assert_eq!(world.leaders(), world.homes);
+        world.close_links_of(home);
+        world.run(3_000);
+        let next = world.leaders();
+        assert_ne!(next, world.homes, "{home} reaches nobody");
+        // Its process is replaced as well, and has never sent a beat that arrived: leadership is not given to it,
+        // because it would get no votes.
+        world.run(2 * STEADY_MS);
+        world.restart(number, 999);
+        world.run(4 * STEADY_MS);
+        assert_eq!((world.leaders(), world.hand_over_count()), (next, 0));
+        world.closed.clear();
+        world.run(2 * STEADY_MS);
+        assert_eq!((world.leaders(), world.hand_over_count()), (world.homes, 1));
+    }
+}
+
+#[test]
+fn a_leader_that_reaches_a_majority_stays_and_gives_nothing_to_a_home_out_of_its_reach() {
+    for number in 1..=3 {
+        let (mut world, home) = (World::new(3, [shard(0)]), NodeId(number));
+        world.homes = BTreeMap::from([(shard(0), home)]);
+        world.run(1_500);
+        world.stop(number);
+        world.run(1_500);
+        let next = world.leaders();
+        assert_ne!(next, world.homes);
+        world.closed = BTreeSet::from([(next[&shard(0)], home)]);
+        world.restart(number, 999);
+        let stands = world.stand_count;
+        world.run(4 * STEADY_MS);
+        assert_eq!((world.leaders(), world.hand_over_count()), (next, 0));
+        assert_eq!(world.stand_count, stands, "all hear the leader's claim");
+    }
+}
+
+#[test]
+fn a_node_that_calls_and_never_answers_is_heard_and_not_reached() {
+    let (mut liveness, peers) = (Liveness::new(NodeId(2), 1, TIMING), nodes([1]));
+    let voters = [nodes([1, 2])];
+    let mut turn = |now_ms, is_answer| {
+        let mut outbox = Outbox::new();
+        liveness.step(Input::Tick { now_ms, peers: &peers, groups: &[] }, &mut outbox);
+        let beat = Beat { version: LedVersion::default(), leads: None, has: None };
+        let received = Input::Received { node: NodeId(1), now_ms, beat, is_answer };
+        liveness.step(received, &mut outbox);
+        assert!(liveness.has_majority(&voters), "{now_ms}");
+        (liveness.reaches_majority(&voters), liveness.due())
+    };
+    let asked = vec![NodeId(1)];
+    for now_ms in [0, 100, 200, 300] {
+        assert_eq!(turn(now_ms, false), (true, asked.clone()));
+    }
+    // A minute in which this node itself stood still is not counted.
+    assert_eq!(turn(60_300, false), (true, asked.clone()));
+    assert_eq!(turn(60_400, false), (false, asked.clone()));
+    assert_eq!(turn(60_500, true), (true, asked));
+    // Its link works, so it is left to the other node to send, for as long as a node may be silent.
+    assert_eq!(turn(60_600, false), (true, vec![]));
+}
+
+/// What an idle cluster costs: fewer beats than if both nodes of each pair sent at each interval.
+#[test]
+fn idle_nodes_send_one_beat_a_pair_and_interval_and_one_more_a_suspicion() {
+    let mut world = World::new(3, (0..64).map(shard));
+    world.run(2 * STEADY_MS);
+    let before = world.beat_count;
+    world.run(10_000);
+    let (intervals, suspicions) = (10_000 / TIMING.beat_ms, 10_000 / TIMING.suspect_ms);
+    assert_eq!(world.beat_count - before, 3 * (intervals + suspicions));
+}
+
+#[test]
 fn time_in_which_a_node_stood_still_is_no_silence_of_others() {
     let mut world = World::new(3, [shard(0)]);
     world.run(1_500);
@@ -309,8 +423,12 @@ fn a_node_that_cannot_be_reached_twice_is_suspected_before_it_is_silent_for_long
     let mut liveness = Liveness::new(NodeId(1), 1, TIMING);
     let (mut outbox, peers) = (Outbox::new(), nodes([2]));
     let beat = Beat { version: LedVersion::default(), leads: Some(vec![]), has: None };
+    let received = |now_ms| {
+        let beat = beat.clone();
+        Input::Received { node: NodeId(2), now_ms, beat, is_answer: true }
+    };
     liveness.step(Input::Tick { now_ms: 0, peers: &peers, groups: &[] }, &mut outbox);
-    liveness.step(Input::Received { node: NodeId(2), now_ms: 0, beat: beat.clone() }, &mut outbox);
+    liveness.step(received(0), &mut outbox);
     assert_eq!(outbox.take(), [LivenessOrder::Trust(NodeId(2))]);
     liveness.step(Input::Unreachable { node: NodeId(2) }, &mut outbox);
     liveness.step(Input::Tick { now_ms: 100, peers: &peers, groups: &[] }, &mut outbox);
@@ -319,7 +437,7 @@ fn a_node_that_cannot_be_reached_twice_is_suspected_before_it_is_silent_for_long
     liveness.step(Input::Tick { now_ms: 200, peers: &peers, groups: &[] }, &mut outbox);
     assert_eq!(outbox.take(), [LivenessOrder::Suspect(NodeId(2))]);
     assert!(liveness.is_suspected(NodeId(2)));
-    liveness.step(Input::Received { node: NodeId(2), now_ms: 250, beat }, &mut outbox);
+    liveness.step(received(250), &mut outbox);
     assert_eq!(outbox.take(), [LivenessOrder::Trust(NodeId(2))]);
     assert!(!liveness.is_suspected(NodeId(2)));
 }
@@ -336,8 +454,9 @@ fn lists_travel_when_they_have_changed_alone_and_older_ones_are_passed_over() {
     assert!(node.liveness.has_live_leader(shard(0), 2, NodeId(1)));
     let stale = LedVersion { number: two.version.number - 1, ..two.version };
     let beat = Beat { version: stale, leads: Some(vec![]), has: None };
-    node.liveness
-        .step(Input::Received { node: NodeId(2), now_ms: 1_500, beat }, &mut Outbox::new());
+    let (from, is_answer) = (NodeId(2), true);
+    let received = Input::Received { node: from, now_ms: 1_500, beat, is_answer };
+    node.liveness.step(received, &mut Outbox::new());
     assert!(node.liveness.has_live_leader(shard(0), 2, NodeId(1)));
     // The peer now reports that it has no list of this node, so the list is sent again.
     assert!(node.liveness.beat_for(NodeId(2)).leads.is_some());
@@ -350,7 +469,7 @@ fn a_beat_that_claims_more_than_a_cluster_has_is_no_claim() {
     let leads =
         (0..=SHARD_COUNT_MAX + 1).map(|n| Led { group: shard(n), term: u64::MAX }).collect();
     let version = LedVersion { incarnation: 5, number: 9 };
-    world.receive(NodeId(1), NodeId(2), Beat { version, leads: Some(leads), has: None });
+    world.receive(NodeId(1), NodeId(2), Beat { version, leads: Some(leads), has: None }, true);
     assert!(!world.nodes[&NodeId(1)].liveness.has_live_leader(shard(5), 1, NodeId(1)));
 }
 

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Beat, LedVersion, UNREACHABLE_MIN};
+use super::{Beat, LedVersion, Timing, UNREACHABLE_MIN};
 use crate::GroupId;
 use crate::limits::SHARD_COUNT_MAX;
+
+/// How many suspect timeouts the last beat over a peer's own link may be old if that link works: the node with the
+/// higher number sends one in each, and it may come late.
+const CALL_SUSPICIONS: u64 = 2;
 
 /// A peer.
 #[derive(Debug, Default)]
@@ -16,6 +20,14 @@ pub(super) struct Peer {
     pub(super) received_ms: Option<u64>,
     /// Failed attempts to reach it since then.
     pub(super) unreachable_count: u32,
+    /// When the last beat over its own link arrived.
+    pub(super) called_ms: Option<u64>,
+    /// When this node last sent it a beat over its own link.
+    pub(super) asked_ms: Option<u64>,
+    /// When this node sent the first of those that it has not answered.
+    pub(super) unanswered_ms: Option<u64>,
+    /// Whether it has left them unanswered for so long that this node's link to it does not work.
+    pub(super) is_out_of_reach: bool,
     /// The version of its list that this node has.
     pub(super) version: Option<LedVersion>,
     /// The version of this node's list that it has.
@@ -51,6 +63,37 @@ impl Peer {
         }
         self.is_alive = true;
         is_news
+    }
+
+    /// Notes that it answered a beat that this node sent over its own link.
+    pub(super) const fn answered(&mut self) {
+        self.unanswered_ms = None;
+        self.is_out_of_reach = false;
+    }
+
+    /// Whether the node with the higher number sends it a beat, too.
+    pub(super) fn is_due(&self, now_ms: u64, timing: Timing) -> bool {
+        let Timing { beat_ms, suspect_ms } = timing;
+        let is_missed = self.received_ms.is_none_or(|at_ms| now_ms >= at_ms + 2 * beat_ms);
+        let is_turn = self.asked_ms.is_none_or(|at_ms| now_ms >= at_ms + suspect_ms);
+        is_missed || is_turn || self.unanswered_ms.is_some()
+    }
+
+    /// Notes that this node sends it a beat.
+    pub(super) fn ask(&mut self, now_ms: u64) {
+        self.asked_ms = Some(now_ms);
+        self.unanswered_ms.get_or_insert(now_ms);
+    }
+
+    /// Whether it has left a beat of this node, and all since, unanswered for longer than this.
+    pub(super) fn is_unanswered_for(&self, now_ms: u64, for_ms: u64) -> bool {
+        self.unanswered_ms.is_some_and(|at_ms| now_ms > at_ms + for_ms)
+    }
+
+    /// Whether its own link to this node works.
+    pub(super) fn has_called(&self, now_ms: u64, timing: Timing) -> bool {
+        let patience_ms = CALL_SUSPICIONS * timing.suspect_ms;
+        self.called_ms.is_some_and(|at_ms| now_ms <= at_ms + patience_ms)
     }
 
     /// Whether it must be suspected.
