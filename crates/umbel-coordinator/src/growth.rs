@@ -11,7 +11,7 @@
 use tokio::time::Instant;
 use umbel_codec::FrameView;
 use umbel_engine::meta::{FilterRecord, MetaCommand, MetaError, MetaReply, MetaState};
-use umbel_engine::shard::{PartError, SliceShape};
+use umbel_engine::shard::{HashList, PartError, SliceShape};
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{HashRange, Kind};
 use umbel_step::planted::{self, Planted};
@@ -38,11 +38,11 @@ pub(crate) struct Growth<'a> {
 
 impl Growth<'_> {
     /// Asks a shard for its part, by a request that states the allowed growth, and has its slice grow for
-    /// it as far as quotas have room.
+    /// it as far as quotas have room. `hashes` are those of the part, if it is about hashes.
     pub(super) async fn part_call(
         self,
         filter: &LiveFilter,
-        shard: ShardId,
+        (shard, hashes): (ShardId, Option<&HashList>),
         request: impl Fn(Option<AllowedGrowth>) -> ShardRequest + Send + Sync,
         deadline: Instant,
     ) -> Result<ShardAnswer> {
@@ -52,7 +52,8 @@ impl Growth<'_> {
         for time in 0..=TIMES_ALLOWED_MAX {
             match (self.calls.shard_call(shard, request(growth), deadline).await, &mut growth) {
                 (Ok(ShardAnswer::Growing { growth_bytes }), Some(allowed)) => {
-                    match self.allow_growth(filter, shard, growth_bytes, deadline).await {
+                    let asked = (shard, growth_bytes);
+                    match self.allow_growth(filter, asked, hashes, deadline).await {
                         Ok(()) => allowed.bytes = allowed.bytes.max(growth_bytes),
                         Err(CallFailure::Meta(MetaError::Quota { what })) => refusal = Some(what),
                         Err(error) => return Err(error),
@@ -91,19 +92,20 @@ impl Growth<'_> {
         if growth_bytes <= allowed_bytes {
             return Ok(());
         }
-        self.propose_growth((filter, generation), shard, growth_bytes, deadline).await
+        self.propose_growth((filter, generation), (shard, growth_bytes), None, deadline).await
     }
 
     /// Has the meta group allow a slice to grow by this many bytes beyond its plan.
     async fn allow_growth(
         self,
         filter: &LiveFilter,
-        shard: ShardId,
-        growth_bytes: u64,
+        (shard, growth_bytes): (ShardId, u64),
+        hashes: Option<&HashList>,
         deadline: Instant,
     ) -> Result<()> {
         let (id, generation) = (filter.id, filter.record.generation);
-        let allowed = self.propose_growth((id, generation), shard, growth_bytes, deadline).await;
+        let asked = (shard, growth_bytes);
+        let allowed = self.propose_growth((id, generation), asked, hashes, deadline).await;
         let Err(error) = allowed else { return Ok(()) };
         Err(match error {
             // The caller finds out what became of the filter.
@@ -117,24 +119,33 @@ impl Growth<'_> {
         })
     }
 
+    /// Proposes what is missing until nothing is: a merge of shards meanwhile moves what was counted elsewhere.
     async fn propose_growth(
         self,
         (filter, generation): (FilterId, Generation),
-        shard: ShardId,
-        growth_bytes: u64,
+        asked: (ShardId, u64),
+        hashes: Option<&HashList>,
         deadline: Instant,
     ) -> Result<()> {
-        let check =
-            |state: &MetaState| state.check_growth((filter, generation), shard, growth_bytes);
-        if self.calls.read_meta(check)?.is_err() {
-            // There may be room by now.
-            self.calls.meta_refresh(deadline).await?;
-            self.calls.read_meta(check)??;
-        }
-        let command = MetaCommand::GrowFilter { filter, generation, shard, growth_bytes };
-        match self.calls.meta_propose(command, deadline).await? {
-            MetaReply::Done => Ok(()),
-            other => Err(unexpected(&other)),
+        let missing = |state: &MetaState| state.missing_growth((filter, generation), asked, hashes);
+        loop {
+            let mut shares = self.calls.read_meta(missing)?;
+            if shares.is_err() {
+                // There may be room by now.
+                self.calls.meta_refresh(deadline).await?;
+                shares = self.calls.read_meta(missing)?;
+            }
+            let shares = shares?;
+            if shares.is_empty() {
+                return Ok(());
+            }
+            for (shard, growth_bytes) in shares {
+                let command = MetaCommand::GrowFilter { filter, generation, shard, growth_bytes };
+                match self.calls.meta_propose(command, deadline).await? {
+                    MetaReply::Done => {}
+                    other => return Err(unexpected(&other)),
+                }
+            }
         }
     }
 }

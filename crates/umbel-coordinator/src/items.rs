@@ -377,7 +377,8 @@ impl Coordinator {
         let ask = |(shard, hashes): (ShardId, HashList)| async move {
             let cut = filter.cut_of(shard);
             let request = |growth| operation.request(filter, (hashes.clone(), cut), growth);
-            let first = self.growth().part_call(filter, shard, request, deadline).await;
+            let part = (shard, Some(&hashes));
+            let first = self.growth().part_call(filter, part, request, deadline).await;
             let Err(CallFailure::Part(PartError::CutBefore { start, last, .. })) = first else {
                 return (shard, hashes, first, false);
             };

@@ -21,6 +21,7 @@ mod filter_order;
 mod filter_orders;
 mod filter_record;
 mod forecast;
+mod growth;
 mod job;
 mod jobs;
 mod join_token;

@@ -71,7 +71,8 @@ impl Coordinator {
             let hashes = HashList::from_hashes(&items);
             let part = || (hashes.clone(), piece.bounds());
             let request = |growth| operation.request(filter, part(), growth);
-            match self.growth().part_call(filter, shard, request, deadline).await {
+            let asked = (shard, Some(&hashes));
+            match self.growth().part_call(filter, asked, request, deadline).await {
                 Ok(ShardAnswer::Bits(bits)) if bits.len() == item_count(&hashes) => {
                     pieces.answered(bits);
                 }

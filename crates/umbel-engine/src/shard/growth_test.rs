@@ -2,9 +2,9 @@
 
 use umbel_filter::Kind;
 
-use super::shard_test::{FIRST, filter_of, list, state};
+use super::shard_test::{FIRST, filter_of, list, range, state};
 use super::*;
-use crate::ids::Generation;
+use crate::ids::{Generation, ShardId};
 
 fn prepared(state: &ShardState, hashes: &HashList, growth: SliceGrowth) -> PreparedInsert {
     let filter = filter_of(Kind::Scalable, 0);
@@ -79,4 +79,19 @@ fn what_may_not_grow_takes_the_items_that_it_has_room_for() {
     // A cleared slice starts with its first level again.
     state.apply(&ShardCommand::ClearSlice { filter, generation: Generation(2) });
     assert_eq!(bytes(&state), planned);
+}
+
+/// So the catalogue can take growth for a part that has such items for that of a shard that is not cut yet.
+#[test]
+fn a_shard_that_is_cut_does_not_ask_to_grow_for_items_that_it_lost() {
+    let mut state = state();
+    let many = list(&(0..2_000).collect::<Vec<_>>());
+    let asked = prepared(&state, &many, allowed(0, false));
+    assert!(matches!(asked, PreparedInsert::Growing { .. }), "{asked:?}");
+    let at = range().start() + u64::try_from(range().width() / 2).unwrap();
+    let split = ShardCommand::Split { into: ShardId(9), at };
+    assert_eq!(state.apply(&split), ShardReply::Done(Ok(())));
+    let filter = filter_of(Kind::Scalable, 0);
+    let refused = state.prepare_insert(filter, FIRST, None, many, allowed(0, false));
+    assert!(matches!(refused, Err(PartError::ForeignHash { .. })), "{refused:?}");
 }

@@ -1,14 +1,15 @@
 //! What a quota refuses, and what counts towards it.
 
 use super::*;
-use umbel_filter::Kind;
+use umbel_filter::{ItemHash, Kind, RedisBloomShape};
 
 use crate::ids::{FilterId, Generation, ShardId};
 use crate::meta::apply::drawn::{form, settings, sip_key};
 use crate::meta::{
-    ClusterVerb, FilterName, MetaCommand, Principal, Proof, Rights, SessionKey, SessionStanding,
+    ClusterVerb, ClusterVersion, FilterName, HashKey, MetaCommand, Principal, Proof, Rights,
+    SessionKey, SessionStanding,
 };
-use crate::shard::SliceShape;
+use crate::shard::{HashList, SliceShape};
 
 const MIB: u64 = 1 << 20;
 
@@ -57,6 +58,37 @@ impl Cluster {
             MetaReply::Filter(filter) => filter,
             other => panic!("{command:?}: {other:?}"),
         }
+    }
+
+    /// Allows shard 0 to grow as far as it asks, for a part with items at these places.
+    fn allow(&mut self, filter: FilterId, growth_bytes: u64, places: &[u64]) {
+        for (ShardId(shard), bytes) in self.missing(filter, growth_bytes, places).unwrap() {
+            self.done(&grow(filter, shard, bytes));
+        }
+        assert_eq!(self.missing(filter, growth_bytes, places), Ok(Vec::new()));
+    }
+
+    fn missing(
+        &self,
+        filter: FilterId,
+        growth_bytes: u64,
+        places: &[u64],
+    ) -> Result<Vec<(ShardId, u64)>> {
+        let hashes: Vec<_> = places.iter().map(|&place| ItemHash::new(place, 0)).collect();
+        let (slice, asked) = ((filter, Generation(1)), (ShardId(0), growth_bytes));
+        self.state.missing_growth(slice, asked, Some(&HashList::from_hashes(&hashes)))
+    }
+
+    /// Forms the shards, of which the next split cuts the first.
+    fn formed(&mut self) {
+        for shard in (0..4).map(ShardId) {
+            self.done(&MetaCommand::ShardFormed { shard });
+        }
+    }
+
+    /// What all filters use, in MiB.
+    fn used_mib(&self) -> u64 {
+        self.state.usage(None).memory_bytes / MIB
     }
 
     fn set(&mut self, of: Option<&str>, change: Quota) {
@@ -305,4 +337,87 @@ fn the_clusters_quota_counts_growth_and_other_filters_do_not_grow() {
     assert!(cluster.error(&grow(filter, 0, most + 1)).contains("at most"));
     cluster.done(&MetaCommand::DropFilter { filter });
     assert!(cluster.error(&grow(filter, 0, 1)).contains("there is no"));
+}
+
+/// Cuts shard 0, which has an eighth of the hashes then.
+const SPLIT: MetaCommand = MetaCommand::SplitShard { shard_count: 5 };
+
+/// A hash that shard 0 keeps when it is cut, and one that it loses.
+const PLACES: [u64; 2] = [0, 1 << 61];
+
+#[test]
+fn a_shard_that_is_to_be_cut_grows_by_what_it_asks_for_and_not_by_half_more() {
+    let mut cluster = Cluster::new();
+    cluster.formed();
+    let filter = scalable(&mut cluster, "a", None);
+    cluster.done(&grow(filter, 0, 2 * MIB));
+    let mut cut_later = cluster.state.clone();
+    cluster.done(&SPLIT);
+    assert_eq!(cluster.used_mib(), 2 * (1 + 2), "two replicas of the plan and the growth");
+    // The shard's own entry alone would count the upper half once more.
+    let mut counted_twice = cluster.state.clone();
+    counted_twice.apply(90, &grow(filter, 0, 3 * MIB));
+    assert_eq!(counted_twice.usage(None).memory_bytes, 2 * (1 + 3 + 1) * MIB);
+    cluster.allow(filter, 3 * MIB, &PLACES);
+    assert_eq!(cluster.used_mib(), 2 * (1 + 3));
+    // As if the shard had grown first and been cut then.
+    cut_later.apply(90, &grow(filter, 0, 3 * MIB));
+    cut_later.apply(91, &SPLIT);
+    assert_eq!(cluster.state.filter(filter), cut_later.filter(filter));
+    // A shard that asks for items that it keeps may be cut already: all of it is its own.
+    assert_eq!(cluster.missing(filter, 2 * MIB, &PLACES[..1]), Ok(vec![(ShardId(0), 2 * MIB)]));
+    cluster.done(&MetaCommand::ShardFormed { shard: ShardId(4) });
+    cluster.allow(filter, 2 * MIB, &PLACES[..1]);
+    let record = cluster.state.filter(filter).unwrap();
+    assert_eq!([0, 4].map(|shard| record.growth_bytes(ShardId(shard)) * 2 / MIB), [4, 3]);
+}
+
+#[test]
+fn both_halves_of_a_shard_grow_or_neither() {
+    let mut cluster = Cluster::new();
+    cluster.formed();
+    let filter = scalable(&mut cluster, "a", Some("alice"));
+    cluster.done(&grow(filter, 0, 2 * MIB));
+    cluster.done(&SPLIT);
+    // There is room for the growth of one half.
+    cluster.set(Some("alice"), memory(8 * MIB - 1));
+    let refused = cluster.missing(filter, 3 * MIB, &PLACES).unwrap_err().to_string();
+    assert!(refused.contains("uses 6291456 and needs 2097152 more"), "{refused}");
+    // What counts already is not refused, even by a quota that was lowered since.
+    cluster.set(Some("alice"), memory(1));
+    cluster.allow(filter, 2 * MIB, &PLACES);
+    cluster.set(Some("alice"), memory(8 * MIB));
+    cluster.allow(filter, 3 * MIB, &PLACES);
+    assert_eq!(cluster.used_mib(), 8);
+}
+
+#[test]
+fn what_a_filter_in_one_shard_grew_by_counts_once_after_splits_and_merges() {
+    let mut cluster = Cluster::new();
+    cluster.state = cluster.state.at_version(ClusterVersion::NEWEST);
+    cluster.formed();
+    let MetaCommand::CreateFilter { name, settings, importing, owner } = create("a", None, MIB)
+    else {
+        panic!()
+    };
+    let shape = SliceShape::from(RedisBloomShape::for_rate(10, 0.01).unwrap()).placed(PLACES[0]);
+    let (kind, key) = (Kind::RedisBloom.id(), HashKey::RedisBloom);
+    let settings = FilterSettings { kind, shape, key, ..settings };
+    let filter = cluster.made(&MetaCommand::CreateFilter { name, settings, importing, owner });
+    cluster.done(&MetaCommand::FilterCreated { filter });
+    cluster.allow(filter, 2 * MIB, &PLACES);
+    cluster.done(&SPLIT);
+    cluster.done(&MetaCommand::ShardFormed { shard: ShardId(4) });
+    // Half of it counts at the other shard, which has nothing of the filter, and would count beside all of it.
+    let mut counted_twice = cluster.state.clone();
+    counted_twice.apply(90, &grow(filter, 0, 4 * MIB));
+    assert_eq!(counted_twice.usage(None).memory_bytes, 2 * (1 + 4 + 1) * MIB);
+    for growth_mib in [2, 4, 7] {
+        cluster.allow(filter, growth_mib * MIB, &PLACES);
+        assert_eq!(cluster.used_mib(), 2 * (1 + growth_mib));
+    }
+    cluster.done(&MetaCommand::MergeShard { shard_count: 4 });
+    cluster.done(&MetaCommand::ShardMerged { shard: ShardId(4), era: 0 });
+    cluster.allow(filter, 9 * MIB, &PLACES);
+    assert_eq!(cluster.used_mib(), 2 * (1 + 9));
 }
