@@ -112,9 +112,21 @@ impl AdminService {
             return Err(CallFailure::Invalid { what });
         }
         self.coordinator.releases().check_release(versions, deadline).await?;
-        let command = MetaCommand::AddNode { address, nonce };
+        let command = MetaCommand::AddNode { address: address.clone(), nonce };
         match self.coordinator.meta_propose(command, deadline).await? {
             MetaReply::Node(node) => {
+                // A repeated request gets the number that the first one got, which may have had another address. This
+                // node has applied the command, so it knows that one.
+                let recorded = self
+                    .coordinator
+                    .read_meta(|state| state.node_address(node).map(str::to_owned))?;
+                if let Some(recorded) = recorded.filter(|recorded| *recorded != address) {
+                    let what = format!(
+                        "the node has joined as {recorded}, and the others call it there: let it start with that \
+                         address (advertise), or remove node {node} and let it join with an empty data folder"
+                    );
+                    return Err(CallFailure::Invalid { what });
+                }
                 let cluster_id = cluster_bytes(self.coordinator.cluster_id());
                 Ok(v1::JoinResponse { node: node.0, cluster_id })
             }

@@ -36,7 +36,10 @@ use crate::self_report::{self, SelfReport};
 
 mod ledger;
 mod scrub_turns;
+mod tasks;
 mod upkeep;
+
+use self::tasks::Tasks;
 
 /// How long a shutdown may take before connections are cut.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -180,7 +183,7 @@ impl Node {
         let kept = (storage, witness);
         let local = become_part(parts, &admission, &cell, kept, failure, jobs).await?;
         let jobs_calls = Arc::clone(&calls);
-        let mut tasks = JoinSet::new();
+        let mut tasks = Tasks::new(&local);
         let (host, running) = (Arc::clone(local.host()), Arc::clone(&local));
         tasks.spawn(umbel_raft::beat(host, running));
         tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&calls)));
@@ -202,6 +205,7 @@ impl Node {
             .await
             .map_err(StartError::Membership)?;
         let (stop, links, server) = starting.done();
+        let tasks = tasks.into_set();
         Ok(Self { address, resp_address, local, failure: failed, stop, links, tasks, server })
     }
 

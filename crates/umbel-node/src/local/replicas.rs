@@ -11,6 +11,7 @@ use umbel_filter::HashRange;
 use umbel_raft::Group;
 
 use super::Local;
+use crate::metrics;
 use crate::node_failure::NodeFailure;
 use crate::shard_leader::ShardLeader;
 
@@ -153,6 +154,7 @@ impl Local {
             });
             stopped.group().shut_down().await;
         }
+        metrics::shard_scrub_age(group, None);
         if let Err(error) = self.storage.leave(group).await {
             self.fail(format!("{group} cannot be forgotten: {error}"));
         }

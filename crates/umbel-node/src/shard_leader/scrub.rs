@@ -217,14 +217,9 @@ impl ShardLeader {
             let (blocks, answers) = (report.left_blocks, report.answers_differ);
             tracing::error!(%shard, %filter, blocks, answers, "replicas still differ");
         }
-        let is_equal = report.differing.is_empty() && report.left_blocks == 0;
-        metrics::shard_scrubbed(match report {
-            _ if report.left_blocks > 0 => "left",
-            _ if !is_equal => "mended",
-            _ if !report.away.is_empty() => "partial",
-            _ => "equal",
-        });
-        if report.left_blocks == 0 && report.away.is_empty() {
+        let outcome = outcome_of(report);
+        metrics::shard_scrubbed(outcome);
+        if matches!(outcome, "equal" | "mended") && report.away.is_empty() {
             self.scrubs.last.verified(filter);
         }
     }
@@ -246,5 +241,15 @@ impl ShardLeader {
             return BTreeSet::new();
         }
         self.group.replica().read_shard(|state| state.slices().map(|(id, _)| id).collect())
+    }
+}
+
+/// The outcome of a comparison, as it is counted. Tables of answers are not repaired.
+fn outcome_of(report: &SliceScrubbed) -> &'static str {
+    match report {
+        _ if report.left_blocks > 0 || report.answers_differ => "left",
+        _ if !report.differing.is_empty() => "mended",
+        _ if !report.away.is_empty() => "partial",
+        _ => "equal",
     }
 }

@@ -189,8 +189,9 @@ pub enum DeltaError {
         /// Bytes that the lists of one delta may take.
         list_bytes_max: u64,
     },
-    /// The sender's clock is several time slices ahead of this node's. Synchronise the clocks; the delta
-    /// can be merged once they are close.
+    /// The sender's window is several time slices ahead of this node's. Synchronise the clocks; the delta
+    /// can be merged once they are close. If the sender was started with a clock ahead that was set back since, clear
+    /// the filter.
     #[error("{from} sent changes of {filter} of {source}")]
     AheadOfClock {
         /// The sender.

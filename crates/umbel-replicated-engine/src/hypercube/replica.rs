@@ -428,7 +428,8 @@ impl Replica {
     }
 
     /// Empties the replica for the next generation. Bits of the old generation cannot return, because
-    /// deltas carry their generation. The log starts over, under this number.
+    /// deltas carry their generation. The log starts over, under this number, and a window with the clock: a node
+    /// that was started with a wrong one has advanced its window by it, and could not take that back otherwise.
     ///
     /// # Errors
     /// If the filter cannot be replicated. Nothing was changed then.
@@ -439,7 +440,7 @@ impl Replica {
         empty: AnyFilter,
     ) -> Result<(), NotReplicable> {
         let partners: Vec<NodeId> = self.partners.keys().copied().collect();
-        let ring = self.ring;
+        let ring = self.ring.map(|ring| ring.at(0, 0));
         *self = Self::new(ReplicaOptions { generation, log, ..self.options }, empty)?;
         self.ring = ring;
         self.set_partners(&partners);

@@ -95,6 +95,27 @@ fn what_was_dropped_does_not_come_back_into_another_slice() {
     }
 }
 
+/// A node that is started with its clock ahead advances its window, which nothing else takes back.
+#[test]
+fn a_cleared_window_begins_with_the_clock_again() {
+    let mut copies = ringed_copies(2, 1 << 20);
+    copies[0].advance(NOW + 1000);
+    put(&mut copies[0], NOW + 1000, 0..9);
+    copies[0].begin_sweep();
+    let delta = answer(&mut copies, 0, 1);
+    let refused = copies[1].merge(NodeId(1), &delta);
+    assert!(matches!(refused, Err(DeltaError::AheadOfClock { .. })), "{refused:?}");
+    for copy in &mut copies {
+        let empty = AnyFilter::Blocked(Blocked::with_shape(ring().block_shape()).unwrap());
+        copy.clear(Generation(2), 0, empty).unwrap();
+        copy.advance(NOW);
+        assert_eq!(copy.ring().unwrap().own(), NOW);
+    }
+    put(&mut copies[0], NOW, 9..12);
+    sweep(&mut copies);
+    assert_eq!((count_of(&copies[1], 0..9), count_of(&copies[1], 9..12)), (0, 3));
+}
+
 #[test]
 fn changes_of_a_slice_that_ended_are_sent_to_nobody() {
     let mut copies = ringed_copies(2, 1 << 20);
