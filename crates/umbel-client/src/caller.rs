@@ -190,7 +190,7 @@ impl Caller {
     /// Tells of a pause after the answer of a node that found no majority, or is not ready, unless another node may be.
     fn tell_wait(&self, failure: &Failure, called: &Called) {
         let is_told = failure.lacks_majority()
-            || (failure.is_not_ready() && !self.nodes.has_well_beside(&called.address));
+            || (failure.is_not_ready() && !self.nodes.other_node_is_well(&called.address));
         if let Some(tell) = self.told.get().filter(|_| is_told) {
             tell(failure);
         }
@@ -232,7 +232,7 @@ impl Caller {
     /// one, without that pause.
     fn wish(&self, failure: &Failure, called: &Called) -> Option<Duration> {
         let speaks_for_all =
-            !failure.is_not_ready() || !self.nodes.has_well_beside(&called.address);
+            !failure.is_not_ready() || !self.nodes.other_node_is_well(&called.address);
         failure.retry_after.filter(|_| speaks_for_all)
     }
 

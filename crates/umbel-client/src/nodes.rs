@@ -302,7 +302,7 @@ impl Nodes {
     }
 
     /// Whether any node but this one is not avoided.
-    pub(crate) fn has_well_beside(&self, address: &str) -> bool {
+    pub(crate) fn other_node_is_well(&self, address: &str) -> bool {
         let state = self.state();
         state.nodes.iter().any(|(other, known)| &**other != address && known.is_well())
     }

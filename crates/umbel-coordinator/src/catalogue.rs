@@ -362,7 +362,7 @@ impl Coordinator {
         change: FilterChange,
         deadline: Instant,
     ) -> Result<(Generation, bool)> {
-        unfinished::refuse_beside(record, &change)?;
+        unfinished::refuse_during_other_change(record, &change)?;
         // A repeated command is answered, too: a change in progress leads to the same generation.
         if let Err(refusal) = self.propose_order((id, record), change, deadline).await {
             let now = self.read_meta(|state| state.filter(id).map(|now| now.generation))?;

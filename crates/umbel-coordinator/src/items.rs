@@ -10,7 +10,7 @@ use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
 use umbel_filter::{ItemHash, Kind};
 use umbel_step::planted::{self, Planted};
 
-pub use self::outcomes::{beside_done, graver, partly};
+pub use self::outcomes::{graver, partial_failure, partly};
 pub(super) use self::recut::{cut_before, pieces_of};
 use super::levels::read_level;
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel, Result};
@@ -341,7 +341,7 @@ impl Coordinator {
             } else {
                 let what = format!("filter {name:?} was replaced meanwhile: try again");
                 let error = CallFailure::Overloaded { what };
-                return Err(if is_reused { outcomes::behind_reused(error) } else { error });
+                return Err(if is_reused { outcomes::failure_after_reuse(error) } else { error });
             }
         }
     }
@@ -361,7 +361,9 @@ impl Coordinator {
             self.meta_refresh(deadline).await?;
             self.live_filter(name, deadline).await
         };
-        newer.await.map_err(|error| if is_reused { outcomes::behind_reused(error) } else { error })
+        newer
+            .await
+            .map_err(|error| if is_reused { outcomes::failure_after_reuse(error) } else { error })
     }
 
     /// One round over the parts; returns those that were refused because the catalogues differ. Sets

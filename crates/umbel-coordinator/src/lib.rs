@@ -20,7 +20,7 @@ use umbel_engine::{FilterId, OwnerId, RequestId, ShardId};
 use umbel_filter::HashRange;
 
 pub use self::callers::{Callers, CaughtUp};
-pub use self::items::{beside_done, graver, partly};
+pub use self::items::{graver, partial_failure, partly};
 pub use self::jobs::{Jobs, NewJob};
 pub use self::levels::{AckLevel, ReadLevel};
 pub use self::own_node::OwnShards;

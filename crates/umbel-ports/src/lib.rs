@@ -58,7 +58,7 @@ pub use disk::RealDisk;
 #[cfg(any(test, feature = "testing"))]
 pub use free_ports::free_port;
 pub use issued::IssuedFiles;
-pub use long_work::beside_others;
+pub use long_work::run_blocking;
 pub use memory::memory_limit_bytes;
 pub use net::{RealNet, listen_advice};
 pub use pacer::Pacer;

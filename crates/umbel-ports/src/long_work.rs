@@ -8,7 +8,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 ///
 /// # Panics
 /// Outside of tokio's runtime.
-pub fn beside_others<T>(work: impl FnOnce() -> T) -> T {
+pub fn run_blocking<T>(work: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
         _ => work(),
@@ -21,7 +21,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_single_thread_runs_it_as_it_is() {
-        assert_eq!(beside_others(|| 7), 7);
+        assert_eq!(run_blocking(|| 7), 7);
     }
 
     /// The work waits for a task, for which there is no thread but the one that the work is on.
@@ -30,7 +30,7 @@ mod tests {
         let ended = tokio::spawn(async {
             let (sender, receiver) = std::sync::mpsc::channel();
             tokio::spawn(async move { sender.send(7) });
-            beside_others(|| receiver.recv())
+            run_blocking(|| receiver.recv())
         });
         assert_eq!(ended.await.expect("it does not panic"), Ok(7));
     }

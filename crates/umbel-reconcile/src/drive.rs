@@ -11,7 +11,7 @@ use super::endpoint::PeerConnection;
 use super::link::{Event, Link, READ_BYTES, Reading};
 use super::observer::SessionObserver;
 use super::set::ItemSet;
-use super::turn::Patience;
+use super::turn::Timeouts;
 use crate::error::{Context, ReconcileError, Result, bail, is_broken};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -50,7 +50,7 @@ pub struct Ended {
     /// For a resumable session: how often it was resumed after a cut, and how many bytes were sent again.
     pub resumed: [u64; 2],
     /// Framing bytes around those of the session, sent and received, since it was last resumed.
-    pub around: [u64; 2],
+    pub traffic: [u64; 2],
 }
 
 impl Ended {
@@ -87,7 +87,7 @@ pub struct Driving<'d> {
     /// What an initiator asks for, and what a responder may do.
     pub initiative: Initiative,
     /// Timeouts of the session.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// Journal of what is received, so that a cut session can be resumed: a file for the initiator, a
     /// folder for the responder.
     pub journal: Option<&'d Path>,
@@ -115,7 +115,7 @@ pub fn reconcile(
         None => drive.begin(options, driving.initiative),
     };
     let ended = ended.map_err(|error| drive.link.explained(error));
-    let ended = ended.map_err(|error| error.after_receiving(!drive.link.around.heard.is_empty()));
+    let ended = ended.map_err(|error| error.after_receiving(!drive.link.traffic.heard.is_empty()));
     match ended {
         Ok(_) => drive.end(),
         Err(_) => drive.link.leave(),
@@ -184,7 +184,7 @@ pub(super) struct Drive<'s> {
 impl<'s> Drive<'s> {
     fn new(set: &'s dyn ItemSet, connection: PeerConnection, driving: Driving<'s>) -> Self {
         let reading = if driving.journal.is_some() { Reading::Resumable } else { Reading::Plain };
-        let link = Link::new(connection, driving.patience, reading);
+        let link = Link::new(connection, driving.timeouts, reading);
         Self {
             set,
             link,
@@ -288,7 +288,7 @@ impl<'s> Drive<'s> {
                         self.pending.drain(..self.pending.len().saturating_sub(behind));
                         self.session_bytes = outcome.sent_bytes + outcome.received_bytes;
                         let change = Change::default();
-                        let [behind, resumed, around] = [[0; 2]; 3];
+                        let [behind, resumed, traffic] = [[0; 2]; 3];
                         return Ok(Ended {
                             outcome,
                             only_here,
@@ -296,7 +296,7 @@ impl<'s> Drive<'s> {
                             change,
                             behind,
                             resumed,
-                            around,
+                            traffic,
                         });
                     }
                     SessionOutput::Finish(Err(error)) => {

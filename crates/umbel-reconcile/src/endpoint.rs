@@ -25,7 +25,7 @@ pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What an `umbel reconcile` on another machine uses next to its set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Beside {
+pub struct RemoteFiles {
     /// A folder of journals.
     pub journals: bool,
     /// A stored sketch.
@@ -172,7 +172,7 @@ impl Endpoint {
         &self,
         form: &Form,
         arguments: &[String],
-        beside: Beside,
+        remote_files: RemoteFiles,
         secret: Option<&SecretTls>,
     ) -> Result<PeerConnection> {
         match self {
@@ -197,10 +197,10 @@ impl Endpoint {
                 words.extend(form.arguments());
                 words.extend_from_slice(arguments);
                 let base = path.trim_end_matches('/');
-                if beside.journals {
+                if remote_files.journals {
                     words.push(format!("--resume={base}{JOURNALS_SUFFIX}"));
                 }
-                if beside.sketch {
+                if remote_files.sketch {
                     words.push(format!("--sketch={base}{SKETCH_SUFFIX}"));
                 }
                 words.extend(["--".to_owned(), path.clone()]);

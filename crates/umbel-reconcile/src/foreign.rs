@@ -66,7 +66,7 @@ fn shown(first: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::{
-        Driving, Form, Initiative, ItemSet, Patience, PeerConnection, SessionObserver, answer,
+        Driving, Form, Initiative, ItemSet, PeerConnection, SessionObserver, Timeouts, answer,
         open_set, reconcile,
     };
     use std::fmt;
@@ -104,8 +104,8 @@ mod tests {
         };
         let initiative = Initiative { delete: false };
         // A session that waits for the peer would not end.
-        let patience = Patience { idle: Duration::from_secs(3600), whole: None };
-        let driving = Driving { initiative, patience, journal, observer: &Silent, draw: || 7 };
+        let timeouts = Timeouts { idle: Duration::from_secs(3600), whole: None };
+        let driving = Driving { initiative, timeouts, journal, observer: &Silent, draw: || 7 };
         let [here, mut there] = PeerConnection::pair(["us", "peer"].map(str::to_owned)).unwrap();
         there.writer.write_all(first).unwrap();
         let ended = if begins {

@@ -45,7 +45,7 @@ mod turn;
 
 pub use change::Change;
 pub use drive::{Driving, Ended, Initiative, answer, reconcile};
-pub use endpoint::{Beside, Endpoint, PeerConnection};
+pub use endpoint::{Endpoint, PeerConnection, RemoteFiles};
 pub use error::ReconcileError;
 pub use form::Form;
 pub use kept::KeptSet;
@@ -56,5 +56,5 @@ pub use offline::{
 };
 pub use open::open_set;
 pub use set::{Contents, ItemSet, OpenedContent, Shown, Wanted};
-pub use turn::Patience;
+pub use turn::Timeouts;
 pub use umbel_files::UsageError;

@@ -9,7 +9,7 @@
 
 use super::endpoint::{Guard, PeerConnection};
 use super::journal::JournalWriter;
-use super::turn::{Missed, Patience, Turn, now};
+use super::turn::{Missed, Timeouts, Turn, now};
 use crate::error::{ReconcileError, failed, is_broken};
 use crate::foreign::Heard;
 use std::io::{self, Read, Write};
@@ -78,14 +78,14 @@ enum Writing {
 /// Framing bytes around the stream of a resumable session; and for any session, how many bytes were read and written in
 /// all, and what came first.
 #[derive(Default)]
-pub(super) struct Around {
+pub(super) struct Traffic {
     sent: AtomicU64,
     received: AtomicU64,
     moved: AtomicU64,
     pub(super) heard: Heard,
 }
 
-impl Around {
+impl Traffic {
     /// Bytes sent and received.
     pub(super) fn bytes(&self) -> [u64; 2] {
         [&self.sent, &self.received].map(|bytes| bytes.load(Ordering::Relaxed))
@@ -96,9 +96,9 @@ impl Around {
 pub(super) struct Link {
     pub(super) peer: String,
     pub(super) owner: String,
-    pub(super) around: Arc<Around>,
+    pub(super) traffic: Arc<Traffic>,
     turn: Turn,
-    patience: Patience,
+    timeouts: Timeouts,
     since: Instant,
     events: Receiver<Event>,
     /// The write that failed because the other side has left. What that said before says more, so it comes first.
@@ -114,29 +114,29 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(connection: PeerConnection, patience: Patience, reading: Reading) -> Self {
+    pub(super) fn new(connection: PeerConnection, timeouts: Timeouts, reading: Reading) -> Self {
         let PeerConnection { reader, writer, peer, owner, guard, turn } = connection;
         let (event, events) = sync_channel(CHUNKS_WAITING_MAX);
         let (writing, orders) = channel();
         let (going, go) = channel();
-        let around = Arc::<Around>::default();
+        let traffic = Arc::<Traffic>::default();
         let reads = Reads {
             events: event.clone(),
             writing: writing.clone(),
             go,
             journal: None,
-            around: Arc::clone(&around),
+            traffic: Arc::clone(&traffic),
         };
         spawn(move || reads.run(reader, reading));
-        let mut writes = Writes::new(writer, event, Arc::clone(&around));
+        let mut writes = Writes::new(writer, event, Arc::clone(&traffic));
         spawn(move || writes.run(&orders));
         let since = now();
         Self {
             peer,
             owner,
-            around,
+            traffic,
             turn,
-            patience,
+            timeouts,
             since,
             events,
             unwritten: None,
@@ -177,11 +177,11 @@ impl Link {
     }
 
     fn wait(&mut self) -> Event {
-        let Patience { idle, whole } = self.patience;
+        let Timeouts { idle, whole } = self.timeouts;
         let idle = if self.unwritten.is_some() { idle.min(LAST_WORDS) } else { idle };
         let left = whole.map(|whole| whole.saturating_sub(self.since.elapsed()));
         let within = left.map_or(idle, |left| left.min(idle));
-        match (self.turn.receive(&self.events, within, &self.around.moved), whole) {
+        match (self.turn.receive(&self.events, within, &self.traffic.moved), whole) {
             // A peer that sends a byte now and then is not silent, but must not block others for ever.
             (_, Some(whole)) if self.since.elapsed() >= whole => Event::Late(whole),
             (Ok(event), _) => event,
@@ -189,8 +189,8 @@ impl Link {
             (Err(Missed::Disconnected), _) => Event::Closed(None),
             (Err(Missed::Overdue(time)), _) => {
                 let whole = Some(self.since.elapsed() + LAST_WORDS);
-                let patience = Patience { idle: LAST_WORDS, whole };
-                (self.turn, self.patience) = (Turn::default(), patience);
+                let timeouts = Timeouts { idle: LAST_WORDS, whole };
+                (self.turn, self.timeouts) = (Turn::default(), timeouts);
                 Event::Overdue(time)
             }
         }
@@ -198,7 +198,7 @@ impl Link {
 
     /// The error of a session that failed: if the other side speaks otherwise, what it said, and what to do.
     pub(super) fn explained(&self, error: ReconcileError) -> ReconcileError {
-        let Some(foreign) = self.around.heard.foreign() else { return error };
+        let Some(foreign) = self.traffic.heard.foreign() else { return error };
         let remedy = match self.guard {
             Guard::Program(_) => {
                 "nothing but umbel may write to standard output there: silence what its shell prints when it starts \
@@ -281,7 +281,7 @@ struct Reads {
     writing: Sender<Writing>,
     go: Receiver<Option<Arc<JournalWriter>>>,
     journal: Option<Arc<JournalWriter>>,
-    around: Arc<Around>,
+    traffic: Arc<Traffic>,
 }
 
 /// The receiver of events or of orders is gone.
@@ -297,8 +297,8 @@ impl Reads {
                 Ok(0) => None,
                 Ok(count) => {
                     buffer.truncate(count);
-                    self.around.moved.fetch_add(count as u64, Ordering::Relaxed);
-                    if !self.around.heard.add(&buffer) {
+                    self.traffic.moved.fetch_add(count as u64, Ordering::Relaxed);
+                    if !self.traffic.heard.add(&buffer) {
                         return drop(self.closed(Some(io::Error::other("no message"))));
                     }
                     if is_resumable.is_none() {
@@ -339,7 +339,7 @@ impl Reads {
         frames: &mut ResumeReader,
         bytes: &[u8],
     ) -> Result<io::Result<()>, PeerGone> {
-        self.around.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.traffic.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         frames.push(bytes);
         loop {
             let frame = match frames.next_frame() {
@@ -371,7 +371,7 @@ impl Reads {
         let Some(journal) = &self.journal else {
             return Err(io::Error::other("a Data frame where none is expected"));
         };
-        self.around.received.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
+        self.traffic.received.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
         let total =
             journal.receive(bytes).map_err(|error| io::Error::other(format!("{error:#}")))?;
         // If the writing thread or the session has ended, nobody needs the acknowledgement or the event.
@@ -385,7 +385,7 @@ impl Reads {
 struct Writes {
     writer: Box<dyn Write + Send>,
     events: SyncSender<Event>,
-    around: Arc<Around>,
+    traffic: Arc<Traffic>,
     outcome: io::Result<()>,
     /// What has failed, once it is reported; nothing is written any more.
     failed: Option<io::ErrorKind>,
@@ -404,11 +404,15 @@ enum Wait {
 }
 
 impl Writes {
-    fn new(writer: Box<dyn Write + Send>, events: SyncSender<Event>, around: Arc<Around>) -> Self {
+    fn new(
+        writer: Box<dyn Write + Send>,
+        events: SyncSender<Event>,
+        traffic: Arc<Traffic>,
+    ) -> Self {
         Self {
             writer,
             events,
-            around,
+            traffic,
             outcome: Ok(()),
             failed: None,
             window: None,
@@ -426,7 +430,7 @@ impl Writes {
                 },
                 Writing::Frame(frame) => {
                     let bytes = frame.to_bytes();
-                    self.around.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                    self.traffic.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                     self.write(&bytes);
                 }
                 Writing::NotifyWritten => self.waits = Some(Wait::Sent),
@@ -462,7 +466,7 @@ impl Writes {
     fn write(&mut self, bytes: &[u8]) {
         if self.is_working() {
             self.outcome = self.writer.write_all(bytes).and_then(|()| self.writer.flush());
-            self.around.moved.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            self.traffic.moved.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
     }
 
@@ -475,7 +479,7 @@ impl Writes {
             let bytes = window.sent() - before;
             let noted = journal.note_sent(window.sent());
             self.note(noted.map_err(|error| io::Error::other(format!("{error:#}"))));
-            self.around.sent.fetch_add(frame.len() as u64 - bytes, Ordering::Relaxed);
+            self.traffic.sent.fetch_add(frame.len() as u64 - bytes, Ordering::Relaxed);
             self.write(&frame);
         }
     }

@@ -101,18 +101,18 @@ fn listen_with(
     };
     drop(ready()?);
     driving.observer.notice(format_args!("listening on {}", listener.local_addr()?));
-    let _stops = Stops(listener.try_clone()?);
+    let _stops = StopsListening(listener.try_clone()?);
     let (knocked, arrivals) = sync_channel(KNOCKING_MAX);
     // Nobody has a turn after the only one, and who knows the secret is trusted to take no more time than it needs.
     let is_limited = secret.is_none() && !once;
-    let silence = if secret.is_some() { HANDSHAKE_TIMEOUT } else { driving.patience.idle };
+    let silence = if secret.is_some() { HANDSHAKE_TIMEOUT } else { driving.timeouts.idle };
     let waits = Waits {
         silence,
         first_message: FIRST_MESSAGE_TIMEOUT,
         is_crowded: Arc::<AtomicBool>::default(),
         queue: Arc::clone(queue),
     };
-    let knocking = Knocking { listener, secret, waits, knocked };
+    let knocking = Accepting { listener, secret, waits, knocked };
     spawn(move || knocking.run());
     let mut reported = 0;
     for arrived in arrivals {
@@ -135,13 +135,15 @@ fn listen_with(
         let session = || match ready() {
             Ok((set, options)) => answer(&*set, options, connection, driving),
             Err(error) => {
-                decline(connection, driving.patience);
+                decline(connection, driving.timeouts);
                 Err(error)
             }
         };
         match session().map_err(|error| error.of_peer(&peer)) {
             Ok(None) => driving.observer.notice(format_args!("{peer}: nothing was left to do")),
-            Ok(Some(ended)) => driving.observer.notice(format_args!("{peer}: {}", told(&ended))),
+            Ok(Some(ended)) => {
+                driving.observer.notice(format_args!("{peer}: {}", summary_of(&ended)))
+            }
             Err(error) if once => return Err(error),
             Err(error) => driving.observer.notice(format_args!("{error:#}")),
         }
@@ -174,7 +176,7 @@ fn bound(listening: &Listening<'_>) -> Result<TcpListener> {
 }
 
 /// What became of the set, and what it cost.
-fn told(ended: &Ended) -> String {
+fn summary_of(ended: &Ended) -> String {
     let (change, outcome) = (&ended.change, &ended.outcome);
     let removed = match change.removed.len() {
         0 => String::new(),
@@ -189,9 +191,9 @@ fn told(ended: &Ended) -> String {
 }
 
 /// Ends the accepting thread when dropped.
-struct Stops(TcpListener);
+struct StopsListening(TcpListener);
 
-impl Drop for Stops {
+impl Drop for StopsListening {
     fn drop(&mut self) {
         // `shutdown` works on a listening socket too and makes it accept no more. Where the system does
         // not support that, the thread ends with the next connection.
@@ -208,7 +210,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) {
 }
 
 /// Accepts connections until nobody receives them.
-struct Knocking {
+struct Accepting {
     listener: TcpListener,
     secret: Option<SecretTls>,
     waits: Waits,
@@ -229,7 +231,7 @@ struct Waits {
     queue: Arc<Queue>,
 }
 
-impl Knocking {
+impl Accepting {
     fn run(self) {
         let (free, room) = sync_channel(KNOCKING_MAX);
         for _ in 0..KNOCKING_MAX {

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::drive::{Initiative, reconcile};
-use crate::endpoint::{Beside, Endpoint};
+use crate::endpoint::{Endpoint, RemoteFiles};
 use crate::form::Form;
 use crate::observer::SessionObserver;
 use crate::open::open_set;
-use crate::turn::Patience;
+use crate::turn::Timeouts;
 use std::fmt;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ impl SessionObserver for ChannelObserver {
 
 fn driving(observer: &dyn SessionObserver) -> Driving<'_> {
     let initiative = Initiative { delete: false };
-    let patience = Patience { idle: NEVER, whole: None };
-    Driving { initiative, patience, journal: None, observer, draw: || 7 }
+    let timeouts = Timeouts { idle: NEVER, whole: None };
+    Driving { initiative, timeouts, journal: None, observer, draw: || 7 }
 }
 
 fn options(set: &dyn ItemSet, role: SessionRole) -> Options {
@@ -110,8 +110,8 @@ fn ask(
 ) -> Result<u64> {
     let set = open_set(path, &Form::Lines)?;
     let endpoint = Endpoint::Tcp(address.to_owned());
-    let beside = Beside { journals: false, sketch: false };
-    let connection = endpoint.connect(&Form::Lines, &[], beside, secret)?;
+    let remote_files = RemoteFiles { journals: false, sketch: false };
+    let connection = endpoint.connect(&Form::Lines, &[], remote_files, secret)?;
     let aim = Aim {
         direction: Direction::Compare,
         optimize: Optimize::Bytes,
@@ -295,14 +295,14 @@ fn what_was_read_to_know_a_peer_is_the_beginning_of_its_session() {
 fn silent_connections_that_take_all_places_make_room() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let _stops = Stops(listener.try_clone().unwrap());
+    let _stops = StopsListening(listener.try_clone().unwrap());
     let (knocked, arrivals) = sync_channel(KNOCKING_MAX);
     let silent: Vec<TcpStream> =
         (0..KNOCKING_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
     let mut honest = TcpStream::connect(address).unwrap();
     honest.write_all(&offer()).unwrap();
     let waits = waits(NEVER, SOON, false);
-    let knocking = Knocking { listener, secret: None, waits, knocked };
+    let knocking = Accepting { listener, secret: None, waits, knocked };
     spawn(move || knocking.run());
     let is_admitted = |arrived| matches!(arrived, Ok(Knocked::Admitted(_)));
     assert!(arrivals.into_iter().any(is_admitted));
@@ -317,7 +317,7 @@ fn a_place_that_becomes_free_ends_the_crowd() {
     let (knocked, _arrivals) = sync_channel(1);
     let waits = waits(NEVER, NEVER, false);
     let is_crowded = Arc::clone(&waits.is_crowded);
-    let knocking = Knocking { listener, secret: None, waits, knocked };
+    let knocking = Accepting { listener, secret: None, waits, knocked };
     let (free, room) = sync_channel(1);
     std::thread::scope(|scope| {
         let taken = scope.spawn(|| {

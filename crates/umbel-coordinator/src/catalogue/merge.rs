@@ -8,7 +8,7 @@ use umbel_filter::Kind;
 
 use super::ranges_of;
 use crate::copy_failure::of_copy;
-use crate::items::{beside_done, graver};
+use crate::items::{graver, partial_failure};
 use crate::{ClientRequest, Coordinator, LiveFilter, Result};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
@@ -68,7 +68,7 @@ impl Coordinator {
             let newly_set = new_count_of(answers.collect(), "merging again does no harm")?;
             new_count = new_count.saturating_add(newly_set);
             let merged = |error| {
-                beside_done(error, |error| {
+                partial_failure(error, |error| {
                     format!(
                         "all shards have merged, and whether one was split meanwhile is not known: {error}; merging \
                          again does no harm"
@@ -163,7 +163,7 @@ pub(super) fn new_count_of(answers: Vec<Result<ShardAnswer>>, again: &str) -> Re
     match failure {
         None => Ok(new_count),
         Some(error) if done_count == 0 => Err(error),
-        Some(error) => Err(beside_done(error, |error| {
+        Some(error) => Err(partial_failure(error, |error| {
             format!("{done_count} of {shard_count} shards have merged, and {again}: {error}")
         })),
     }

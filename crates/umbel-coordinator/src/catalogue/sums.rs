@@ -14,7 +14,7 @@ use umbel_filter::HashRange;
 
 use super::SHARD_CALLS_MAX;
 use super::merge::new_count_of;
-use crate::items::{beside_done, cut_before, pieces_of};
+use crate::items::{cut_before, partial_failure, pieces_of};
 use crate::{ClientRequest, Coordinator, LiveFilter, Result};
 use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
@@ -68,7 +68,9 @@ impl Coordinator {
         let new_count = new_count_of(each_once(numbers), again)?;
         let are_cut = self.shards().are_still_cut(into.ranges, deadline).await;
         let unknown = |error| {
-            beside_done(error, |error| format!("all shards have added up, and {again}: {error}"))
+            partial_failure(error, |error| {
+                format!("all shards have added up, and {again}: {error}")
+            })
         };
         if are_cut.map_err(unknown)? {
             return Ok(new_count);
@@ -98,7 +100,7 @@ impl Coordinator {
                 }
                 Err(CallFailure::Part(PartError::OtherCut { .. })) if is_begun => return Ok(None),
                 Err(error) if is_begun => {
-                    return Err(beside_done(error, |error| {
+                    return Err(partial_failure(error, |error| {
                         format!("{shard} has added for some hashes and not for all: {error}")
                     }));
                 }

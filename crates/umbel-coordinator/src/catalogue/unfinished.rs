@@ -83,7 +83,10 @@ impl Coordinator {
 
 /// Refuses the next generation of a filter that another change is bringing to it: a command that arrives when that
 /// is done does nothing, and the generation would look like its own.
-pub(super) fn refuse_beside(record: &FilterRecord, change: &FilterChange) -> Result<()> {
+pub(super) fn refuse_during_other_change(
+    record: &FilterRecord,
+    change: &FilterChange,
+) -> Result<()> {
     let is_other = match record.state {
         FilterState::Clearing { .. } => !matches!(change, FilterChange::Clear { .. }),
         FilterState::Rotating { .. } => !matches!(change, FilterChange::Rotate { .. }),
@@ -183,7 +186,7 @@ mod tests {
         let clear = FilterChange::Clear { generation };
         let rotate = FilterChange::Rotate { generation };
         let is_refused = |state, change| {
-            let refused = refuse_beside(&FilterRecord { state, ..record() }, change);
+            let refused = refuse_during_other_change(&FilterRecord { state, ..record() }, change);
             matches!(refused, Err(CallFailure::FilterBusy { .. }))
         };
         for (state, clears, rotates) in [

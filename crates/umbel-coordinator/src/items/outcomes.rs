@@ -41,7 +41,7 @@ pub fn partly(error: CallFailure) -> CallFailure {
         }
         CallFailure::Part(error @ PartError::Full { .. }) => CallFailure::Partly(error),
         error @ (CallFailure::OutcomeUnknown { .. } | CallFailure::Partly(_)) => error,
-        error => beside_done(error, |error| {
+        error => partial_failure(error, |error| {
             format!("some items were inserted, others were not: {error}")
         }),
     }
@@ -50,7 +50,10 @@ pub fn partly(error: CallFailure) -> CallFailure {
 /// The error of one part when others were done: [`CallFailure::Partly`] if the part is refused for good,
 /// otherwise an unknown outcome with this text, so that the request is sent again.
 #[must_use]
-pub fn beside_done(error: CallFailure, text: impl FnOnce(&CallFailure) -> String) -> CallFailure {
+pub fn partial_failure(
+    error: CallFailure,
+    text: impl FnOnce(&CallFailure) -> String,
+) -> CallFailure {
     match error {
         CallFailure::Part(
             error @ (PartError::RequestReused { .. }
@@ -74,7 +77,7 @@ pub(super) fn never_still(name: &str, is_read: bool) -> CallFailure {
 
 /// The error that ends a request of which a shard knew the id from another request: shards that have not seen this id
 /// before may have done their part.
-pub(super) fn behind_reused(error: CallFailure) -> CallFailure {
+pub(super) fn failure_after_reuse(error: CallFailure) -> CallFailure {
     match error {
         CallFailure::NoQuorum { .. } | CallFailure::Overloaded { .. } => {
             let what = format!("a shard has answered another request of this id: {error}");
@@ -162,13 +165,13 @@ mod tests {
     fn only_a_read_of_what_changes_all_the_time_was_certainly_not_applied() {
         assert!(matches!(never_still("f", true), CallFailure::Overloaded { .. }));
         assert!(matches!(never_still("f", false), CallFailure::OutcomeUnknown { .. }));
-        let CallFailure::OutcomeUnknown { what } = behind_reused(no_quorum()) else {
+        let CallFailure::OutcomeUnknown { what } = failure_after_reuse(no_quorum()) else {
             panic!("another shard may have inserted its items");
         };
         assert!(what.ends_with(&no_quorum().to_string()), "{what}");
-        let replaced = behind_reused(never_still("f", true));
+        let replaced = failure_after_reuse(never_still("f", true));
         assert!(matches!(replaced, CallFailure::OutcomeUnknown { .. }), "{replaced}");
         let gone = || CallFailure::UnknownFilter { name: "gone".to_owned() };
-        assert_eq!(behind_reused(gone()), gone());
+        assert_eq!(failure_after_reuse(gone()), gone());
     }
 }

@@ -143,7 +143,7 @@ impl Coordinator {
             Err(failure) => {
                 // It may be live, under a name that nobody was told.
                 if is_beside && matches!(failure, CallFailure::OutcomeUnknown { .. }) {
-                    self.drop_beside(first_name, None).await;
+                    self.drop_temporary(first_name, None).await;
                 }
                 return Err(failure);
             }
@@ -168,7 +168,7 @@ impl Coordinator {
                 Ok((made, is_replicated))
             }
             Err(failure) => {
-                self.drop_beside(first_name, seen).await;
+                self.drop_temporary(first_name, seen).await;
                 Err(failure)
             }
         }
@@ -177,7 +177,7 @@ impl Coordinator {
     /// Drops a filter that has not got its final name. The drop is an order for its first name: a filter that has got
     /// its final one, although its renaming failed, may have replaced another one, and stays, even if the renaming is
     /// applied only just before the drop.
-    async fn drop_beside(&self, first_name: &FilterName, seen: Option<Seen>) {
+    async fn drop_temporary(&self, first_name: &FilterName, seen: Option<Seen>) {
         match self.drop_filter(first_name, seen, step_deadline()).await {
             Ok(_) | Err(CallFailure::UnknownFilter { .. } | CallFailure::Changed { .. }) => {}
             Err(error) => {

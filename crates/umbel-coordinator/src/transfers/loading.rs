@@ -280,7 +280,7 @@ impl Loading {
         let command = MetaCommand::ActivateImport { filter };
         self.coordinator.meta_propose(command, step_deadline()).await?;
         let live = self.coordinator.wait_filter(filter, step_deadline(), is_answering).await;
-        live.map_err(behind_activation)
+        live.map_err(failure_after_activation)
     }
 
     /// Drops the filter before the error is returned, so that its name is free when the client learns of
@@ -306,7 +306,7 @@ impl Drop for Loading {
 }
 
 /// The error of a wait for a filter whose activation was applied: without an answer, it may be live.
-fn behind_activation(error: CallFailure) -> CallFailure {
+fn failure_after_activation(error: CallFailure) -> CallFailure {
     match error {
         CallFailure::NoQuorum { .. } => CallFailure::OutcomeUnknown { what: error.to_string() },
         error => error,
@@ -403,10 +403,12 @@ mod tests {
     fn a_filter_may_be_live_unless_it_is_known_to_be_gone() {
         let silent = CallFailure::NoQuorum { what: "meta".to_owned(), within: Duration::ZERO };
         let text = silent.to_string();
-        let CallFailure::OutcomeUnknown { what } = behind_activation(silent) else { panic!() };
+        let CallFailure::OutcomeUnknown { what } = failure_after_activation(silent) else {
+            panic!()
+        };
         assert_eq!(what, text);
         let refused = CallFailure::Meta(MetaError::UnknownFilter { filter: FilterId(1) });
-        assert!(matches!(behind_activation(refused), CallFailure::Meta(_)));
+        assert!(matches!(failure_after_activation(refused), CallFailure::Meta(_)));
     }
 
     /// Others may have inserted into it by the time at which its client leaves.

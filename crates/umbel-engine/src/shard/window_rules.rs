@@ -66,7 +66,7 @@ impl WindowRules {
     ///     refresh: false,
     /// };
     /// assert_eq!(rules.slice_at(7_200_000), 2);
-    /// assert_eq!(rules.oldest_beside(30), 6);
+    /// assert_eq!(rules.oldest_for(30), 6);
     /// assert!(rules.check().is_ok());
     /// ```
     #[must_use]
@@ -77,7 +77,7 @@ impl WindowRules {
 
     /// The oldest slice that is kept when `newest` is the newest one.
     #[must_use]
-    pub const fn oldest_beside(&self, newest: u64) -> u64 {
+    pub const fn oldest_for(&self, newest: u64) -> u64 {
         newest.saturating_sub(self.slice_count as u64)
     }
 

@@ -61,7 +61,7 @@ impl Slice {
         }
         let newest = rules.slice_at(now_ms).max(window.newest());
         // A window that is there already is not modified, so that it is not copied for a snapshot.
-        if newest == window.newest() && window.oldest() >= rules.oldest_beside(newest) {
+        if newest == window.newest() && window.oldest() >= rules.oldest_for(newest) {
             return;
         }
         if let Some((window, rules)) = self.window_mut() {
@@ -161,7 +161,7 @@ impl Slice {
 /// Advances a window to a slice, which must not be before the newest.
 fn advance_to(window: &mut Window, rules: &WindowRules, newest: u64) {
     let early = u64::from(planted::on(Planted::SliceFreedEarly)).min(newest);
-    window.advance(rules.oldest_beside(newest) + early, newest);
+    window.advance(rules.oldest_for(newest) + early, newest);
 }
 
 impl ShardState {

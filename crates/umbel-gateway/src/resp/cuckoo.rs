@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_coordinator::catalogue::{FilterRequest, Hashing};
 use umbel_coordinator::sizes::FilterSize;
-use umbel_coordinator::{beside_done, graver, partly};
+use umbel_coordinator::{graver, partial_failure, partly};
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb, MetaState};
 use umbel_engine::shard::PartError;
 use umbel_filter::Kind;
@@ -114,7 +114,7 @@ async fn tells_copies(
 }
 
 /// Each item as a separate batch.
-fn alone(items: Arguments<'_>) -> Vec<ItemBatch> {
+fn single_batches(items: Arguments<'_>) -> Vec<ItemBatch> {
     let batch = |item: &[u8]| {
         // Arguments have at most 512 KiB.
         let item_bytes = u32::try_from(item.len()).unwrap_or(u32::MAX);
@@ -139,7 +139,7 @@ async fn insert(session: &Session, command: CuckooInsert<'_>) -> Result<Reply, R
             }
         }
     }
-    let batches = alone(items.items);
+    let batches = single_batches(items.items);
     let mut added = Vec::with_capacity(batches.len());
     // Of two equal items the second is not new, so with `is_new_only` items are inserted one after the other.
     for some in batches.chunks(if is_new_only { 1 } else { ITEMS_AT_ONCE }) {
@@ -183,7 +183,7 @@ fn take_outcomes(
 
 /// The failure of taking back a copy that was inserted a moment ago: it may have stayed.
 fn not_taken_back(failure: CallFailure) -> CallFailure {
-    beside_done(failure, |failure| {
+    partial_failure(failure, |failure| {
         format!("a copy of the item was inserted and could not be removed: {failure}")
     })
 }
@@ -254,7 +254,7 @@ async fn count(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
         return Ok(Reply::Integer(0));
     }
     let mut sum = 0;
-    for batch in &alone(items.items) {
+    for batch in &single_batches(items.items) {
         let call = || session.shared.coordinator.copies_of_item(name.as_str(), batch, deadline);
         sum += match unless_busy(deadline, call).await {
             Ok(copies) => copies,
@@ -276,7 +276,7 @@ async fn remove(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
         return Err(Refusal::NoCuckoo);
     }
     let mut is_removed = false;
-    for batch in &alone(items.items) {
+    for batch in &single_batches(items.items) {
         let call = || session.shared.coordinator.remove(name.as_str(), batch, None, deadline);
         is_removed = match unless_busy(deadline, call).await {
             Ok(removed) => removed.get(0),

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 use umbel_coordinator::catalogue::Seen;
-use umbel_coordinator::{Coordinator, beside_done};
+use umbel_coordinator::{Coordinator, partial_failure};
 use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterName, FilterState, FilterVerb, MetaState};
 use umbel_filter::Kind;
@@ -244,7 +244,7 @@ fn behind_dropped(count: u64, failure: CallFailure) -> CallFailure {
     if count == 0 {
         return failure;
     }
-    beside_done(failure, |failure| {
+    partial_failure(failure, |failure| {
         format!("{count} filters were dropped, others were not: {failure}")
     })
 }

@@ -4,7 +4,7 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use umbel_engine::shard::{CopiedSlice, ShardCommand, ShardReply, ShardState, SharedSlice};
-use umbel_ports::beside_others;
+use umbel_ports::run_blocking;
 use umbel_storage::types::{CommandReply, LogEntry};
 
 use super::{GroupReplica, GroupState};
@@ -43,7 +43,7 @@ impl GroupReplica {
         entry: &LogEntry,
         change: impl FnOnce(&mut ShardState) -> ShardReply,
     ) -> CommandReply {
-        beside_others(|| {
+        run_blocking(|| {
             let turn = self.turn();
             let mut state = Box::new(self.read_shard(ShardState::clone));
             let reply = change(&mut state);
@@ -68,7 +68,7 @@ impl GroupReplica {
         let shared = match &self.read().state {
             // For a reader that is far behind, most of a slice may be copied.
             GroupState::Shard(state) if state.has_readers(command) => {
-                beside_others(|| state.shared_slices(command))
+                run_blocking(|| state.shared_slices(command))
             }
             GroupState::Shard(state) => state.shared_slices(command),
             GroupState::Meta(_) => Vec::new(),
@@ -76,7 +76,7 @@ impl GroupReplica {
         if shared.is_empty() {
             return Vec::new();
         }
-        beside_others(|| shared.into_iter().map(SharedSlice::copy).collect())
+        run_blocking(|| shared.into_iter().map(SharedSlice::copy).collect())
     }
 }
 

@@ -6,7 +6,7 @@ use openraft::EntryPayload;
 use openraft::vote::leader_id_adv::LeaderId;
 use umbel_engine::shard::{Fence, ShardCommand, ShardState};
 use umbel_engine::{GroupId, NodeId};
-use umbel_ports::beside_others;
+use umbel_ports::run_blocking;
 use umbel_storage::FinalStateId;
 use umbel_storage::types::{
     CommandReply, LogCommand, LogEntry, LogId, SnapshotMeta, StoredMembership,
@@ -48,7 +48,7 @@ impl StateMachine {
         let Some((group, _)) = command.splits_off() else { return Ok(()) };
         // A split that will be refused changes nothing.
         let state = self.replica.read_shard(ShardState::clone);
-        let upper = beside_others(move || state.upper_half(command));
+        let upper = run_blocking(move || state.upper_half(command));
         let Ok(Some(upper)) = upper else { return Ok(()) };
         // The same log position as if this group's members had formed the new group.
         let (leader_id, index) = (LeaderId { term: 0, node_id: NodeId(0) }, 0);

@@ -200,7 +200,7 @@ impl Read for Drive<'_> {
 mod tests {
     use super::super::{Driving, Initiative};
     use super::*;
-    use crate::{Form, ItemSet, Patience, PeerConnection, SessionObserver, open_set};
+    use crate::{Form, ItemSet, PeerConnection, SessionObserver, Timeouts, open_set};
     use std::fmt;
     use std::time::Duration;
     use umbel_reconcile_engine::{ResumeFrame, ResumeOffer};
@@ -214,13 +214,13 @@ mod tests {
     /// A side whose session has ended.
     fn drive(set: &dyn ItemSet, connection: PeerConnection) -> Drive<'_> {
         let initiative = Initiative { delete: false };
-        let patience = Patience { idle: Duration::from_secs(60), whole: None };
+        let timeouts = Timeouts { idle: Duration::from_secs(60), whole: None };
         let driving =
-            Driving { initiative, patience, journal: None, observer: &Silent, draw: || 7 };
+            Driving { initiative, timeouts, journal: None, observer: &Silent, draw: || 7 };
         let drive = Drive::new(set, connection, driving);
         // What follows a session need not look like the beginning of one.
         let first = ResumeFrame::Offer(ResumeOffer::first(7)).to_bytes();
-        assert!(drive.link.around.heard.add(&first));
+        assert!(drive.link.traffic.heard.add(&first));
         drive
     }
 

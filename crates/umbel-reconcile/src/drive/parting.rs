@@ -6,7 +6,7 @@
 use super::Drive;
 use crate::endpoint::PeerConnection;
 use crate::link::{Event, Link, Reading};
-use crate::turn::Patience;
+use crate::turn::Timeouts;
 use std::time::Duration;
 use umbel_reconcile_engine::{
     Direction, JOURNAL_ON_ONE_SIDE, Options, Session, SessionError, SessionInput, SessionOutput,
@@ -38,8 +38,8 @@ fn last_bytes(mut session: Session, why: &'static str) -> Vec<u8> {
 }
 
 /// Tells a peer that this side cannot answer it, whatever it asks for.
-pub(crate) fn decline(connection: PeerConnection, patience: Patience) {
-    let mut link = Link::new(connection, patience, Reading::Plain);
+pub(crate) fn decline(connection: PeerConnection, timeouts: Timeouts) {
+    let mut link = Link::new(connection, timeouts, Reading::Plain);
     // A connection that is closed with unread bytes is reset, and a reset may overtake the answer.
     drop(link.next_event());
     link.send(last_bytes(Session::new(Options::responder(SymbolKind::Hashed, 0)), CANNOT_READ));
@@ -100,8 +100,8 @@ mod tests {
 
     fn driving() -> Driving<'static> {
         let initiative = Initiative { delete: false };
-        let patience = Patience { idle: Duration::from_secs(3600), whole: None };
-        Driving { initiative, patience, journal: None, observer: &Silent, draw: || 7 }
+        let timeouts = Timeouts { idle: Duration::from_secs(3600), whole: None };
+        Driving { initiative, timeouts, journal: None, observer: &Silent, draw: || 7 }
     }
 
     fn options(set: &dyn ItemSet, role: SessionRole) -> Options {

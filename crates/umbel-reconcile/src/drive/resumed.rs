@@ -318,7 +318,7 @@ impl Drive<'_> {
             Ok(mut ended) => {
                 let state = resumed.journal.state();
                 ended.resumed = state.map_or([0; 2], |state| [state.resumed_count, state.again]);
-                ended.around = self.link.around.bytes();
+                ended.traffic = self.link.traffic.bytes();
                 if is_initiator || self.wait_durable() {
                     resumed.journal.remove();
                 }

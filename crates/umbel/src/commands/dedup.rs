@@ -257,7 +257,7 @@ fn check_names(spec: &JobSpec) -> Result<()> {
 }
 
 /// The indexes and filters of other jobs that this job reads or writes.
-struct Beside {
+struct OtherJobs {
     references: Vec<PathBuf>,
     online: Vec<FilterAddress>,
     add_to: Option<FilterAddress>,
@@ -267,7 +267,7 @@ struct Beside {
 
 impl DedupArgs {
     /// The indexes and filters that the job reads or writes, and the credentials for their clusters.
-    fn beside(&self, exactness: Exactness) -> Result<Beside> {
+    fn beside(&self, exactness: Exactness) -> Result<OtherJobs> {
         let (online, references): (Vec<&String>, Vec<&String>) =
             self.reference.iter().partition(|reference| FilterAddress::is_meant(reference));
         let refuse =
@@ -290,7 +290,7 @@ impl DedupArgs {
             // fail it.
             false => Credentials::default(),
         };
-        Ok(Beside {
+        Ok(OtherJobs {
             references: references.into_iter().map(PathBuf::from).collect(),
             online: online.into_iter().map(address).collect::<Result<_, _>>()?,
             add_to: self.add_to.as_ref().map(address).transpose()?,
@@ -339,7 +339,7 @@ impl DedupArgs {
         let exactness = self.exactness()?;
         cluster::check_objects(self)?;
         self.check_in_place()?;
-        let Beside { online, references, add_to, save_index, reach } = self.beside(exactness)?;
+        let OtherJobs { online, references, add_to, save_index, reach } = self.beside(exactness)?;
         Ok(JobSpec {
             references,
             online,
@@ -405,10 +405,10 @@ impl DedupArgs {
         })
     }
 
-    fn beside_choice(&self) -> by_size::Beside {
+    fn beside_choice(&self) -> by_size::OtherJobs {
         let flags =
             [("--save-index", self.save_index.is_some()), ("--add-to", self.add_to.is_some())];
-        by_size::Beside {
+        by_size::OtherJobs {
             compared: self.compared(),
             has_others: self.has_others(),
             annotates: self.annotate.is_some(),

@@ -12,8 +12,8 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use umbel_reconcile::{
-    Beside, Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Listening,
-    PeerConnection, ReconcileError, SessionObserver, answer, listen, open_set, reconcile,
+    Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Listening, PeerConnection,
+    ReconcileError, RemoteFiles, SessionObserver, answer, listen, open_set, reconcile,
 };
 use umbel_reconcile_engine::{Aim, Direction, Optimize, Options, SessionRole};
 
@@ -263,9 +263,9 @@ impl ReconcileArgs {
     }
 
     fn driving<'d>(&'d self, observer: &'d dyn SessionObserver) -> Driving<'d> {
-        let (initiative, patience) = (Initiative { delete: self.delete }, self.patience());
+        let (initiative, timeouts) = (Initiative { delete: self.delete }, self.timeouts());
         let journal = self.resume.as_deref();
-        Driving { initiative, patience, journal, observer, draw: draw_key }
+        Driving { initiative, timeouts, journal, observer, draw: draw_key }
     }
 
     /// Creates an empty set at a path that does not exist, if items are to be written there. A message
@@ -409,8 +409,9 @@ impl ReconcileArgs {
         if self.allow_skew {
             arguments.push("--allow-skew".to_owned());
         }
-        let beside = Beside { journals: self.resume.is_some(), sketch: self.sketch.is_some() };
-        let connection = other.connect(form, &arguments, beside, secret.as_ref())?;
+        let remote_files =
+            RemoteFiles { journals: self.resume.is_some(), sketch: self.sketch.is_some() };
+        let connection = other.connect(form, &arguments, remote_files, secret.as_ref())?;
         let options = self.initiator(form, &*set, is_b);
         let terminal = Terminal::start();
         let ended = reconcile(&*set, options, connection, self.driving(&terminal));

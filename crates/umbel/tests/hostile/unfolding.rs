@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use umbel_reconcile::{
-    Change, Contents, Driving, Form, Initiative, ItemSet, OpenedContent, Patience, PeerConnection,
-    ReconcileError, SessionObserver, Wanted, answer, open_set,
+    Change, Contents, Driving, Form, Initiative, ItemSet, OpenedContent, PeerConnection,
+    ReconcileError, SessionObserver, Timeouts, Wanted, answer, open_set,
 };
 use umbel_reconcile_engine::{Item, ItemIndex, Options, Pass, SymbolKind};
 
@@ -96,7 +96,7 @@ fn lie(listener: &TcpListener, folder: &Path, bytes: u64) {
     let options = Options { dataset_id, ..Options::responder(set.kind(), 7) };
     let driving = Driving {
         initiative: Initiative { delete: false },
-        patience: Patience { idle: PATIENCE, whole: Some(PATIENCE) },
+        patience: Timeouts { idle: PATIENCE, whole: Some(PATIENCE) },
         journal: None,
         observer: &Silent,
         draw: || 7,

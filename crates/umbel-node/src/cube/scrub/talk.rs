@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use futures_util::future::BoxFuture;
-use umbel_ports::{Pacer, Purpose, beside_others};
+use umbel_ports::{Pacer, Purpose, run_blocking};
 use umbel_proto::v1::scrub_part::Part;
 use umbel_replicated_engine::repair::{
     Policy, RepairInput, RepairLimits, RepairOptions, RepairOutcome, RepairOutput, RepairSession,
@@ -33,7 +33,7 @@ pub(super) async fn talk<T: Send + 'static>(
     image: &mut Image,
     line: &mut Line<T>,
 ) -> Result<Box<RepairOutcome>, ScrubError> {
-    let table = beside_others(|| image.table())?;
+    let table = run_blocking(|| image.table())?;
     let options = options(&copies.member, image, &table);
     let (mut session, mut input) = match side {
         Side::Asking => {
@@ -49,7 +49,7 @@ pub(super) async fn talk<T: Send + 'static>(
     let outlet = line.outlet.clone();
     let mut queue = Queue { outlet, pacer: &copies.pacer, waiting: VecDeque::new(), sending: None };
     loop {
-        beside_others(|| session.step(input, &image.bits, &mut outbox));
+        run_blocking(|| session.step(input, &image.bits, &mut outbox));
         for output in outbox.take() {
             match output {
                 RepairOutput::Send(bytes) => queue.waiting.push_back(bytes),

@@ -20,7 +20,7 @@ pub(super) struct BySizeArgs {
 }
 
 /// Other options of a job, some of which exclude a choice by size.
-pub(super) struct Beside {
+pub(super) struct OtherOptions {
     /// What is compared.
     pub(super) compared: GranularityArg,
     /// Whether it is one worker of many, or a cluster's job.
@@ -37,7 +37,7 @@ impl BySizeArgs {
     /// # Errors
     ///
     /// If another option excludes it, with the reason.
-    pub(super) fn choice(&self, beside: &Beside) -> Result<BySize, UsageError> {
+    pub(super) fn choice(&self, beside: &OtherOptions) -> Result<BySize, UsageError> {
         let groups = match (self.repeated, self.unique_only) {
             (true, _) => Groups::Repeated,
             (false, true) => Groups::Unique,

@@ -2,7 +2,7 @@
 
 use super::ReconcileArgs;
 use std::time::Duration;
-use umbel_reconcile::Patience;
+use umbel_reconcile::Timeouts;
 use umbel_reconcile_engine::Limits;
 
 /// Default time limit of a session that a peer begins, in seconds: enough for a gigabyte of contents at
@@ -10,11 +10,11 @@ use umbel_reconcile_engine::Limits;
 const LISTEN_SECONDS_MAX: u64 = 3600;
 
 impl ReconcileArgs {
-    pub(super) fn patience(&self) -> Patience {
+    pub(super) fn timeouts(&self) -> Timeouts {
         // A listener serves its sessions one after another, so none may block the others forever.
         let whole = self.listen.is_some().then_some(LISTEN_SECONDS_MAX);
         let whole = self.max_time.or(whole).map(Duration::from_secs);
-        Patience { idle: Duration::from_secs(self.idle_timeout), whole }
+        Timeouts { idle: Duration::from_secs(self.idle_timeout), whole }
     }
 
     pub(super) fn limits(&self) -> Limits {

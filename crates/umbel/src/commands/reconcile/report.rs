@@ -34,7 +34,7 @@ impl Report {
         let (only_a, only_b) = here_there(outcome.only_here_count, outcome.only_there_count);
         let (items_a, items_b) = here_there(outcome.here_count, outcome.there_count);
         let [sent_behind, received_behind] = ended.behind;
-        let ([sent_around, received_around], [times, again]) = (ended.around, ended.resumed);
+        let ([sent_around, received_around], [times, again]) = (ended.traffic, ended.resumed);
         let total = outcome.sent_bytes + outcome.received_bytes;
         let ratio = match outcome.lower_bound_bytes {
             0 => Value::Null,
