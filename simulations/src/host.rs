@@ -289,9 +289,10 @@ impl Host {
                 planned: Arc::clone(&self.planned_jobs),
             })),
             wrapping: None,
-            versions: match self.is_earlier_release.get() {
-                true => VersionRange::FIRST,
-                false => VersionRange::OWN,
+            versions: if self.is_earlier_release.get() {
+                VersionRange::FIRST
+            } else {
+                VersionRange::OWN
             },
         }
     }

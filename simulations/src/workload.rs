@@ -125,9 +125,10 @@ impl Clients {
         if let Op::Insert { copies, .. } = op
             && copies > 1
         {
-            match speaks_resp {
-                true => self.insert_copies_resp(client, via, &filter, &items, copies).await,
-                false => self.insert_copies(client, via, &filter, &items, copies).await,
+            if speaks_resp {
+                self.insert_copies_resp(client, via, &filter, &items, copies).await
+            } else {
+                self.insert_copies(client, via, &filter, &items, copies).await
             }
             return Outcome::Unknown("several calls".to_owned());
         }

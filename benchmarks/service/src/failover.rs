@@ -122,9 +122,10 @@ pub(crate) async fn run(
     let shards = args.failover_shards.to_string();
     let [.., system] = SYSTEMS;
     let mut more = vec!["--shards", &shards, "--replicas", "3"];
-    let cables = match args.faults.contains(&Fault::Cut) {
-        true => Some(Cables::lay(system.node_count)?),
-        false => None,
+    let cables = if args.faults.contains(&Fault::Cut) {
+        Some(Cables::lay(system.node_count)?)
+    } else {
+        None
     };
     if cables.is_some() {
         // Their network is nobody else's.
@@ -233,9 +234,10 @@ impl Caller {
             let mut answered = Instant::now();
             while !stop.load(Ordering::Relaxed) {
                 let items = batch(item);
-                let outcome = match inserts {
-                    true => filter.insert(&items).await.map(drop),
-                    false => filter.contains(&items, ReadLevel::Unspecified).await.map(drop),
+                let outcome = if inserts {
+                    filter.insert(&items).await.map(drop)
+                } else {
+                    filter.contains(&items, ReadLevel::Unspecified).await.map(drop)
                 };
                 match outcome {
                     Ok(()) => {

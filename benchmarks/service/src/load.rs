@@ -283,9 +283,10 @@ impl Shared {
                 let first = self.asked.fetch_add(batch_items, Ordering::Relaxed);
                 for absent in first..first + batch_items {
                     let is_inserted = dice.below(2) == 1;
-                    let index = match is_inserted {
-                        true => dice.below(self.extent.present_count),
-                        false => ABSENT_FIRST + absent,
+                    let index = if is_inserted {
+                        dice.below(self.extent.present_count)
+                    } else {
+                        ABSENT_FIRST + absent
                     };
                     batch.push(Item::of(index).as_bytes())?;
                     inserted.push(is_inserted);

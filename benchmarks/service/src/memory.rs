@@ -117,9 +117,10 @@ async fn run_one(
     let checked = measure(store.connect(4, false).await?, cell, extent, &ids).await?;
     sleep(SETTLE).await;
     let rss_after = rss_bytes(&ids)?;
-    let shape_bytes = match system.is_umbel() {
-        true => Some(servers.client()?.info(store.name()).await?.memory_bytes),
-        false => None,
+    let shape_bytes = if system.is_umbel() {
+        Some(servers.client()?.info(store.name()).await?.memory_bytes)
+    } else {
+        None
     };
     let false_positives = checked.falses.share().filter(|_| system.is_umbel());
     Ok(Row {

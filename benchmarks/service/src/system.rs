@@ -135,9 +135,10 @@ impl System {
             }
         } else {
             // Rewriting its log in the middle of a measurement would be another process's time.
-            words.extend(match self.is_durable {
-                true => &["--appendonly", "yes", "--appendfsync", "always"][..],
-                false => &["--appendonly", "no"],
+            words.extend(if self.is_durable {
+                &["--appendonly", "yes", "--appendfsync", "always"][..]
+            } else {
+                &["--appendonly", "no"]
             });
             words.extend(["--auto-aof-rewrite-percentage", "0", "--save", "''"]);
             if let Some((host, port)) = addresses.get(index).and_then(|at| at.split_once(':')) {
@@ -232,9 +233,10 @@ impl Servers {
             None => free_addresses(process_count)?,
         };
         let folder = Folder(places.data.join(format!("{}-{}", system.name, std::process::id())));
-        let tls = match system.is_encrypted {
-            true => Some(make_certificates(program, &folder.0.join("certs"))?),
-            false => None,
+        let tls = if system.is_encrypted {
+            Some(make_certificates(program, &folder.0.join("certs"))?)
+        } else {
+            None
         };
         let (mut processes, mut commands) = (Vec::new(), Vec::new());
         for index in 0..process_count {

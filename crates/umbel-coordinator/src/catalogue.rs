@@ -87,9 +87,10 @@ impl Seen {
     fn check(self, id: FilterId, record: &FilterRecord) -> Result<()> {
         let is_same = self.filter == id
             && self.generation.is_none_or(|generation| generation == record.generation);
-        match is_same {
-            true => Ok(()),
-            false => Err(CallFailure::Changed { name: record.name.as_str().to_owned() }),
+        if is_same {
+            Ok(())
+        } else {
+            Err(CallFailure::Changed { name: record.name.as_str().to_owned() })
         }
     }
 }
@@ -226,9 +227,10 @@ impl Coordinator {
             })??;
         }
         let (name, settings) = (name.clone(), settings.clone());
-        let command = match importing {
-            true => self.begun_import(name, settings, owner)?,
-            false => MetaCommand::CreateFilter { name, settings, importing, owner },
+        let command = if importing {
+            self.begun_import(name, settings, owner)?
+        } else {
+            MetaCommand::CreateFilter { name, settings, importing, owner }
         };
         match self.meta_propose(command, deadline).await? {
             MetaReply::Filter(id) => Ok(id),

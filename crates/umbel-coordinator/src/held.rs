@@ -68,9 +68,10 @@ async fn sampled(local: &Local, count_max: usize) -> Vec<HeldFilter> {
     });
     let mut filters = Vec::new();
     for (id, record) in wanted {
-        let held = match record.is_replicated() {
-            true => copy(local, id).await,
-            false => slices(local, id, &record).await,
+        let held = if record.is_replicated() {
+            copy(local, id).await
+        } else {
+            slices(local, id, &record).await
         };
         let Some(held) = held else { continue };
         filters.push(HeldFilter {

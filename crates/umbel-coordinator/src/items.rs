@@ -165,10 +165,8 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<(Bitmap, ReadLevel)> {
         let live = self.live_filter(filter, deadline).await?;
-        let level = match live.record.is_replicated() {
-            true => ReadLevel::Local,
-            false => ReadLevel::AnyReplica,
-        };
+        let level =
+            if live.record.is_replicated() { ReadLevel::Local } else { ReadLevel::AnyReplica };
         Ok((self.contains_in(live, items, level, deadline).await?, level))
     }
 

@@ -48,11 +48,10 @@ pub(super) fn read_level(record: &FilterRecord, level: Option<ReadLevel>) -> Res
 /// The error for a level of reading that the filter does not support.
 fn no_level(record: &FilterRecord) -> CallFailure {
     let name = record.name.as_str();
-    let what = match record.is_replicated() {
-        true => format!("filter {name:?} is replicated: it is read at local or majority"),
-        false => {
-            format!("filter {name:?} is partitioned: it is read at linearizable or any-replica")
-        }
+    let what = if record.is_replicated() {
+        format!("filter {name:?} is replicated: it is read at local or majority")
+    } else {
+        format!("filter {name:?} is partitioned: it is read at linearizable or any-replica")
     };
     CallFailure::Invalid { what }
 }

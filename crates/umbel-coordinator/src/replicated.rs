@@ -219,9 +219,10 @@ impl CopyCalls<'_> {
     ) -> Result<(LiveFilter, Arc<Copy>)> {
         let id = seen.id;
         let (filter, copy) = self.own(seen, deadline).await?;
-        match filter.id == id {
-            true => Ok((filter, copy)),
-            false => Err(CallFailure::Changed { name: filter.record.name.as_str().to_owned() }),
+        if filter.id == id {
+            Ok((filter, copy))
+        } else {
+            Err(CallFailure::Changed { name: filter.record.name.as_str().to_owned() })
         }
     }
 

@@ -64,9 +64,10 @@ impl Coordinator {
                 let filter = self.live_filter(name, deadline).await?;
                 let (name, generation) = (name.to_owned(), filter.record.generation);
                 let wanted = vec![Wanted { name, filter: filter.id, generation }];
-                match filter.record.is_replicated() {
-                    true => (wanted, Vec::new()),
-                    false => (Vec::new(), wanted),
+                if filter.record.is_replicated() {
+                    (wanted, Vec::new())
+                } else {
+                    (Vec::new(), wanted)
                 }
             }
             None => {

@@ -377,9 +377,10 @@ fn is_closed_pipe(error: &io::Error) -> bool {
 }
 
 fn explain(name: &str, is_direct: bool, error: io::Error) -> DedupError {
-    let stands = match is_direct {
-        true => "what was written there is not complete",
-        false => "nothing was put under its name",
+    let stands = if is_direct {
+        "what was written there is not complete"
+    } else {
+        "nothing was put under its name"
     };
     DedupError::from(error).context(format!("{name}: cannot write; {stands}"))
 }

@@ -109,9 +109,10 @@ impl BegunEmpty {
     ///
     /// Any I/O error; also if the path exists.
     pub fn new(path: &Path, is_directory: bool) -> io::Result<Self> {
-        match is_directory {
-            true => std::fs::create_dir(path)?,
-            false => drop(File::create_new(path)?),
+        if is_directory {
+            std::fs::create_dir(path)?
+        } else {
+            drop(File::create_new(path)?)
         }
         // Only after creation: if the path existed, it is not this process's to remove.
         lock_begun().insert(path.to_owned());

@@ -85,9 +85,10 @@ impl RedisBloomShape {
 impl fmt::Display for RedisBloomShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "redisbloom from {} items at rate {}", self.first_capacity, self.first_rate)?;
-        match self.is_fixed {
-            true => f.write_str(" and no more"),
-            false => write!(f, ", {} times as many each", self.expansion),
+        if self.is_fixed {
+            f.write_str(" and no more")
+        } else {
+            write!(f, ", {} times as many each", self.expansion)
         }
     }
 }

@@ -189,9 +189,10 @@ impl AdminService {
 
     async fn upgrade(&self, request: Request<v1::UpgradeRequest>) -> Result<v1::UpgradeResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        let releases = match request.into_inner().check {
-            true => self.coordinator.releases().list(deadline).await?,
-            false => self.coordinator.releases().upgrade(deadline).await?,
+        let releases = if request.into_inner().check {
+            self.coordinator.releases().list(deadline).await?
+        } else {
+            self.coordinator.releases().upgrade(deadline).await?
         };
         let version = self.coordinator.read_meta(MetaState::version)?;
         Ok(v1::UpgradeResponse {

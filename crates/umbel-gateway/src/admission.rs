@@ -139,19 +139,21 @@ pub(super) async fn admit(
         _ => &budgets.of_clients,
     };
     let lease = budget.lease();
-    let request = match request.body().is_end_stream() {
-        true => request,
-        false => request.map(|body| {
+    let request = if request.body().is_end_stream() {
+        request
+    } else {
+        request.map(|body| {
             let lease = Arc::clone(&lease);
             Body::new(AdmittedBody::new(body, lease, manner.takes_many(), ends_at))
-        }),
+        })
     };
     let response = next.run(request).await;
     // The handler is done with the request, unless it still reads the body, which has its own reference.
     drop(lease);
-    match manner.gives_many() {
-        true => response.map(|body| answers::paced(body, connection, ends_at)),
-        false => response,
+    if manner.gives_many() {
+        response.map(|body| answers::paced(body, connection, ends_at))
+    } else {
+        response
     }
 }
 

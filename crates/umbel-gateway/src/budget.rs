@@ -215,9 +215,10 @@ impl Holding {
             Some(more) => self.0.take(more).map_err(|Spent| NoRoom)?,
             None => self.0.give_back(held - byte_count),
         }
-        match is_arriving {
-            true => self.0.note_arriving(),
-            false => self.0.note_arrived(),
+        if is_arriving {
+            self.0.note_arriving()
+        } else {
+            self.0.note_arrived()
         }
         Ok(())
     }

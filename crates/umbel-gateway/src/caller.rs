@@ -199,10 +199,8 @@ impl Caller {
             Ok(standing) => standing,
             Err(_) => with(None),
         };
-        let standing = match is_generic && needs_member {
-            true => Standing::Nobody(GENERIC_NODE),
-            false => standing,
-        };
+        let standing =
+            if is_generic && needs_member { Standing::Nobody(GENERIC_NODE) } else { standing };
         Self { connection: connection.clone(), standing, coordinator: Arc::clone(coordinator) }
     }
 

@@ -123,12 +123,11 @@ struct MajorityContact {
 impl MajorityContact {
     /// Records whether the majority was reached now.
     fn note(&mut self, is_reached: bool, now_ms: u64) -> Self {
-        match is_reached {
-            true => *self = Self { last_contact_ms: Some(now_ms), lost_since_ms: None },
-            false => {
-                let since = self.last_contact_ms.unwrap_or(now_ms);
-                self.lost_since_ms.get_or_insert(since);
-            }
+        if is_reached {
+            *self = Self { last_contact_ms: Some(now_ms), lost_since_ms: None }
+        } else {
+            let since = self.last_contact_ms.unwrap_or(now_ms);
+            self.lost_since_ms.get_or_insert(since);
         }
         *self
     }

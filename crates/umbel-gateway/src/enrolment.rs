@@ -66,9 +66,10 @@ impl EnrolmentService {
                 return Err(CallFailure::Overloaded { what: what.to_owned() });
             }
         }
-        match self.coordinator.read_meta(has)? {
-            true => Ok(()),
-            false => Err(CallFailure::Denied { what: BAD_TOKEN.to_owned() }),
+        if self.coordinator.read_meta(has)? {
+            Ok(())
+        } else {
+            Err(CallFailure::Denied { what: BAD_TOKEN.to_owned() })
         }
     }
 
@@ -91,9 +92,10 @@ impl EnrolmentService {
         let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
         self.coordinator.releases().check_release(versions, deadline).await?;
         let Some(signer) = self.coordinator.net()?.node_signer() else {
-            return match request.is_passed_on {
-                true => Ok(v1::EnrolResponse::default()),
-                false => self.pass_on(request, deadline).await,
+            return if request.is_passed_on {
+                Ok(v1::EnrolResponse::default())
+            } else {
+                self.pass_on(request, deadline).await
             };
         };
         let v1::EnrolRequest { address, nonce, request, .. } = request;
@@ -124,9 +126,10 @@ impl EnrolmentService {
         // This node has applied the command, so it knows the address.
         let is_recorded =
             self.coordinator.read_meta(|state| state.node_address(node) == Some(&*address))?;
-        match is_recorded {
-            true => Ok(node),
-            false => Err(MetaError::BadJoinToken { what: OTHER_ADDRESS.to_owned() }.into()),
+        if is_recorded {
+            Ok(node)
+        } else {
+            Err(MetaError::BadJoinToken { what: OTHER_ADDRESS.to_owned() }.into())
         }
     }
 

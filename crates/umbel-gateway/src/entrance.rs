@@ -98,9 +98,10 @@ impl Entrance {
     }
 
     fn refused(&self, caller: &Caller) -> Refused {
-        let failure = match caller.is_unknown() {
-            true => caller.why_unknown(),
-            false => CallFailure::Denied { what: caller.refusal(self.need) },
+        let failure = if caller.is_unknown() {
+            caller.why_unknown()
+        } else {
+            CallFailure::Denied { what: caller.refusal(self.need) }
         };
         let text = failure.to_string();
         let status = errors::status(&failure);

@@ -307,14 +307,16 @@ impl FiltersService {
         let deadline = self.deadlines.of_meta(request.metadata());
         let caller = Caller::of(&request)?;
         let v1::OpenSessionRequest { filter, with_shard_map } = request.into_inner();
-        let page = match filter.is_empty() {
-            true => None,
-            false => Some(self.find(&caller, &filter, deadline).await?),
+        let page = if filter.is_empty() {
+            None
+        } else {
+            Some(self.find(&caller, &filter, deadline).await?)
         };
         // A session needs a majority, without which replicated filters are served, too.
-        let session = match page.as_ref().is_some_and(has_replicated) {
-            true => 0,
-            false => self.coordinator.sessions().open(caller.owner(), deadline).await?.0,
+        let session = if page.as_ref().is_some_and(has_replicated) {
+            0
+        } else {
+            self.coordinator.sessions().open(caller.owner(), deadline).await?.0
         };
         let listed = page.map(|page| self.listed(&page, with_shard_map)).transpose()?;
         Ok(v1::OpenSessionResponse { session, listed })

@@ -162,9 +162,10 @@ pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
 
 /// A gRPC status, or a plain text page for a plain HTTP client.
 fn answer(headers: &HeaderMap, refused: &Refused) -> Response {
-    match is_grpc(headers) {
-        true => refused.status.clone().into_http(),
-        false => (refused.page, format!("{}\n", refused.text)).into_response(),
+    if is_grpc(headers) {
+        refused.status.clone().into_http()
+    } else {
+        (refused.page, format!("{}\n", refused.text)).into_response()
     }
 }
 

@@ -42,12 +42,11 @@ pub(super) fn pages(
 
 /// The answer where nothing is. A status of gRPC alone would be 200 to a probe with a wrong path, which would never fail.
 pub(super) fn nothing(headers: &HeaderMap) -> Response {
-    match is_grpc(headers) {
-        true => errors::no_such_call().into_http(),
-        false => {
-            let text = "there is no such page: /livez, /readyz and /metrics are there\n";
-            (StatusCode::NOT_FOUND, text).into_response()
-        }
+    if is_grpc(headers) {
+        errors::no_such_call().into_http()
+    } else {
+        let text = "there is no such page: /livez, /readyz and /metrics are there\n";
+        (StatusCode::NOT_FOUND, text).into_response()
     }
 }
 

@@ -271,9 +271,10 @@ impl PayloadOfFrames {
     /// # Errors
     /// If frames are missing.
     pub fn finish(self) -> Result<Vec<u8>, BloomValueError> {
-        match self.writer.is_complete() && self.left == 0 {
-            true => Ok(self.payload.finish()),
-            false => Err(BloomValueError::Missing),
+        if self.writer.is_complete() && self.left == 0 {
+            Ok(self.payload.finish())
+        } else {
+            Err(BloomValueError::Missing)
         }
     }
 

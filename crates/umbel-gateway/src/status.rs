@@ -69,9 +69,10 @@ pub(super) async fn status_now(
     }
     let alive = response.nodes.iter().filter(|node| node.is_reachable);
     let alive = alive.map(|node| NodeId(node.node)).collect();
-    let moves = match request.plan {
-        true => planned(coordinator, NodeId(request.without_node), &alive)?,
-        false => coordinator.read_meta(moves_under_way)?,
+    let moves = if request.plan {
+        planned(coordinator, NodeId(request.without_node), &alive)?
+    } else {
+        coordinator.read_meta(moves_under_way)?
     };
     response.moves = moves.iter().map(shard_move).collect();
     Ok(response)

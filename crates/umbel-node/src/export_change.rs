@@ -126,9 +126,10 @@ impl FrameChange {
             let (start, at) = (frame.len(), frame.len() / PIECE_BYTES);
             let length = PIECE_BYTES.min(byte_count - start);
             let is_kept = self.kept.get(at / 8).is_some_and(|bits| bits >> (at % 8) & 1 == 1);
-            let piece = match is_kept {
-                true => earlier.get(start..start + length).ok_or(FrameChangeError::NotKnown { at }),
-                false => others.split_off(..length).ok_or(FrameChangeError::Missing { at }),
+            let piece = if is_kept {
+                earlier.get(start..start + length).ok_or(FrameChangeError::NotKnown { at })
+            } else {
+                others.split_off(..length).ok_or(FrameChangeError::Missing { at })
             };
             frame.extend_from_slice(piece?);
         }

@@ -392,9 +392,12 @@ pub(crate) async fn open_data(
         StartError::Data(what)
     };
     let data = |error: IdentityError| failed(&error, !matches!(error, IdentityError::Io(_)));
-    let open = |error: OpenError| match error.is_usage() {
-        true => StartError::Unfit(format!("{}: {error}", config.data)),
-        false => failed(&error, error.is_damage()),
+    let open = |error: OpenError| {
+        if error.is_usage() {
+            StartError::Unfit(format!("{}: {error}", config.data))
+        } else {
+            failed(&error, error.is_damage())
+        }
     };
     let known = identity::load(&*ports.disk).await.map_err(data)?;
     let owner = known.as_ref().map_or_else(

@@ -218,9 +218,10 @@ impl CallHandler for PeerAdmission {
     fn check_member(&self, from: NodeId) -> Result<(), Status> {
         let Some(local) = self.local.get() else { return Ok(()) };
         let is_gone = local.meta().replica().read_meta(|state| state.is_no_member(from));
-        match is_gone && !planted::on(Planted::RemovedNodeAdmitted) {
-            true => Err(Status::permission_denied(not_a_member(from))),
-            false => Ok(()),
+        if is_gone && !planted::on(Planted::RemovedNodeAdmitted) {
+            Err(Status::permission_denied(not_a_member(from)))
+        } else {
+            Ok(())
         }
     }
 

@@ -56,9 +56,12 @@ impl SelfReport {
         let news = self.news_of(node, state);
         let is_complete = news.is_empty();
         let is_planted = planted::on(Planted::WrittenEarly);
-        let may_write = |command: &MetaCommand| match is_planted {
-            true => command.since() <= self.versions.newest,
-            false => state.check_writable(command).is_ok(),
+        let may_write = |command: &MetaCommand| {
+            if is_planted {
+                command.since() <= self.versions.newest
+            } else {
+                state.check_writable(command).is_ok()
+            }
         };
         match news.into_iter().find(may_write) {
             Some(command) => News::Next(command),

@@ -103,9 +103,10 @@ impl Group {
         seed: Arc<dyn Seed>,
         beats: Arc<Beats>,
     ) -> Result<Arc<Self>, String> {
-        let entries_kept = match seed.provokes(Rare::SnapshotsOften) {
-            true => ENTRIES_BEHIND_PROVOKED_SNAPSHOT,
-            false => ENTRIES_BEHIND_SNAPSHOT,
+        let entries_kept = if seed.provokes(Rare::SnapshotsOften) {
+            ENTRIES_BEHIND_PROVOKED_SNAPSHOT
+        } else {
+            ENTRIES_BEHIND_SNAPSHOT
         };
         let log = storage.log(id);
         let config = raft_config(id, &beats, entries_kept);

@@ -95,9 +95,10 @@ impl GroupHost {
         let recollection = Arc::new(Recollection::default());
         let queried = recollection.query(&links, node, nodes, START_TIMEOUT).await;
         queried.map_err(HostError::Removed)?;
-        let move_rate = match seed.provokes(Rare::SlowMoves) {
-            true => SLOW_MOVE_BYTES_PER_SECOND,
-            false => move_bytes_per_second_max,
+        let move_rate = if seed.provokes(Rare::SlowMoves) {
+            SLOW_MOVE_BYTES_PER_SECOND
+        } else {
+            move_bytes_per_second_max
         };
         let move_pacer = Arc::new(Pacer::new(move_rate));
         Ok(Self { node, seed, storage, links, beats, witness, rounds, recollection, move_pacer })

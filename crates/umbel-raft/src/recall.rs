@@ -391,9 +391,10 @@ mod tests {
             body: Bytes,
         ) -> PortFuture<'static, Result<Bytes, CallRefusal>> {
             assert!(requests_standings(kind, &body));
-            let answer = match take_one(&self.refusals) {
-                true => Err(CallRefusal::new(RefusalReason::Overloaded, "busy")),
-                false => Ok(encode(&RecallAnswer::Standings(Standings::default()))),
+            let answer = if take_one(&self.refusals) {
+                Err(CallRefusal::new(RefusalReason::Overloaded, "busy"))
+            } else {
+                Ok(encode(&RecallAnswer::Standings(Standings::default())))
             };
             Box::pin(async { answer })
         }

@@ -227,9 +227,10 @@ fn read_container<R: Read, E: From<RdbError>>(
 ) -> Result<(), E> {
     let mut items = Items::new(stride, visit);
     container.read(input, &mut items)?;
-    match items.is_even() {
-        true => Ok(()),
-        false => Err(input.error(broken("hash or sorted set", "an item without a value")).into()),
+    if items.is_even() {
+        Ok(())
+    } else {
+        Err(input.error(broken("hash or sorted set", "an item without a value")).into())
     }
 }
 

@@ -43,9 +43,10 @@ impl Transfer<'_> {
         if entries.is_empty() {
             return;
         }
-        let flow = match self.terms.empties_responder(self.sets.there_count) {
-            true => Flow::Sum,
-            false => self.terms.flow_there(),
+        let flow = if self.terms.empties_responder(self.sets.there_count) {
+            Flow::Sum
+        } else {
+            self.terms.flow_there()
         };
         let is_id = self.terms.kind() == SymbolKind::Id64;
         if flow == Flow::Contents && !is_id {

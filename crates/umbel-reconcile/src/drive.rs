@@ -210,9 +210,10 @@ impl<'s> Drive<'s> {
         let mut ended = self.run(options)?;
         self.prepare(&mut ended, initiative, true)?;
         if let Err(error) = self.receive_applied() {
-            let why = match error.is_refusal() {
-                true => "",
-                false => "it did not say that it is done, its own messages may say why; ",
+            let why = if error.is_refusal() {
+                ""
+            } else {
+                "it did not say that it is done, its own messages may say why; "
             };
             let peer = &self.link.peer;
             return Err(error.context(format!("{peer}: {why}this side's set is unchanged")));
@@ -403,10 +404,7 @@ impl<'s> Drive<'s> {
         is_initiator: bool,
     ) -> Result<()> {
         let direction = ended.outcome.direction;
-        let takes = match is_initiator {
-            true => direction.to_initiator(),
-            false => direction.to_responder(),
-        };
+        let takes = if is_initiator { direction.to_initiator() } else { direction.to_responder() };
         if takes {
             let came = ended.only_there.iter().filter_map(|item| item.item.clone()).collect();
             let theirs_win = theirs_win(&ended.outcome, is_initiator);

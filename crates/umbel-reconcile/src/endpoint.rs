@@ -215,9 +215,10 @@ impl Endpoint {
 
 /// The endpoint as it was given: a path that is not absolute is below the home directory.
 fn ssh_address(host: &str, path: &str) -> String {
-    match path.starts_with('/') {
-        true => format!("ssh://{host}{path}"),
-        false => format!("ssh://{host}/~/{path}"),
+    if path.starts_with('/') {
+        format!("ssh://{host}{path}")
+    } else {
+        format!("ssh://{host}/~/{path}")
     }
 }
 

@@ -139,9 +139,10 @@ fn key_specification(spec: &CommandSpec, keys: KeyRange) -> Reply {
 
 fn docs(names: Arguments<'_>) -> Vec<(Reply, Reply)> {
     let one = |spec: &'static CommandSpec| (Reply::bulk(spec.name), described(spec));
-    match names.is_empty() {
-        true => table::all().iter().map(one).collect(),
-        false => names.iter().filter_map(table::by_name).map(one).collect(),
+    if names.is_empty() {
+        table::all().iter().map(one).collect()
+    } else {
+        names.iter().filter_map(table::by_name).map(one).collect()
     }
 }
 

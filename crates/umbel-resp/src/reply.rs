@@ -112,9 +112,10 @@ impl Reply {
             Self::Array(values) => list(b'*', values, protocol, out),
             Self::Set(values) => list(if is_three { b'~' } else { b'*' }, values, protocol, out),
             Self::Map(pairs) => {
-                match is_three {
-                    true => length_line(b'%', pairs.len(), out),
-                    false => length_line(b'*', pairs.len() * 2, out),
+                if is_three {
+                    length_line(b'%', pairs.len(), out)
+                } else {
+                    length_line(b'*', pairs.len() * 2, out)
                 }
                 for (key, value) in pairs {
                     key.encode(protocol, out);

@@ -134,9 +134,10 @@ pub fn all() -> &'static [CommandSpec] {
 pub fn by_name(name: &[u8]) -> Option<&'static CommandSpec> {
     let end = name.iter().position(|&byte| byte == b'|').unwrap_or(name.len());
     let command = all().iter().find(|spec| spec.is_named(name.get(..end).unwrap_or_default()))?;
-    match end == name.len() {
-        true => Some(command),
-        false => command.subcommands.iter().find(|spec| spec.is_named(name)),
+    if end == name.len() {
+        Some(command)
+    } else {
+        command.subcommands.iter().find(|spec| spec.is_named(name))
     }
 }
 
@@ -157,8 +158,9 @@ pub fn find(arguments: Arguments<'_>) -> Result<&'static CommandSpec, Refusal> {
             Refusal::UnknownSubcommand { name: shown(name), command }
         })?;
     }
-    match found.takes(arguments.len()) {
-        true => Ok(found),
-        false => Err(Refusal::Arity { command: found.name }),
+    if found.takes(arguments.len()) {
+        Ok(found)
+    } else {
+        Err(Refusal::Arity { command: found.name })
     }
 }

@@ -85,9 +85,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let exact = StaticFile::parse(build_exact(hashes(&exceptions), hashes(&plain), key)?)?;
     let bare = StaticFile::parse(build_map(pairs(), BREAK_BITS, 0, key)?)?;
-    let by_both = |word: &str| match exact.contains(hash(word)) {
-        true => bare.value(hash(word)).unwrap_or_default(),
-        false => by_rule(word),
+    let by_both = |word: &str| {
+        if exact.contains(hash(word)) {
+            bare.value(hash(word)).unwrap_or_default()
+        } else {
+            by_rule(word)
+        }
     };
     let wrong = words.iter().filter(|word| by_both(word) != breaks(word)).count();
     let bytes = exact.as_bytes().len() + bare.as_bytes().len();

@@ -153,9 +153,10 @@ impl StaticShape {
             }
             Role::Exact => value_bits == 1 && check_bits <= CELL_BITS_MAX,
         };
-        match is_possible {
-            true => Ok(Self { role, value_bits, check_bits, key, form: String::new() }),
-            false => Err(StaticShapeError::CellBits { value_bits, check_bits }),
+        if is_possible {
+            Ok(Self { role, value_bits, check_bits, key, form: String::new() })
+        } else {
+            Err(StaticShapeError::CellBits { value_bits, check_bits })
         }
     }
 

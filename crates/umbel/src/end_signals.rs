@@ -26,9 +26,10 @@ pub(crate) fn on_end_signal(mut handle: impl FnMut() + Send + 'static) -> io::Re
         loop {
             runtime.block_on(poll_fn(|context| {
                 let mut any = signals.iter_mut();
-                match any.any(|signal| signal.poll_recv(context).is_ready()) {
-                    true => Poll::Ready(()),
-                    false => Poll::Pending,
+                if any.any(|signal| signal.poll_recv(context).is_ready()) {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
                 }
             }));
             handle();

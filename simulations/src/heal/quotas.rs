@@ -128,12 +128,11 @@ async fn grow(clerk: &Clerk, net: &SimNet, addresses: &[String], holder: u32) {
     for batch in 0..BATCHES_MAX {
         let items: Vec<String> = (0..BATCH_ITEMS).map(|item| format!("{batch}.{item}")).collect();
         let address = addresses[batch as usize % addresses.len()].clone();
-        match inserted(net, address, &name, &items).await {
-            true => acknowledged.extend(items),
-            false => {
-                is_full = true;
-                break;
-            }
+        if inserted(net, address, &name, &items).await {
+            acknowledged.extend(items)
+        } else {
+            is_full = true;
+            break;
         }
     }
     counters::checked(NAME, 1);

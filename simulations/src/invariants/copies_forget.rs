@@ -61,9 +61,10 @@ pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
             let is_question = matches!(call.verb, Verb::ContainsCopy | Verb::ContainsMajority);
             let (true, Outcome::Done(bits)) = (is_question, &call.outcome) else { continue };
             for (&item, &is_present) in call.items.iter().zip(bits) {
-                let broken = match is_present {
-                    true => should_be_gone(&of_name, call, item),
-                    false => should_be_kept((&of_name, lives), generations, call, item),
+                let broken = if is_present {
+                    should_be_gone(&of_name, call, item)
+                } else {
+                    should_be_kept((&of_name, lives), generations, call, item)
                 };
                 let described = |why: String| {
                     let (id, start_us) = (call.id, call.start_us);

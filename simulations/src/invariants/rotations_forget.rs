@@ -31,9 +31,10 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
         let answers = answers(filter);
         let absent = absences(&answers);
         for answer in &answers {
-            let broken = match answer.is_present {
-                true => gone(filter, answer).or_else(|| was_absent(filter, answer, &absent)),
-                false => kept(filter, answer),
+            let broken = if answer.is_present {
+                gone(filter, answer).or_else(|| was_absent(filter, answer, &absent))
+            } else {
+                kept(filter, answer)
             };
             let described = |why: String| format!("{}, but {why}", answer.described(filter));
             checked.record(answer.end_us, broken.map(described));

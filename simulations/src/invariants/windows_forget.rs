@@ -25,9 +25,10 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
     for filter in windows.filter(|filter| filter.facts.is_punctual) {
         let times = Times::of(filter);
         for answer in answers(filter) {
-            let broken = match answer.is_present {
-                true => times.should_be_gone(&answer),
-                false => times.should_be_kept(filter, &answer),
+            let broken = if answer.is_present {
+                times.should_be_gone(&answer)
+            } else {
+                times.should_be_kept(filter, &answer)
             };
             let described = |why: String| format!("{}, but {why}", answer.described(filter));
             checked.record(answer.end_us, broken.map(described));

@@ -123,10 +123,8 @@ impl Version {
                 false => Verdict::NotThere,
             }
         };
-        let cluster = |verb| match known.cluster.contains(&verb) {
-            true => Verdict::Granted,
-            false => Verdict::Nowhere,
-        };
+        let cluster =
+            |verb| if known.cluster.contains(&verb) { Verdict::Granted } else { Verdict::Nowhere };
         match ask {
             AccessCall::Contains { filter, .. } | AccessCall::Info { filter } => {
                 named(FilterVerb::Read, filter)

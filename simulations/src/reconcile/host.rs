@@ -230,15 +230,14 @@ impl Host {
         let scenario = context.scenario(place.scenario);
         let mut task = task(&context, place, &scenario, frozen.len());
         let (mut reader, mut writer) = tokio::io::split(stream);
-        let transport = match scenario.resume {
-            false => None,
-            true => {
-                let ends = (&mut reader, &mut writer);
-                match self.greet(&context, place, &mut task, &frozen, ends).await {
-                    Ok(transport) => Some(transport),
-                    Err(failure) => return self.failed(&context, place, failure),
-                }
+        let transport = if scenario.resume {
+            let ends = (&mut reader, &mut writer);
+            match self.greet(&context, place, &mut task, &frozen, ends).await {
+                Ok(transport) => Some(transport),
+                Err(failure) => return self.failed(&context, place, failure),
             }
+        } else {
+            None
         };
         let was =
             transport.as_ref().map(|transport| Rc::clone(&transport.journal().borrow().frozen));

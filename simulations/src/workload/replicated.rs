@@ -142,10 +142,8 @@ impl Clients {
             Some(_) => (1e-6, own.capacity.max(WINDOW_CAPACITY_MIN)),
             None => (f64::from(own.rate_ppm) / 1e6, own.capacity),
         };
-        let hashing = match own.public {
-            true => umbel_client::Hashing::Public,
-            false => umbel_client::Hashing::Keyed,
-        };
+        let hashing =
+            if own.public { umbel_client::Hashing::Public } else { umbel_client::Hashing::Keyed };
         CreateRequest {
             name: name.to_owned(),
             kind: kind.into(),

@@ -301,9 +301,10 @@ impl<'a> FrameView<'a> {
         let words = receiver.words_of(part)?;
         self.check_codes().map_err(FrameError::from)?;
         if part.kind() == Kind::Counting || part.kind().has_pace() {
-            let position_count = match part.kind().has_counters() {
-                true => counters(words).count() as u64,
-                false => count_ones(words),
+            let position_count = if part.kind().has_counters() {
+                counters(words).count() as u64
+            } else {
+                count_ones(words)
             };
             if position_count > 0 {
                 return Err(FrameMergeError::NotEmpty { position_count });

@@ -76,9 +76,10 @@ impl Coordinator {
                 other => return Err(unexpected(&other)),
             }
         }
-        match self.shards().are_still_cut(one.ranges, deadline).await? {
-            true => Ok(Overlap::of(&sum, probe_count)),
-            false => Err(split_meanwhile()),
+        if self.shards().are_still_cut(one.ranges, deadline).await? {
+            Ok(Overlap::of(&sum, probe_count))
+        } else {
+            Err(split_meanwhile())
         }
     }
 

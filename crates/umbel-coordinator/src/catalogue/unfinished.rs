@@ -96,12 +96,13 @@ pub(super) fn refuse_during_other_change(
         | FilterState::Live
         | FilterState::Dropping => false,
     };
-    match is_other {
-        true => Err(CallFailure::FilterBusy {
+    if is_other {
+        Err(CallFailure::FilterBusy {
             name: record.name.as_str().to_owned(),
             state: record.state.to_string(),
-        }),
-        false => Ok(()),
+        })
+    } else {
+        Ok(())
     }
 }
 

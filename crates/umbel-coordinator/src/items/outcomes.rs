@@ -69,9 +69,10 @@ pub fn partial_failure(
 /// The error of a request that met another catalogue at its shards until its time was up.
 pub(super) fn never_still(name: &str, is_read: bool) -> CallFailure {
     let what = format!("filter {name:?} changes all the time");
-    match is_read {
-        true => CallFailure::Overloaded { what: format!("{what}: try again") },
-        false => CallFailure::OutcomeUnknown { what },
+    if is_read {
+        CallFailure::Overloaded { what: format!("{what}: try again") }
+    } else {
+        CallFailure::OutcomeUnknown { what }
     }
 }
 

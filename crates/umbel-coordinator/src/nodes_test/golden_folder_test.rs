@@ -51,9 +51,10 @@ pub(super) fn copy(from: &Path, to: &Path) {
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let to = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &to),
-            false => drop(fs::copy(entry.path(), to).unwrap()),
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to)
+        } else {
+            drop(fs::copy(entry.path(), to).unwrap())
         }
     }
 }

@@ -95,20 +95,18 @@ impl Loading {
         let kind = Kind::from_id(settings.kind);
         let is_ordered = kind.is_some_and(|kind| !kind.merges_by_or());
         let is_replicated = settings.distribution == Distribution::Replicated;
-        let assembly = match is_replicated {
-            true => {
-                let room = coordinator.import_room(step_deadline()).await?;
-                Some((Assembly::new(&settings)?, room))
-            }
-            false => None,
+        let assembly = if is_replicated {
+            let room = coordinator.import_room(step_deadline()).await?;
+            Some((Assembly::new(&settings)?, room))
+        } else {
+            None
         };
-        let recut = match !cuts.theirs.is_cut_like(cuts.ours) && settings.shape.place().is_none() {
-            true => {
-                let room = coordinator.import_room(step_deadline()).await?;
-                let key = settings.key.key_name();
-                Some((Recut::new(settings.shape, key, cuts.theirs, cuts.ours)?, room))
-            }
-            false => None,
+        let recut = if !cuts.theirs.is_cut_like(cuts.ours) && settings.shape.place().is_none() {
+            let room = coordinator.import_room(step_deadline()).await?;
+            let key = settings.key.key_name();
+            Some((Recut::new(settings.shape, key, cuts.theirs, cuts.ours)?, room))
+        } else {
+            None
         };
         if let SliceShape::Ring { newest, .. } = &mut settings.shape {
             *newest = 0;

@@ -153,9 +153,10 @@ fn check_path(field: &'static str, text: &str) -> Result<()> {
         let expected = format!("paths of at most {PATH_BYTES_MAX} bytes");
         return Err(wrong(field, expected, format!("{bytes} bytes")));
     }
-    match Path::new(text).is_absolute() {
-        true => Ok(()),
-        false => Err(wrong(field, "absolute paths of files", quoted(text))),
+    if Path::new(text).is_absolute() {
+        Ok(())
+    } else {
+        Err(wrong(field, "absolute paths of files", quoted(text)))
     }
 }
 
@@ -169,9 +170,12 @@ fn names(include: &[String], exclude: &[String]) -> Result<NameFilter> {
 }
 
 fn own_inputs_of(sent: Vec<proto::DedupOwnInput>) -> Result<Vec<(u64, String)>> {
-    let own = |proto::DedupOwnInput { node, input }| match input.is_empty() {
-        false => check_path("own_inputs", &input).map(|()| (node, input)),
-        true => Err(wrong("own_inputs", "an input for each node", format!("none for {node}"))),
+    let own = |proto::DedupOwnInput { node, input }| {
+        if input.is_empty() {
+            Err(wrong("own_inputs", "an input for each node", format!("none for {node}")))
+        } else {
+            check_path("own_inputs", &input).map(|()| (node, input))
+        }
     };
     sent.into_iter().map(own).collect()
 }
@@ -247,17 +251,19 @@ fn exactness_of(got: i32, rate: f64) -> Result<Exactness> {
             return Err(wrong("exactness", "APPROXIMATE, FINGERPRINT or BYTES", got.to_string()));
         }
     };
-    match rate == 0.0 {
-        true => Ok(exactness),
-        false => Err(wrong("false_positive_rate", "none without APPROXIMATE", rate.to_string())),
+    if rate == 0.0 {
+        Ok(exactness)
+    } else {
+        Err(wrong("false_positive_rate", "none without APPROXIMATE", rate.to_string()))
     }
 }
 
 fn best_of(sent: proto::DedupBest) -> Result<BestField> {
     let proto::DedupBest { field, is_smallest } = sent;
-    match field.is_empty() {
-        false => Ok(BestField { field, smallest: is_smallest }),
-        true => Err(wrong("best.field", "a field or column", "none")),
+    if field.is_empty() {
+        Err(wrong("best.field", "a field or column", "none"))
+    } else {
+        Ok(BestField { field, smallest: is_smallest })
     }
 }
 

@@ -98,9 +98,12 @@ fn read_block(
     let mut from = 0;
     while from < count {
         let drops = (count - from).min(PIECE_DROPS);
-        let list = |number: u64| match number < lists {
-            true => read_words(file, first + 8 * (number * count + from), drops),
-            false => Ok(Vec::new()),
+        let list = |number: u64| {
+            if number < lists {
+                read_words(file, first + 8 * (number * count + from), drops)
+            } else {
+                Ok(Vec::new())
+            }
         };
         let (record_ids, kept, ranks) = (list(0)?, list(1)?, list(2)?);
         for (index, record_id) in record_ids.into_iter().enumerate() {

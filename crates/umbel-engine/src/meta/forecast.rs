@@ -153,9 +153,10 @@ fn decisions(state: &MetaState, alive: &BTreeSet<NodeId>, weights: &Weights) -> 
         _ => None,
     };
     let commands: Vec<MetaCommand> = tasks.into_iter().filter_map(proposed).collect();
-    match commands.is_empty() {
-        true => next_move_by(state, alive, weights).into_iter().collect(),
-        false => commands,
+    if commands.is_empty() {
+        next_move_by(state, alive, weights).into_iter().collect()
+    } else {
+        commands
     }
 }
 

@@ -51,9 +51,10 @@ impl MetaState {
         };
         if let Some(used) = token.used {
             let is_again = (used.nonce, &used.key) == (*nonce, key) && self.is_live(used.node);
-            return match is_again {
-                true => Ok(MetaReply::Node(used.node)),
-                false => bad("the token for joining has been used: each node needs one of its own"),
+            return if is_again {
+                Ok(MetaReply::Node(used.node))
+            } else {
+                bad("the token for joining has been used: each node needs one of its own")
             };
         }
         if self.nodes().any(|(_, record)| record.nonce() == Some(*nonce)) {

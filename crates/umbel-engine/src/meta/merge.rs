@@ -88,9 +88,10 @@ impl MetaState {
         self.check_version(MERGES_SINCE)?;
         let count = self.shard_count();
         if let Err(MetaError::ShardBusy { what }) = self.check_no_merge() {
-            return match shard_count < count {
-                true => Ok(MergeStep::Wait { what }),
-                false => Err(MetaError::ShardBusy { what }),
+            return if shard_count < count {
+                Ok(MergeStep::Wait { what })
+            } else {
+                Err(MetaError::ShardBusy { what })
             };
         }
         if shard_count == count {

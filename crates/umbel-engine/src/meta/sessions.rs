@@ -60,9 +60,10 @@ impl MetaState {
     pub fn session_standing(&self, session: SessionId, owner: &str) -> SessionStanding {
         let Some(key) = self.session_key else { return SessionStanding::Unknown };
         let log_index = session.0 >> TAG_BITS;
-        match session.0 == number(log_index, key.tag(log_index, owner)) {
-            true => SessionStanding::Given { log_index, owner: key.owner(owner) },
-            false => SessionStanding::Foreign,
+        if session.0 == number(log_index, key.tag(log_index, owner)) {
+            SessionStanding::Given { log_index, owner: key.owner(owner) }
+        } else {
+            SessionStanding::Foreign
         }
     }
 

@@ -92,9 +92,10 @@ impl VersionRange {
 
 impl fmt::Display for VersionRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.oldest == self.newest {
-            true => write!(f, "{}", self.oldest),
-            false => write!(f, "versions {} to {}", self.oldest.0, self.newest.0),
+        if self.oldest == self.newest {
+            write!(f, "{}", self.oldest)
+        } else {
+            write!(f, "versions {} to {}", self.oldest.0, self.newest.0)
         }
     }
 }

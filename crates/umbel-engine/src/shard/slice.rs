@@ -215,9 +215,10 @@ impl Slice {
         hashes: &HashList,
     ) -> PartResult<()> {
         if !self.kind().is_whole() {
-            return match range == HashRange::WHOLE {
-                true => Ok(()),
-                false => check_range(range, shard, hashes.iter()),
+            return if range == HashRange::WHOLE {
+                Ok(())
+            } else {
+                check_range(range, shard, hashes.iter())
             };
         }
         match hashes.iter().next() {

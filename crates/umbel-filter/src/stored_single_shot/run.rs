@@ -90,10 +90,8 @@ impl Group {
     /// Bit offset behind the last bucket.
     fn end(&self) -> u64 {
         let [first, second, third, fourth, .., last] = self.ends.map(u64::from);
-        let bit_len = match self.is_uneven() {
-            true => first | second << 16 | third << 32 | fourth << 48,
-            false => last,
-        };
+        let bit_len =
+            if self.is_uneven() { first | second << 16 | third << 32 | fourth << 48 } else { last };
         self.start() + bit_len
     }
 

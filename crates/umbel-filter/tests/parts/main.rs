@@ -91,10 +91,8 @@ fn inside(whole: HashRange) -> impl Strategy<Value = HashRange> {
     let halved = vec(any::<bool>(), 0..5).prop_map(move |uppers| {
         uppers.into_iter().fold(whole, |range, is_upper| {
             let middle = u128::from(range.start()) + range.width() / 2;
-            let (start, end) = match is_upper {
-                true => (middle, range.end()),
-                false => (range.start().into(), middle),
-            };
+            let (start, end) =
+                if is_upper { (middle, range.end()) } else { (range.start().into(), middle) };
             // What has one hash has no halves.
             u64::try_from(start).ok().and_then(|s| HashRange::new(s, end).ok()).unwrap_or(range)
         })

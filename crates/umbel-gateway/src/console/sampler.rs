@@ -119,10 +119,8 @@ impl Topics {
                 }
                 is_new
             });
-            let pause = match is_new {
-                true => pause.max(pause_for(self.places.count(), byte_count)),
-                false => pause,
-            };
+            let pause =
+                if is_new { pause.max(pause_for(self.places.count(), byte_count)) } else { pause };
             tokio::select! {
                 biased;
                 () = sender.closed() => {}

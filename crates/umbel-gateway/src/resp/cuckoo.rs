@@ -236,9 +236,10 @@ async fn contains(session: &Session, items: Items<'_>) -> Result<Reply, Refusal>
         }
         present = bits;
     }
-    Ok(match items.form.is_list() {
-        true => Reply::Array(present.into_iter().map(Reply::Boolean).collect()),
-        false => Reply::Boolean(present.first() == Some(&true)),
+    Ok(if items.form.is_list() {
+        Reply::Array(present.into_iter().map(Reply::Boolean).collect())
+    } else {
+        Reply::Boolean(present.first() == Some(&true))
     })
 }
 

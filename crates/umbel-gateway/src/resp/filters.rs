@@ -234,9 +234,10 @@ async fn look_up(
     deadline: Instant,
 ) -> Result<Bitmap, CallFailure> {
     let (coordinator, name) = (&session.shared.coordinator, name.as_str());
-    let (present, _) = match session.reads_anywhere {
-        true => coordinator.contains_nearby(name, batch, deadline).await?,
-        false => coordinator.contains(name, batch, None, deadline).await?,
+    let (present, _) = if session.reads_anywhere {
+        coordinator.contains_nearby(name, batch, deadline).await?
+    } else {
+        coordinator.contains(name, batch, None, deadline).await?
     };
     Ok(present)
 }

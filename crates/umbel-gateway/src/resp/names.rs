@@ -54,12 +54,11 @@ pub(super) async fn copy(
     let owner = session.caller.principal_name();
     let deadline = session.shared.deadlines.of_long_command();
     let coordinator = &session.shared.coordinator;
-    let made = match replaces {
-        true => coordinator.copy_over(&name, &new_name, owner, deadline).await,
-        false => {
-            let made = coordinator.copy_filter(&name, &new_name, owner, deadline).await;
-            made.map(|(_, is_replicated)| is_replicated)
-        }
+    let made = if replaces {
+        coordinator.copy_over(&name, &new_name, owner, deadline).await
+    } else {
+        let made = coordinator.copy_filter(&name, &new_name, owner, deadline).await;
+        made.map(|(_, is_replicated)| is_replicated)
     };
     let confirmed = match made {
         Ok(has_copies) => session.confirm(has_copies, deadline).await,

@@ -57,9 +57,10 @@ async fn dump(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     };
     if !chain_dumps::is_chain(session, &name).await? {
         let what = "ERR filters of kind redisbloom alone have a payload: BF.SCANDUMP copies others";
-        return match is_taken(session, &name).await? {
-            true => Err(Refusal::Other(what.into())),
-            false => Ok(Reply::Null),
+        return if is_taken(session, &name).await? {
+            Err(Refusal::Other(what.into()))
+        } else {
+            Ok(Reply::Null)
         };
     }
     let deadline = session.shared.deadlines.of_long_command();

@@ -325,10 +325,8 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
     let is_queued =
         |spec: &CommandSpec| session.queue.is_some() && !RUN_AT_ONCE.contains(&spec.name);
     let admitted = found.and_then(|spec| {
-        let is_admitted = match is_queued(spec) {
-            true => session.check(spec).map(drop),
-            false => session.admit(spec),
-        };
+        let is_admitted =
+            if is_queued(spec) { session.check(spec).map(drop) } else { session.admit(spec) };
         is_admitted.map(|()| (spec, is_queued(spec)))
     });
     let (spec, is_queued) = match admitted {

@@ -157,9 +157,10 @@ impl Session {
 
     /// Refuses every caller while this node does not know who may do what: the client tries again.
     fn check_known_callers(&self, need: Need) -> Result<(), Refusal> {
-        match self.caller.is_unknown() {
-            true => Err(Refusal::Other(format!("LOADING {}", self.caller.refusal(need)).into())),
-            false => Ok(()),
+        if self.caller.is_unknown() {
+            Err(Refusal::Other(format!("LOADING {}", self.caller.refusal(need)).into()))
+        } else {
+            Ok(())
         }
     }
 

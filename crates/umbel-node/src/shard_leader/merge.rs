@@ -51,9 +51,10 @@ impl ShardLeader {
             // the other shard was opened again.
             ShardReply::Done(Err(error)) => {
                 let is_final = |state: &ShardState| state.has_decided(from, fence_index);
-                Err(match self.group.replica().read_shard(is_final) {
-                    true => error.into(),
-                    false => ShardFailure::Stopped(error.to_string()),
+                Err(if self.group.replica().read_shard(is_final) {
+                    error.into()
+                } else {
+                    ShardFailure::Stopped(error.to_string())
                 })
             }
             other => Err(unexpected(&other)),

@@ -37,21 +37,21 @@ impl Head {
 
     pub(super) fn of_shard(head: ShardSnapshotHead) -> Self {
         let marks = head.marks().clone();
-        match marks.are_none() {
-            true => Self::Shard(Box::new(head)),
-            false => Self::MarkedShard(Box::new(head), marks),
+        if marks.are_none() {
+            Self::Shard(Box::new(head))
+        } else {
+            Self::MarkedShard(Box::new(head), marks)
         }
     }
 }
 
 /// The meta group's state from the bytes of [`Head::MetaAt`].
 pub(super) fn meta_at(version: ClusterVersion, bytes: &[u8]) -> io::Result<MetaState> {
-    let state: MetaState = match version < SINCE_3 {
-        true => decode(bytes).map_err(invalid)?,
-        false => {
-            let (state, since_3): (MetaState, MetaSince3) = decode(bytes).map_err(invalid)?;
-            state.with_since_3(since_3).map_err(invalid)?
-        }
+    let state: MetaState = if version < SINCE_3 {
+        decode(bytes).map_err(invalid)?
+    } else {
+        let (state, since_3): (MetaState, MetaSince3) = decode(bytes).map_err(invalid)?;
+        state.with_since_3(since_3).map_err(invalid)?
     };
     Ok(state.at_version(version))
 }

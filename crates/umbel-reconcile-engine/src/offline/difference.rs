@@ -162,9 +162,10 @@ impl SketchDecoder {
         let possible = self.digest.count.saturating_add(self.header.digest.count);
         let (coded_count, max) = (self.decoder.coded_count(), self.diff_max);
         if coded_count as u64 > possible.min(max).saturating_mul(3).saturating_add(SPARE_CELLS) {
-            return Err(match max < possible {
-                true => SketchError::LimitExceeded { coded_count, max },
-                false => SketchError::Inconsistent,
+            return Err(if max < possible {
+                SketchError::LimitExceeded { coded_count, max }
+            } else {
+                SketchError::Inconsistent
             });
         }
         Ok(false)

@@ -330,9 +330,12 @@ fn offers_about_other_sessions_are_errors() {
 fn a_plain_session_says_that_the_peer_wants_to_resume() {
     let (ours, theirs) = sets(SymbolKind::Id64, true, 1, 1, 1);
     let mut shuttle = Shuttle::of(SymbolKind::Id64, Direction::Compare, &ours, &theirs);
-    shuttle.damage = Box::new(|to_ours, bytes| match to_ours {
-        false => vec![ResumeFrame::Offer(ResumeOffer::first(1)).to_bytes()],
-        true => vec![bytes],
+    shuttle.damage = Box::new(|to_ours, bytes| {
+        if to_ours {
+            vec![bytes]
+        } else {
+            vec![ResumeFrame::Offer(ResumeOffer::first(1)).to_bytes()]
+        }
     });
     shuttle.run();
     let error = shuttle.theirs.result.unwrap().unwrap_err();

@@ -182,9 +182,10 @@ fn find(file: &ParquetFile, path: &KeyPath) -> Result<usize, SelectionError> {
         let single = below.filter(|column| column.max_rep_level() == 0);
         let columns = listed(single.map(|column| column.path().string()));
         let path = path.clone();
-        return Err(match columns.is_empty() {
-            true => SelectionError::Repeated { path },
-            false => SelectionError::Group { path, columns },
+        return Err(if columns.is_empty() {
+            SelectionError::Repeated { path }
+        } else {
+            SelectionError::Group { path, columns }
         });
     }
     let columns = listed(columns.iter().map(|column| column.path().string()));

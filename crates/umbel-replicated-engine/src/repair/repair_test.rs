@@ -237,9 +237,10 @@ fn limits_end_a_session_by_name() {
         let responder = RepairSession::responder(b, true, table(&theirs));
         let mut shuttle = Shuttle::of((initiator, &ours), (responder, &theirs));
         shuttle.run();
-        let (limited, other) = match responder_limits {
-            false => (shuttle.ours.result, shuttle.theirs.result),
-            true => (shuttle.theirs.result, shuttle.ours.result),
+        let (limited, other) = if responder_limits {
+            (shuttle.theirs.result, shuttle.ours.result)
+        } else {
+            (shuttle.ours.result, shuttle.theirs.result)
         };
         assert!(matches!(limited, Some(Err(RepairError::LimitExceeded { .. }))), "{limited:?}");
         assert!(matches!(other, Some(Err(RepairError::Aborted { .. }))), "{other:?}");

@@ -182,9 +182,10 @@ pub(crate) fn replies(arguments: Arguments<'_>) -> Parsed<'_> {
 
 pub(crate) fn switch(arguments: Arguments<'_>) -> Parsed<'_> {
     let word = arguments.at(2);
-    match is_word(word, "ON") || is_word(word, "OFF") {
-        true => done(ConnectionCommand::NoEffect),
-        false => Err(Refusal::Syntax),
+    if is_word(word, "ON") || is_word(word, "OFF") {
+        done(ConnectionCommand::NoEffect)
+    } else {
+        Err(Refusal::Syntax)
     }
 }
 
@@ -200,9 +201,10 @@ pub(crate) fn config_get(arguments: Arguments<'_>) -> Parsed<'_> {
 
 /// No parameter can be set over a connection: the error names the first one.
 pub(crate) fn config_set(arguments: Arguments<'_>) -> Parsed<'_> {
-    match arguments.len().is_multiple_of(2) {
-        true => Err(Refusal::ImmutableConfig { parameter: shown(arguments.at(2)) }),
-        false => Err(Refusal::Arity { command: "config|set" }),
+    if arguments.len().is_multiple_of(2) {
+        Err(Refusal::ImmutableConfig { parameter: shown(arguments.at(2)) })
+    } else {
+        Err(Refusal::Arity { command: "config|set" })
     }
 }
 

@@ -81,9 +81,10 @@ pub(crate) fn reserve(arguments: Arguments<'_>) -> Parsed<'_> {
         };
         let value = options.get(at + 1).and_then(integer);
         let value = value.ok_or(Refusal::CuckooOption { option })?;
-        match (least..=most).contains(&value) {
-            true => Ok(Some(value)),
-            false => Err(Refusal::CuckooOptionRange { option, least, most }),
+        if (least..=most).contains(&value) {
+            Ok(Some(value))
+        } else {
+            Err(Refusal::CuckooOptionRange { option, least, most })
         }
     };
     option("MAXITERATIONS", 1, 65_535)?;

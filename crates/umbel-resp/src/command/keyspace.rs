@@ -18,9 +18,10 @@ fn keys(arguments: Arguments<'_>) -> Result<Arguments<'_>, Refusal> {
 
 /// Refuses a pattern that would take long to match.
 pub(super) fn check_pattern(pattern: &[u8]) -> Result<(), Refusal> {
-    match pattern.len() > PATTERN_BYTES_MAX {
-        true => Err(Refusal::TooMany { what: "bytes of a pattern", most: PATTERN_BYTES_MAX }),
-        false => Ok(()),
+    if pattern.len() > PATTERN_BYTES_MAX {
+        Err(Refusal::TooMany { what: "bytes of a pattern", most: PATTERN_BYTES_MAX })
+    } else {
+        Ok(())
     }
 }
 

@@ -104,9 +104,10 @@ impl Header {
         if actual != expected {
             let expected = u64::try_from(expected)
                 .map_err(|_| FileError::Field { field: "length", actual: self.matrix_bytes })?;
-            return Err(match expected > file_bytes {
-                true => FileError::Truncated { needed: expected, available: file_bytes },
-                false => FileError::Length { expected, actual: file_bytes },
+            return Err(if expected > file_bytes {
+                FileError::Truncated { needed: expected, available: file_bytes }
+            } else {
+                FileError::Length { expected, actual: file_bytes }
             });
         }
         usize::try_from(head)

@@ -283,9 +283,10 @@ mod tests {
                 snapshots.build(|| (meta(1), ()), |writer, ()| Box::pin(write(writer))).await
             });
             tokio::time::sleep(Duration::from_secs(60)).await;
-            match closes {
-                true => storage.close().await,
-                false => storage.forget(GROUP).await.unwrap(),
+            if closes {
+                storage.close().await
+            } else {
+                storage.forget(GROUP).await.unwrap()
             }
             let message = building.await.unwrap().unwrap_err().to_string();
             assert!(message.contains("free some space"), "{message}");

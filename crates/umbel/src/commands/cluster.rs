@@ -212,9 +212,10 @@ impl AdminArgs {
                 let client = connect()?;
                 let key = key_of(key_file.as_deref())?;
                 let file = ChunkWriter::<BackupChunk>::create(out, *overwrite, key)?;
-                let chunks = match snapshot {
-                    true => client.backup_snapshots().await?,
-                    false => client.backup().await?,
+                let chunks = if snapshot {
+                    client.backup_snapshots().await?
+                } else {
+                    client.backup().await?
                 };
                 backup(chunks, file, out, json).await
             }

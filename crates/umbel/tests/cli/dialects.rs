@@ -18,9 +18,12 @@ fn rows(seed: u64) -> Vec<[String; 3]> {
 fn table<'a>(rows: impl Iterator<Item = &'a [String; 3]>, delimiter: char) -> String {
     let mut table = String::new();
     for row in rows {
-        let field = |text: &String| match text.contains(['"', '\n', delimiter]) {
-            true => format!("\"{}\"", text.replace('"', "\"\"")),
-            false => text.clone(),
+        let field = |text: &String| {
+            if text.contains(['"', '\n', delimiter]) {
+                format!("\"{}\"", text.replace('"', "\"\""))
+            } else {
+                text.clone()
+            }
         };
         let fields: Vec<String> = row.iter().map(field).collect();
         writeln!(table, "{}", fields.join(&delimiter.to_string())).unwrap();

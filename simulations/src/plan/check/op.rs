@@ -23,9 +23,10 @@ impl Plan {
             for (field, name) in plan.op.filter_names() {
                 let place = || format!("ops[{index}].op.{field}");
                 let Some(&replicated) = names.get(name) else {
-                    let expected = match names.is_empty() {
-                        true => "no operation without filters".to_owned(),
-                        false => one_of(names.keys().copied()),
+                    let expected = if names.is_empty() {
+                        "no operation without filters".to_owned()
+                    } else {
+                        one_of(names.keys().copied())
                     };
                     return Err(Misfit::new(place(), expected, format!("{name:?}")));
                 };

@@ -100,9 +100,10 @@ pub(super) fn draw_snapshots(
         // While a filter is renamed, its own name is free, so filters that are recreated are not renamed.
         let creates =
             |plan: &OpPlan| matches!(&plan.op, Op::Create { filter: own } if *own == filter);
-        let op = match renames && dice.one_in(8) && !others.iter().any(creates) {
-            true => Op::Rename { filter },
-            false => Op::Snapshot { filter },
+        let op = if renames && dice.one_in(8) && !others.iter().any(creates) {
+            Op::Rename { filter }
+        } else {
+            Op::Snapshot { filter }
         };
         ops.push(OpPlan { at_ms, client, via, op });
         at_ms += dice.gap(mean_ms).max(1);

@@ -62,10 +62,8 @@ pub(super) fn draw(
 fn draw_op(dice: &mut Dice, own: &FilterPlan) -> Op {
     let filter = own.name.clone();
     // The items of a filter that forgets are new again after a while, and a filter of them stays small.
-    let own_count = match own.kind.forgets() {
-        true => 0,
-        false => (own.capacity / CAPACITY_SHARE).min(OWN_ITEMS_MAX),
-    };
+    let own_count =
+        if own.kind.forgets() { 0 } else { (own.capacity / CAPACITY_SHARE).min(OWN_ITEMS_MAX) };
     let items = draw_items(dice, u32::try_from(own_count).expect("a few hundred"));
     match dice.count(0, 7) {
         0 | 1 => Op::Contains { filter, items, any: false },

@@ -49,9 +49,10 @@ impl Actions {
 
     async fn create(&self, caller: &Caller, new: order::Create) -> Result<String, Status> {
         let order::Create { name, kind, capacity, rate, is_replicated } = new;
-        let distribution = match is_replicated {
-            true => v1::Distribution::Replicated,
-            false => v1::Distribution::Partitioned,
+        let distribution = if is_replicated {
+            v1::Distribution::Replicated
+        } else {
+            v1::Distribution::Partitioned
         };
         let request = v1::CreateRequest {
             name: name.clone(),
@@ -108,11 +109,12 @@ impl Actions {
         }
         let request = v1::DrainRequest { node, undo };
         let count = self.admin.drain(asked(caller, request)).await?.into_inner().replica_count;
-        Ok(match undo {
-            true => format!("Node {node} takes replicas again."),
-            false => format!(
+        Ok(if undo {
+            format!("Node {node} takes replicas again.")
+        } else {
+            format!(
                 "Node {node} is being drained: {count} replicas go to other nodes, as the view shows."
-            ),
+            )
         })
     }
 
@@ -150,11 +152,10 @@ impl Actions {
 /// A text about nodes that have not confirmed in time that they know of a change.
 fn unconfirmed(nodes: &[u64]) -> String {
     let names: Vec<String> = nodes.iter().map(u64::to_string).collect();
-    match names.is_empty() {
-        true => String::new(),
-        false => {
-            format!(" Not confirmed yet by node {}, which follow by themselves.", names.join(", "))
-        }
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!(" Not confirmed yet by node {}, which follow by themselves.", names.join(", "))
     }
 }
 

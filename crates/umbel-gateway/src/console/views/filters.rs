@@ -92,9 +92,10 @@ async fn row(
     id: FilterId,
     record: &FilterRecord,
 ) -> Value {
-    let info = match may.read {
-        true => info(coordinator, caller, record).await.as_ref().map(describe::info),
-        false => None,
+    let info = if may.read {
+        info(coordinator, caller, record).await.as_ref().map(describe::info)
+    } else {
+        None
     };
     let summary = convert::summary(id, record);
     json::object([

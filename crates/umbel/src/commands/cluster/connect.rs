@@ -76,9 +76,10 @@ const NO_QUORUM_ADVICE: &str =
 
 /// For what a call waits after this failure. The same text for all groups without a majority: many requests may wait.
 fn waits_for(failure: &Failure) -> String {
-    match failure.lacks_majority() {
-        true => format!("no majority answers; {NO_QUORUM_ADVICE}"),
-        false => format!("{}; {}", failure.message, not_ready_advice(&failure.message)),
+    if failure.lacks_majority() {
+        format!("no majority answers; {NO_QUORUM_ADVICE}")
+    } else {
+        format!("{}; {}", failure.message, not_ready_advice(&failure.message))
     }
 }
 

@@ -143,9 +143,8 @@ pub(crate) fn facts(facts: &[(&str, String)]) -> String {
 /// Names with their values, one per line, aligned in columns for people.
 pub(crate) fn facts_for(people: bool, facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let line = |(name, value): &(&str, String)| match people {
-        true => format!("{name:width$}  {value}\n"),
-        false => format!("{name}\t{value}\n"),
+    let line = |(name, value): &(&str, String)| {
+        if people { format!("{name:width$}  {value}\n") } else { format!("{name}\t{value}\n") }
     };
     facts.iter().map(line).collect()
 }

@@ -86,18 +86,20 @@ impl TopArgs {
             tokio::time::sleep(self.interval()).await;
             let sample = sources.sample().await?;
             let mut printer = Printer::new();
-            match cluster.json {
-                true => printer.json(&page::json(&sample, &first))?,
-                false => printer.write(page::page(&sample, &first, look).as_bytes())?,
+            if cluster.json {
+                printer.json(&page::json(&sample, &first))?
+            } else {
+                printer.write(page::page(&sample, &first, look).as_bytes())?
             }
             return printer.flush();
         }
         is_begun.store(true, Ordering::Relaxed);
         let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
         let has_screen = std::io::stdout().is_terminal() && !is_dumb && !cluster.json;
-        let output = match has_screen {
-            true => Output::Screen(Screen::enter().context("cannot draw on the terminal")?),
-            false => Output::Lines(Printer::new()),
+        let output = if has_screen {
+            Output::Screen(Screen::enter().context("cannot draw on the terminal")?)
+        } else {
+            Output::Lines(Printer::new())
         };
         let following =
             Following { interval: self.interval(), as_json: cluster.json, look, output };
@@ -223,8 +225,9 @@ impl Following {
 /// A line that reports that no new sample is available.
 fn nothing_new(as_json: bool, known: &Known, why: &str) -> Vec<u8> {
     let age_s = known.sample.age().as_secs();
-    match as_json {
-        true => format!("{}\n", json!({ "no_answer_for_s": age_s, "why": why })).into_bytes(),
-        false => format!("no answer for {age_s} s: {why}\n").into_bytes(),
+    if as_json {
+        format!("{}\n", json!({ "no_answer_for_s": age_s, "why": why })).into_bytes()
+    } else {
+        format!("no answer for {age_s} s: {why}\n").into_bytes()
     }
 }

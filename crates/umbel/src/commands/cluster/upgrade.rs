@@ -91,9 +91,10 @@ fn text_of(answer: &UpgradeResponse, people: bool) -> String {
     let mut rows = Rows::new(&["", "number", "address", "release", "runs versions"], &[1]);
     for node in &answer.nodes {
         let release = if node.release.is_empty() { "-".to_owned() } else { node.release.clone() };
-        let versions = match node.failure.is_empty() {
-            true => format!("{} to {}", node.oldest_version, node.newest_version),
-            false => "-".to_owned(),
+        let versions = if node.failure.is_empty() {
+            format!("{} to {}", node.oldest_version, node.newest_version)
+        } else {
+            "-".to_owned()
         };
         let shown = |text: String| if people { harmless(&text) } else { text };
         rows.push(vec![

@@ -68,9 +68,10 @@ pub(crate) fn spec_of(description: &[u8], node: u64) -> Result<(JobSpec, bool)> 
 }
 
 fn sent_job(description: &[u8]) -> Result<SentJob> {
-    match job_words::are_words(description) {
-        true => job_words::read(description),
-        false => Ok(SentJob::decode(description)?),
+    if job_words::are_words(description) {
+        job_words::read(description)
+    } else {
+        Ok(SentJob::decode(description)?)
     }
 }
 
@@ -147,13 +148,14 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
 fn not_submitted(error: ClientError) -> anyhow::Error {
     let is_of_older_node = error.to_string().contains(REFUSED_BY_OLDER);
     let error = anyhow::Error::from(error);
-    match is_of_older_node {
-        true => error.context(format!(
+    if is_of_older_node {
+        error.context(format!(
             "the node is of an older release, which takes jobs only from the command of its own: submit the job with \
              that one, or have all nodes run release {} and raise the cluster (umbel cluster upgrade)",
             env!("CARGO_PKG_VERSION")
-        )),
-        false => error,
+        ))
+    } else {
+        error
     }
 }
 

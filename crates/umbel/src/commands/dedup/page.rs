@@ -42,17 +42,14 @@ fn heading(summary: JsonView<'_>, noun: Noun) -> Heading {
         (_, 0) => format!("No repeats among {counted}"),
         _ => format!("{} of {counted} repeat others", share(repeats, items)),
     };
-    let files = match summary.is_there("/files/count") {
-        true => {
-            let count = number_of(summary.count("/files/count"), "file", "files");
-            format!(" in {count} ({})", size(summary.number("/files/all/stored_bytes")))
-        }
-        false => String::new(),
+    let files = if summary.is_there("/files/count") {
+        let count = number_of(summary.count("/files/count"), "file", "files");
+        format!(" in {count} ({})", size(summary.number("/files/all/stored_bytes")))
+    } else {
+        String::new()
     };
-    let what = match summary.is_so("/spec/annotates") {
-        true => "is the one that others repeat",
-        false => "stays",
-    };
+    let what =
+        if summary.is_so("/spec/annotates") { "is the one that others repeat" } else { "stays" };
     let lead = format!(
         "{}{files}. {} of equal {many} {what}; {many} are equal if {} are.",
         number_of(summary.count("/records"), "record", "records"),
@@ -72,12 +69,13 @@ fn shares(summary: JsonView<'_>, noun: Noun) -> Element {
         tone,
     };
     let distinct = summary.count("/distinct");
-    let mut parts = match summary.is_there("/files/all") {
-        true => vec![
+    let mut parts = if summary.is_there("/files/all") {
+        vec![
             part("repeat another file", summary.count("/files/all/repeats_of_others"), Tone::Main),
             part("repeat their own file", summary.count("/files/all/repeats_within"), Tone::Soft),
-        ],
-        false => vec![part("repeat others", summary.count("/dropped/input"), Tone::Main)],
+        ]
+    } else {
+        vec![part("repeat others", summary.count("/dropped/input"), Tone::Main)]
     };
     let known = summary.count("/dropped/reference");
     if summary.is_there("/references") {

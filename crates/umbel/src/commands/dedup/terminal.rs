@@ -32,9 +32,10 @@ impl Still {
     }
 
     fn text(still: Duration) -> String {
-        match still >= STILL_MIN {
-            true => format!("nothing for {} s", still.as_secs()),
-            false => String::new(),
+        if still >= STILL_MIN {
+            format!("nothing for {} s", still.as_secs())
+        } else {
+            String::new()
         }
     }
 }

@@ -38,9 +38,10 @@ pub(super) async fn rename(
     replaces: bool,
     json: bool,
 ) -> Result<()> {
-    let Renamed { filter, unconfirmed_nodes } = match replaces {
-        true => client.rename_over(name, new_name).await?,
-        false => client.rename(name, new_name).await?,
+    let Renamed { filter, unconfirmed_nodes } = if replaces {
+        client.rename_over(name, new_name).await?
+    } else {
+        client.rename(name, new_name).await?
     };
     let mut value = summary_json(&filter);
     value["unconfirmed_nodes"] = unconfirmed_nodes.as_slice().into();

@@ -27,9 +27,10 @@ pub(super) struct Terminal {
 impl Terminal {
     /// Shows the spinner.
     pub(super) fn start() -> Self {
-        let spinner = match std::io::stderr().is_terminal() {
-            true => ProgressBar::new_spinner(),
-            false => ProgressBar::hidden(),
+        let spinner = if std::io::stderr().is_terminal() {
+            ProgressBar::new_spinner()
+        } else {
+            ProgressBar::hidden()
         };
         // The elapsed time of a phase shows whether it is stuck.
         let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");

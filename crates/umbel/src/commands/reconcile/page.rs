@@ -206,9 +206,10 @@ fn progress(report: JsonView<'_>) -> Element {
 }
 
 fn footer(report: JsonView<'_>) -> Element {
-    let verified = match report.is_so("/verified") {
-        true => "Verified: both sides computed the same digest of all items.",
-        false => "Not verified beyond counts and symbols: not all items are known here.",
+    let verified = if report.is_so("/verified") {
+        "Verified: both sides computed the same digest of all items."
+    } else {
+        "Not verified beyond counts and symbols: not all items are known here."
     };
     let text = format!(
         "{verified} --report FILE has the same numbers for programs; no item is in this page."

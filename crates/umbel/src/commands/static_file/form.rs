@@ -43,9 +43,10 @@ impl ItemForm {
 
     /// The text that a file stores.
     pub(super) fn text(&self) -> String {
-        match self == &Self::default() {
-            true => String::new(),
-            false => serde_json::to_string(self).expect("it has texts alone"),
+        if self == &Self::default() {
+            String::new()
+        } else {
+            serde_json::to_string(self).expect("it has texts alone")
         }
     }
 
@@ -118,10 +119,8 @@ impl ItemForm {
 
 /// A text from an untrusted file, for a terminal: control characters are escaped.
 pub(crate) fn printable(text: &str) -> String {
-    let escaped = |c: char| match c.is_control() {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
+    let escaped =
+        |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escaped).collect()
 }
 

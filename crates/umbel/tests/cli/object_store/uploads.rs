@@ -64,10 +64,13 @@ impl State {
                 Some(_) => Answer::new(204, ""),
                 None => Answer::refusal(404, "NoSuchUpload"),
             },
-            ("GET", Some(id)) => match self.uploads.contains_key(id) {
-                true => Answer::new(200, "<ListPartsResult></ListPartsResult>"),
-                false => Answer::refusal(404, "NoSuchUpload"),
-            },
+            ("GET", Some(id)) => {
+                if self.uploads.contains_key(id) {
+                    Answer::new(200, "<ListPartsResult></ListPartsResult>")
+                } else {
+                    Answer::refusal(404, "NoSuchUpload")
+                }
+            }
             ("POST", Some(id)) => self.finish(key, id, request),
             _ => panic!("{method} {key} {query:?}"),
         }

@@ -204,9 +204,10 @@ fn examples(summary: JsonView<'_>) -> Element {
         cells.push(Cell::number(grouped(group.count("/size"))));
         cells
     });
-    let heads: &[&str] = match has_parts {
-        true => &["Kept in", "*Record", "*Paragraph", "*Stood, times"],
-        false => &["Kept in", "*Record", "*Stood, times"],
+    let heads: &[&str] = if has_parts {
+        &["Kept in", "*Record", "*Paragraph", "*Stood, times"]
+    } else {
+        &["Kept in", "*Record", "*Stood, times"]
     };
     table("The largest groups, 20 at most", heads, rows, (None, None))
 }

@@ -41,9 +41,10 @@ pub(super) fn parse_given<A>(
     text: &str,
     address: impl Fn(&str) -> Result<A, String>,
 ) -> Result<Given<A>, String> {
-    match text.contains("://") {
-        true => address(text).map(Given::Server),
-        false => Ok(Given::File(text.into())),
+    if text.contains("://") {
+        address(text).map(Given::Server)
+    } else {
+        Ok(Given::File(text.into()))
     }
 }
 

@@ -91,9 +91,10 @@ impl Server {
         let stream = connecting
             .map_err(|_| anyhow!("not reached within {} s", CONNECT_TIMEOUT.as_secs()))?
             .context("cannot be reached")?;
-        let stream: Box<dyn Stream> = match place.is_tls {
-            true => Box::new(sealed(&place.server, files, stream).await?),
-            false => Box::new(stream),
+        let stream: Box<dyn Stream> = if place.is_tls {
+            Box::new(sealed(&place.server, files, stream).await?)
+        } else {
+            Box::new(stream)
         };
         let mut server = Self::over(stream);
         let is_set = |password: &String| !password.is_empty();
