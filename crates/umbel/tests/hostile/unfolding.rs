@@ -96,7 +96,7 @@ fn lie(listener: &TcpListener, folder: &Path, bytes: u64) {
     let options = Options { dataset_id, ..Options::responder(set.kind(), 7) };
     let driving = Driving {
         initiative: Initiative { delete: false },
-        patience: Timeouts { idle: PATIENCE, whole: Some(PATIENCE) },
+        timeouts: Timeouts { idle: PATIENCE, whole: Some(PATIENCE) },
         journal: None,
         observer: &Silent,
         draw: || 7,
