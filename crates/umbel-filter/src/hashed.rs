@@ -40,11 +40,6 @@ impl<F> HashedFilter<F> {
         &self.filter
     }
 
-    /// The filter, to be changed.
-    pub const fn filter_mut(&mut self) -> &mut F {
-        &mut self.filter
-    }
-
     /// The filter alone.
     #[must_use]
     pub fn into_filter(self) -> F {

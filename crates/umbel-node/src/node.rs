@@ -8,8 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tonic::service::Routes;
-use umbel_engine::shard::ShardState;
-use umbel_engine::{FilterId, Generation, NodeId, ShardId};
+use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_filter::AnyFilter;
 use umbel_jobs::JobHost;
 use umbel_ports::{Listener, PortFuture, Purpose, Rare, listen_advice};
@@ -43,9 +42,6 @@ use self::tasks::Tasks;
 
 /// How long a shutdown may take before connections are cut.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long a requested snapshot of one group may take.
-const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Segments of a log that is as long as its limit, at least. Only whole segments are removed, and never the
 /// newest one: with a segment as long as the limit, the log would grow to more than twice of it.
@@ -270,47 +266,6 @@ impl Node {
     #[must_use]
     pub fn copy(&self, filter: FilterId) -> Option<(Generation, AnyFilter)> {
         self.local.copies().bits(filter)
-    }
-
-    /// For simulations and tests of repair: damages this node's copy of a replicated filter by clearing
-    /// one in `every` of its set bits, as if memory had rotted. Returns the number of cleared bits; 0
-    /// if there is no copy. No request of a client or a peer reaches this function.
-    #[must_use]
-    pub fn rot_copy(&self, filter: FilterId, every: usize) -> u64 {
-        self.local.copies().get(filter).map_or(0, |copy| copy.rot(every))
-    }
-
-    /// For simulations and tests of repair: damages a filter's slice in this node's replica of a shard,
-    /// as if memory had rotted. Flips one in `every` of its bits or, with `only_clears`, clears one in
-    /// `every` of those that are set. Returns the number of changed bits; 0 if there is no such slice.
-    /// No request of a client or a peer reaches this function.
-    #[must_use]
-    pub fn rot_slice(
-        &self,
-        shard: ShardId,
-        filter: FilterId,
-        every: usize,
-        only_clears: bool,
-    ) -> u64 {
-        let replica = self.local.shard(shard);
-        replica.map_or(0, |replica| replica.group().replica().rot(filter, every, only_clears))
-    }
-
-    /// A digest of this node's replica of a shard, if it has one.
-    #[must_use]
-    pub fn shard_digest(&self, shard: ShardId) -> Option<u64> {
-        Some(self.local.shard(shard)?.group().replica().read_shard(ShardState::digest))
-    }
-
-    /// Makes every group write a snapshot and purge its whole log up to it, one group after the other,
-    /// as an operator does before a disk gets full. Returns false if a group failed or took longer than
-    /// a minute; it may still finish later.
-    pub async fn snapshot(&self) -> bool {
-        let mut is_done = true;
-        for group in self.local.groups() {
-            is_done &= group.snapshot_and_purge(SNAPSHOT_TIMEOUT).await;
-        }
-        is_done
     }
 
     /// Starts to transfer every leadership that this node holds to another voter, without waiting for

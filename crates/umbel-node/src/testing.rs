@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::meta::{ClusterVersion, MetaError};
+use umbel_engine::shard::ShardState;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_ports::{PortFuture, RealSeed, Seed, channel, free_port};
 use umbel_replicated_engine::repair::ResidueTable;
@@ -133,6 +134,9 @@ pub async fn raise_to(
     formation::raise_to(node.local(), newest, asked).await
 }
 
+/// How long a requested snapshot of one group may take.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
+
 impl LeaderCalls {
     /// Calls of a node that belongs to no cluster.
     #[must_use]
@@ -153,6 +157,45 @@ impl Node {
     #[must_use]
     pub fn export_count(&self) -> usize {
         self.local().exports.count()
+    }
+
+    /// Damages this node's copy of a replicated filter by clearing one in `every` of its set bits, as if memory
+    /// had rotted. Returns the number of cleared bits; 0 if there is no copy.
+    #[must_use]
+    pub fn rot_copy(&self, filter: FilterId, every: usize) -> u64 {
+        self.local().copies().get(filter).map_or(0, |copy| copy.rot(every))
+    }
+
+    /// Damages a filter's slice in this node's replica of a shard, as if memory had rotted. Flips one in `every`
+    /// of its bits or, with `only_clears`, clears one in `every` of those that are set. Returns the number of
+    /// changed bits; 0 if there is no such slice.
+    #[must_use]
+    pub fn rot_slice(
+        &self,
+        shard: ShardId,
+        filter: FilterId,
+        every: usize,
+        only_clears: bool,
+    ) -> u64 {
+        let replica = self.local().shard(shard);
+        replica.map_or(0, |replica| replica.group().replica().rot(filter, every, only_clears))
+    }
+
+    /// A digest of this node's replica of a shard, if it has one.
+    #[must_use]
+    pub fn shard_digest(&self, shard: ShardId) -> Option<u64> {
+        Some(self.local().shard(shard)?.group().replica().read_shard(ShardState::digest))
+    }
+
+    /// Makes every group write a snapshot and purge its whole log up to it, one group after the other,
+    /// as nodes do by themselves when logs are long. Returns false if a group failed or took longer than
+    /// a minute; it may still finish later.
+    pub async fn snapshot(&self) -> bool {
+        let mut is_done = true;
+        for group in self.local().groups() {
+            is_done &= group.snapshot_and_purge(SNAPSHOT_TIMEOUT).await;
+        }
+        is_done
     }
 
     /// Looks at the wall clock, as a node does once a second: a test that moves its clock by less than what

@@ -30,8 +30,8 @@ pub(crate) type Result<T, E = RecordItemError> = std::result::Result<T, E>;
 /// here is not rejected by the next reader. It bounds the stack of the recursive functions.
 pub const JSON_DEPTH_MAX: usize = 128;
 
-/// Whether a record of JSON Lines has no value: it is a blank line, perhaps with a byte order mark, which is ignored before
-/// values, too.
+/// Whether a record of JSON Lines has no value: it is a blank line. A byte order mark at its start is
+/// ignored, as before values.
 ///
 /// ```
 /// use umbel_records::is_blank_line;

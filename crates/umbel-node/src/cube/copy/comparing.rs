@@ -92,6 +92,7 @@ impl Copy {
 
     /// For tests of repair: clears one in `every` of the set bits, as if memory had rotted, and returns
     /// how many. No other state of the copy changes.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn rot(&self, every: usize) -> u64 {
         let mut state = self.write();
         let (bits, lost_count) = without(state.replica.filter(), every.max(1));
