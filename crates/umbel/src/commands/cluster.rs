@@ -212,7 +212,7 @@ impl AdminArgs {
                 let client = connect()?;
                 let key = key_of(key_file.as_deref())?;
                 let file = ChunkWriter::<BackupChunk>::create(out, *overwrite, key)?;
-                let chunks = if snapshot {
+                let chunks = if *snapshot {
                     client.backup_snapshots().await?
                 } else {
                     client.backup().await?

@@ -372,7 +372,7 @@ impl DedupArgs {
             output: self.output(),
             in_place: self.in_place,
             annotates: self.annotate.is_some(),
-            by_size: self.by_size.choice(&self.beside_choice())?,
+            by_size: self.by_size.choice(&self.other_options())?,
             groups: self.groups.clone(),
             duplicates: self.duplicates.clone(),
             bad: self.bad.clone(),
@@ -405,10 +405,10 @@ impl DedupArgs {
         })
     }
 
-    fn beside_choice(&self) -> by_size::OtherJobs {
+    fn other_options(&self) -> by_size::OtherOptions {
         let flags =
             [("--save-index", self.save_index.is_some()), ("--add-to", self.add_to.is_some())];
-        by_size::OtherJobs {
+        by_size::OtherOptions {
             compared: self.compared(),
             has_others: self.has_others(),
             annotates: self.annotate.is_some(),
