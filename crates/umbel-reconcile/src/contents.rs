@@ -31,10 +31,6 @@ const PIECE_BYTES_MAX: usize = 128 << 10;
 /// Maximum number of contents that one side may request: bounds the memory for a peer's list.
 const WANTED_MAX: usize = 1 << 24;
 
-/// Maximum number of chunks of all older versions that one side may name: 80 MiB of hashes, which is 8 GiB of
-/// small files.
-pub(super) const CHUNKS_MAX: u64 = 1 << 24;
-
 /// zstd level of contents: source text is a fifth smaller than at level 3, at 20 MB/s.
 const ZSTD_LEVEL: i32 = 12;
 
@@ -100,7 +96,7 @@ fn receive_wanted(drive: &mut Drive<'_>) -> Result<(u64, Vec<RequestedContent>)>
     if count > 0 {
         drive.read_exact(&mut salt)?;
     }
-    let (mut asked, mut chunks_left) = (Vec::new(), CHUNKS_MAX);
+    let (mut asked, mut chunks_left) = (Vec::new(), delta::CHUNKS_MAX);
     for _ in 0..count {
         let mut prefix = [0; 8];
         drive.read_exact(&mut prefix)?;

@@ -24,6 +24,10 @@ use std::path::PathBuf;
 use umbel_bits::{LEB128_BYTES_MAX, Leb128, Leb128Error, put_leb128};
 use umbel_filter::ItemHasher;
 
+/// Maximum number of chunks of all older versions that one side may name: 80 MiB of hashes, which is 8 GiB of
+/// small files.
+pub(super) const CHUNKS_MAX: u64 = 1 << 24;
+
 /// Bytes of a chunk's hash on the wire. A file has thousands of chunks; two of them collide in one file
 /// of 10^5. The hash of the whole content detects that, and the next session uses another salt.
 pub(super) const HASH_BYTES: usize = 5;

@@ -40,6 +40,7 @@ mod offline;
 mod open;
 mod records;
 mod set;
+mod traffic;
 mod tree;
 mod turn;
 

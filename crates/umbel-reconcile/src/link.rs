@@ -9,12 +9,12 @@
 
 use super::endpoint::{Guard, PeerConnection};
 use super::journal::JournalWriter;
+use super::traffic::Traffic;
 use super::turn::{Missed, Timeouts, Turn, now};
 use crate::error::{ReconcileError, failed, is_broken};
-use crate::foreign::Heard;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::{Duration, Instant};
 use umbel_reconcile_engine::{ResumeFrame, ResumeReader, SendWindow};
@@ -73,23 +73,6 @@ enum Writing {
     /// The peer will acknowledge nothing more.
     PeerGone,
     End,
-}
-
-/// Framing bytes around the stream of a resumable session; and for any session, how many bytes were read and written in
-/// all, and what came first.
-#[derive(Default)]
-pub(super) struct Traffic {
-    sent: AtomicU64,
-    received: AtomicU64,
-    moved: AtomicU64,
-    pub(super) heard: Heard,
-}
-
-impl Traffic {
-    /// Bytes sent and received.
-    pub(super) fn bytes(&self) -> [u64; 2] {
-        [&self.sent, &self.received].map(|bytes| bytes.load(Ordering::Relaxed))
-    }
 }
 
 /// A connection and its threads.

@@ -9,8 +9,7 @@
 //! it. Owners, times, and the setuid, setgid and sticky bits are not compared.
 
 use super::change::Change;
-use super::contents::CHUNKS_MAX;
-use super::delta::Basis;
+use super::delta::{Basis, CHUNKS_MAX};
 use super::set::{Contents, ItemSet, OpenedContent, Shown, Wanted};
 use crate::error::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
