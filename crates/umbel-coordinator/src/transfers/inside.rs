@@ -372,7 +372,8 @@ mod tests {
         coordinator.insert("copied", &items(0..100), None, None, deadline()).await.unwrap();
         coordinator.expire(&copied, None, NEVER, deadline()).await.unwrap();
         let parts = coordinator.export(&copied, whole_at_once(), deadline()).await.unwrap();
-        coordinator.rename(&other, &copied, true, deadline()).await.unwrap();
+        coordinator.rename(&copied, &name("moved"), false, deadline()).await.unwrap();
+        coordinator.rename(&other, &copied, false, deadline()).await.unwrap();
         let made = coordinator.copy_parts(parts, (&copy, false), None, deadline()).await.unwrap();
         let found = coordinator.contains("copy", &items(0..100), None, deadline()).await;
         assert_eq!(found.unwrap().0.count_ones(), 100);
