@@ -14,9 +14,15 @@ use umbel_filter::ItemHash;
 /// Share of the store's memory for the tables of what is on disk.
 const TABLE_SHARE: u64 = 8;
 
-/// Bytes of short runs that are gathered before they are written as one segment: so many that its table of cells is
-/// short beside them, and so few that every job has room for them.
-const GATHERED_BYTES: usize = 1 << 20;
+/// Most bytes of short runs of a worker that are gathered before they are written as one segment, so that its table of
+/// cells is short beside them. Of all workers they take at most [`TABLE_SHARE`] of the store's memory, but these bytes each.
+const GATHERED_BYTES: u64 = 1 << 20;
+const GATHERED_BYTES_MIN: u64 = 16 << 10;
+
+/// Bytes of runs that are kept in memory, of so many for the store.
+pub(crate) const fn run_bytes_max(resident_bytes_max: u64) -> u64 {
+    resident_bytes_max - resident_bytes_max / TABLE_SHARE
+}
 
 struct ResidentRun {
     worker: u16,
@@ -36,6 +42,7 @@ struct Spilled {
 pub(crate) struct RunStore {
     resident_bytes_max: u64,
     resident_bytes: AtomicU64,
+    gathered_bytes: usize,
     layout: SegmentLayout,
     scratch: Arc<ScratchFile>,
     runs: Mutex<Vec<ResidentRun>>,
@@ -43,15 +50,19 @@ pub(crate) struct RunStore {
 }
 
 impl RunStore {
-    /// A store that takes this much memory and writes further runs to the scratch file.
+    /// A store of the runs of so many workers that takes this much memory and writes further runs to the scratch file.
     pub(crate) fn new(
         resident_bytes_max: u64,
+        workers: u32,
         layout: SegmentLayout,
         scratch: Arc<ScratchFile>,
     ) -> Self {
+        let share = resident_bytes_max / TABLE_SHARE / u64::from(workers.max(1));
+        let gathered_bytes = share.clamp(GATHERED_BYTES_MIN, GATHERED_BYTES);
         Self {
             resident_bytes_max,
             resident_bytes: AtomicU64::new(0),
+            gathered_bytes: usize::try_from(gathered_bytes).expect("at most a mebibyte"),
             layout,
             scratch,
             runs: Mutex::default(),
@@ -63,7 +74,7 @@ impl RunStore {
     pub(crate) fn push(&self, worker: u16, chunk: u32, run: Run) -> Result<()> {
         let length = (run.bytes.len() + 4 * run.offsets.len()) as u64;
         let resident = self.resident_bytes.fetch_add(length, Ordering::Relaxed) + length;
-        if resident <= self.resident_bytes_max - self.resident_bytes_max / TABLE_SHARE {
+        if resident <= run_bytes_max(self.resident_bytes_max) {
             let run = ResidentRun { worker, chunk, run };
             self.runs.lock().expect("no thread panics while it holds the lock").push(run);
             return Ok(());
@@ -74,7 +85,7 @@ impl RunStore {
             let mut spilled = self.spilled.lock().expect("no thread panics while it holds it");
             let short = &mut spilled.entry(worker).or_default().short;
             short.push(chunk, run);
-            if short.bytes() < GATHERED_BYTES {
+            if short.bytes() < self.gathered_bytes {
                 return Ok(());
             }
             gathered.append(short);
@@ -195,7 +206,7 @@ mod tests {
         {
             let scratch = Arc::new(ScratchFile::new(&std::env::temp_dir()));
             let store =
-                RunStore::new(resident_bytes_max, SegmentLayout::new(cells, is_ranked), scratch);
+                RunStore::new(resident_bytes_max, 1, SegmentLayout::new(cells, is_ranked), scratch);
             let mut expected = vec![Vec::new(); 7];
             let mut builder = RunBuilder::new(cells, Keep::First, true, is_ranked);
             for (chunk, length) in [(0, 100), (1, 2), (2, 1), (3, 30)] {
@@ -228,7 +239,7 @@ mod tests {
         let cells = CellCount::new(64).unwrap();
         let scratch = Arc::new(ScratchFile::new(&std::env::temp_dir()));
         let layout = SegmentLayout::new(cells, false);
-        let store = RunStore::new(0, layout, Arc::clone(&scratch));
+        let store = RunStore::new(8 << 20, 1, layout, Arc::clone(&scratch));
         let mut builder = RunBuilder::new(cells, Keep::First, true, false);
         for chunk in 0..3000 {
             for item in 0..20u64 {

@@ -2,6 +2,7 @@
 
 use super::content::open_limited;
 use super::context::Job;
+use super::hash_runs::run_bytes_max;
 use super::inputs::Source;
 use super::memory::MEMORY_BYTES_MIN;
 use super::paragraphs::pieces_of;
@@ -196,7 +197,7 @@ pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> JobPlan {
     let Forecast { stored_bytes, content_bytes, records } = *forecast;
     let Job { spec, shape, threads, .. } = *job;
     let run_entry_bytes = entry_bytes(shape.ranks_entries()) as u64;
-    let resident_bytes = job.resident_bytes().min(records * run_entry_bytes);
+    let resident_bytes = run_bytes_max(job.resident_bytes()).min(records * run_entry_bytes);
     let spilled = records - resident_bytes.div_ceil(run_entry_bytes);
     let (workers, references) = (shape.workers, job.references.shape());
     let cost =

@@ -128,8 +128,12 @@ fn execute(
     let bar = |phase, unit| Bar::new(job.observer, phase, input_bytes, unit);
     let mut phases = vec![("open", watch.lap())];
 
-    let store =
-        RunStore::new(job.resident_bytes(), SegmentLayout::of(&job.shape), Arc::clone(&scratch));
+    let store = RunStore::new(
+        job.resident_bytes(),
+        job.shape.workers,
+        SegmentLayout::of(&job.shape),
+        Arc::clone(&scratch),
+    );
     let dropped = spec.reports_kept().then(|| DropRows::new(job, &scratch));
     let bar_read = bar("read", Unit::Bytes);
     let local = local_pass::run(job, &store, dropped.as_ref(), &bar_read)?;

@@ -7,8 +7,8 @@
 //!
 //! * A node that has sent nothing for [`Timing::suspect_ms`], or could not be reached twice in a row, is
 //!   **suspected**.
-//! * A node that has left all beats over this node's own link unanswered for that long is **out of reach**:
-//!   it may still be heard, because it opens links of its own. A leader claims a group only while it reaches
+//! * A node that has left all beats over this node's own link unanswered for that long, and two beat intervals
+//!   more, in which another beat is sent after one that was given up, is **out of reach**: it may still be heard, because it opens links of its own. A leader claims a group only while it reaches
 //!   a majority of the voters, since entries, reads and snapshots go over its own links. So that each node
 //!   knows about its own links, both nodes of a pair send beats, the second one seldom ([`Liveness::due`]).
 //! * A group is **vacant** here if no live node claims to lead it in the term known here or a later one.
@@ -141,6 +141,12 @@ pub enum Input<'a> {
         /// Whether it answers a beat of this node. If not, it came over a link that the other node opened.
         is_answer: bool,
     },
+    /// A node refused a beat of this one, as it does while it starts or has no time. That tells that the link to
+    /// it works, not that it takes part.
+    Refused {
+        /// The node.
+        node: NodeId,
+    },
     /// A node could not be reached: nothing listens at its address, or the path to it is closed.
     Unreachable {
         /// The node.
@@ -250,6 +256,11 @@ impl Liveness {
                     // It may lack what all others have been reminded of.
                     self.rests.clear();
                     outbox.push(LivenessOrder::Trust(node));
+                }
+            }
+            Input::Refused { node } => {
+                if let Some(peer) = self.peers.get_mut(&node) {
+                    peer.answered();
                 }
             }
             Input::Unreachable { node } => {
@@ -362,7 +373,8 @@ impl Liveness {
             let moved = |at_ms: u64| (at_ms + stood_ms).min(now_ms);
             peer.received_ms = peer.received_ms.map(moved);
             peer.unanswered_ms = peer.unanswered_ms.map(moved);
-            peer.is_out_of_reach = peer.is_unanswered_for(now_ms, self.timing.suspect_ms);
+            let Timing { beat_ms, suspect_ms } = self.timing;
+            peer.is_out_of_reach = peer.is_unanswered_for(now_ms, suspect_ms + 2 * beat_ms);
             if self.own < node || peer.is_due(now_ms, self.timing) {
                 peer.ask(now_ms);
             }

@@ -40,8 +40,12 @@ impl RealDisk {
     /// # Errors
     /// If the folder can neither be found nor created.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        make_folders_durably(folder, |above| fs::File::open(above)?.sync_all())?;
+        let unsynced = make_folders_durably(folder, |above| fs::File::open(above)?.sync_all())?;
         let folder = folder.canonicalize()?;
+        if let Some(error) = unsynced {
+            let folder = folder.display();
+            tracing::warn!(%folder, %error, "a folder above cannot be synced: a power loss may remove a new data folder");
+        }
         let metadata = fs::metadata(&folder)?;
         if let Err(error) = narrow(&metadata, |mode| fs::set_permissions(&folder, mode)) {
             let folder = folder.display();
@@ -68,18 +72,22 @@ fn make_folders(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
 }
 
-/// The same, and syncs the folders above those that it created, so that these are there after a power loss.
+/// The same, and syncs the folders above those that it created, so that these are there after a power loss; and always
+/// that above the last one, as an earlier start may have ended before it did. Returns the error of a sync: the folder is
+/// there, and the folder above it may be one that this process must not read.
 fn make_folders_durably(
     folder: &Path,
     mut sync: impl FnMut(&Path) -> io::Result<()>,
-) -> io::Result<()> {
+) -> io::Result<Option<io::Error>> {
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-    let missing: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+    let missing = folder.ancestors().take_while(is_missing).count();
     make_folders(folder)?;
-    missing.into_iter().filter_map(Path::parent).try_for_each(|above| {
+    let above = folder.ancestors().skip(1).take(missing.max(1));
+    let synced = above.map(|above| {
         // The folder above a relative name is the one that the process works in.
         sync(if above.as_os_str().is_empty() { Path::new(".") } else { above })
-    })
+    });
+    Ok(synced.filter_map(Result::err).last())
 }
 
 /// Removes the permissions of others, if they have any.
@@ -342,17 +350,17 @@ mod tests {
     fn the_folders_above_created_ones_are_synced() {
         let parent = tempfile::tempdir().unwrap();
         let deep = parent.path().join("deep");
-        for expected in [vec![deep.as_path(), parent.path()], vec![]] {
+        for expected in [vec![deep.as_path(), parent.path()], vec![deep.as_path()]] {
             let mut synced = Vec::new();
             let sync = |above: &Path| {
                 synced.push(above.to_owned());
                 Ok(())
             };
-            make_folders_durably(&deep.join("data"), sync).unwrap();
+            assert!(make_folders_durably(&deep.join("data"), sync).unwrap().is_none());
             assert_eq!(synced, expected);
         }
         let fails = |_: &Path| Err(io::ErrorKind::StorageFull.into());
-        make_folders_durably(&deep.join("other"), fails).unwrap_err();
+        assert!(make_folders_durably(&deep.join("other"), fails).unwrap().is_some());
     }
 
     /// Other users of the machine cannot read the keys, whatever the umask.

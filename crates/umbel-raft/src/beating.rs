@@ -117,7 +117,9 @@ async fn send_beat(
         Err(CallError::Unreachable { .. }) => host.beats().is_unreachable(node),
         // The entry that removes a node may never reach that node; another node that has it reports it.
         Err(error) if error.is_removal() => running.fail_as_removed(error.to_string()),
-        // Silence, or a node that is starting: the failure detector notices either.
+        // The node has answered over this node's own link, if only that it is starting or has no time.
+        Err(CallError::Refused { .. }) => host.beats().is_refused(node),
+        // Silence: the failure detector notices it.
         Err(error) => tracing::debug!(%node, %error, "a beat was not answered"),
     }
 }

@@ -93,6 +93,13 @@ impl Beats {
         drop(self.receive(node, beat, true));
     }
 
+    /// Notes that another node refused a beat of this one: the link to it works.
+    pub(crate) fn is_refused(&self, node: NodeId) {
+        let mut state = self.lock();
+        let State { liveness, orders } = &mut *state;
+        liveness.step(Input::Refused { node }, orders);
+    }
+
     pub(crate) fn is_unreachable(&self, node: NodeId) {
         let mut state = self.lock();
         let State { liveness, orders } = &mut *state;

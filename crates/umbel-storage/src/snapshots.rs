@@ -177,14 +177,15 @@ fn order(name: &str) -> Option<Option<(u64, u64)>> {
 }
 
 /// Removes unfinished files of writers, and snapshots of groups that the log does not know, with their folders:
-/// the removal of such a group was cut short. The names that are left are durable when this returns. Returns the final states that are kept, each with the group that is to
-/// absorb it.
+/// the removal of such a group was cut short. The names that are left are durable when this returns. Returns the
+/// final states that are kept, each with the group that is to absorb it.
 pub(super) async fn clean(
     disk: &dyn Disk,
     groups: &[GroupId],
 ) -> io::Result<BTreeSet<(GroupId, FinalStateId)>> {
     disk.make_folder(SNAPSHOT_FOLDER).await?;
     disk.sync_folder("").await?;
+    sync_folder(disk, SNAPSHOT_FOLDER).await?;
     let mut kept = BTreeSet::new();
     for name in disk.list(SNAPSHOT_FOLDER).await? {
         let Some(group) = name.parse().ok().map(GroupId::from_number) else { continue };

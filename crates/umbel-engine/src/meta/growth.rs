@@ -60,7 +60,8 @@ impl MetaState {
         match self.shard_map().splitting().filter(|_| self.shard_map().halved() == Some(shard)) {
             Some(into) if hashes.is_some_and(|hashes| self.has_any_of(into, hashes)) => {
                 let half = growth_bytes.div_ceil(2);
-                vec![(into, half), (shard, half)]
+                // What asked comes first: if another filter takes the room in between, it has what counts.
+                vec![(shard, half), (into, half)]
             }
             // A part for the lower half alone may come from a shard that is cut: it counts in full.
             _ => vec![(shard, growth_bytes)],

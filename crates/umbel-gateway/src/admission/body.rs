@@ -43,6 +43,8 @@ pub(super) struct AdmittedBody {
     is_noted: bool,
     /// Whether it is that of a link, see [`AdmittedBody::of_link`].
     is_link: bool,
+    /// Whether the last message has made the link younger.
+    is_renewed: bool,
 }
 
 impl AdmittedBody {
@@ -63,6 +65,7 @@ impl AdmittedBody {
             late: None,
             is_noted: false,
             is_link: false,
+            is_renewed: false,
         }
     }
 
@@ -83,10 +86,7 @@ impl AdmittedBody {
             let open_bytes = messages.see(data);
             if !was_open || open_bytes < data.len() {
                 (self.began, self.came) = (Instant::now(), open_bytes as u64);
-                if self.is_link {
-                    self.arrived();
-                    self.lease.renew();
-                }
+                self.is_renewed = false;
             } else {
                 self.came += byte_count;
             }
@@ -95,6 +95,13 @@ impl AdmittedBody {
         }
         let held = self.lease.held.load(Ordering::Relaxed);
         let more = if self.is_link { self.needed().saturating_sub(held) } else { byte_count };
+        if self.is_link && more > 0 && !self.is_renewed {
+            // The link is as old as its last message that needed more than it keeps: with short messages alone a link that
+            // keeps a large buffer would stay younger than a message that comes, which then ended itself.
+            self.is_renewed = true;
+            self.arrived();
+            self.lease.renew();
+        }
         self.lease.take(more).map_err(|Spent| status(&no_room()))?;
         if self.is_link {
             // Its reader may not ask for more for long.

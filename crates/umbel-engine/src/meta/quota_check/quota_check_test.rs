@@ -373,7 +373,7 @@ fn a_shard_that_is_to_be_cut_grows_by_what_it_asks_for_and_not_by_half_more() {
 }
 
 #[test]
-fn both_halves_of_a_shard_grow_or_neither() {
+fn growth_of_both_halves_needs_room_for_both() {
     let mut cluster = Cluster::new();
     cluster.formed();
     let filter = scalable(&mut cluster, "a", Some("alice"));

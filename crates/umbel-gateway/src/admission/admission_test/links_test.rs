@@ -93,6 +93,26 @@ async fn a_link_gives_way_by_the_age_of_its_last_message() {
     assert_eq!(come(&mut second, 1), Ok(0));
 }
 
+/// Short messages do not make a link younger than a long one that comes meanwhile on another.
+#[tokio::test]
+async fn a_link_that_keeps_a_buffer_gives_way_whatever_short_messages_it_sends() {
+    let budget = Budget::of_bytes(LINKS_BYTES);
+    let whole = |kib| message(kib * KIB, 1100 * KIB, 1, Duration::ZERO);
+    let short = || message(KIB, 2 * KIB, 1, Duration::ZERO);
+    let mut kept = [(); 2].map(|()| link(&budget, [whole(600), short(), short()]));
+    for link in &mut kept {
+        assert_eq!(come(link, 1), Ok(600 * KIB + 5));
+    }
+    let mut long = link(&budget, [message(1000 * KIB, 100 * KIB, 11, Duration::ZERO)]);
+    assert_eq!(come(&mut long, 7), Ok(700 * KIB));
+    for link in &mut kept {
+        assert!(come(link, 1).is_ok());
+    }
+    assert_eq!(come(&mut long, 4), Ok(300 * KIB + 5), "another one gave way");
+    let ended = kept.iter_mut().filter_map(|link| come(link, 1).err()).count();
+    assert_eq!(ended, 1);
+}
+
 /// Both other nodes of three send their largest messages piece by piece, again and again: neither waits for the other,
 /// and neither is ended.
 #[tokio::test]
