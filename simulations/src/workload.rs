@@ -126,9 +126,9 @@ impl Clients {
             && copies > 1
         {
             if speaks_resp {
-                self.insert_copies_resp(client, via, &filter, &items, copies).await
+                self.insert_copies_resp(client, via, &filter, &items, copies).await;
             } else {
-                self.insert_copies(client, via, &filter, &items, copies).await
+                self.insert_copies(client, via, &filter, &items, copies).await;
             }
             return Outcome::Unknown("several calls".to_owned());
         }

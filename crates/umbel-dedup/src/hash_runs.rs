@@ -239,7 +239,7 @@ mod tests {
         let cells = CellCount::new(64).unwrap();
         let scratch = Arc::new(ScratchFile::new(&std::env::temp_dir()));
         let layout = SegmentLayout::new(cells, false);
-        let store = RunStore::new(8 << 20, 1, layout, Arc::clone(&scratch));
+        let store = RunStore::new(0, 1, layout, Arc::clone(&scratch));
         let mut builder = RunBuilder::new(cells, Keep::First, true, false);
         for chunk in 0..3000 {
             for item in 0..20u64 {
@@ -252,7 +252,7 @@ mod tests {
         let runs = store.finish(1).unwrap();
         let count: usize = (0..64).map(|cell| runs.cell(0, cell).unwrap().entries.len()).sum();
         assert_eq!(count, 60_000);
-        // Two segments: 60,000 entries of 24 bytes, and two tables of 65 numbers.
-        assert_eq!(scratch.bytes(), 60_000 * 24 + 2 * 65 * 4);
+        // 41 runs of 400 bytes are the first to exceed 16 KiB, so there are 74 tables of 65 numbers.
+        assert_eq!(scratch.bytes(), 60_000 * 24 + 74 * 65 * 4);
     }
 }

@@ -110,9 +110,9 @@ impl BegunEmpty {
     /// Any I/O error; also if the path exists.
     pub fn new(path: &Path, is_directory: bool) -> io::Result<Self> {
         if is_directory {
-            std::fs::create_dir(path)?
+            std::fs::create_dir(path)?;
         } else {
-            drop(File::create_new(path)?)
+            drop(File::create_new(path)?);
         }
         // Only after creation: if the path existed, it is not this process's to remove.
         lock_begun().insert(path.to_owned());

@@ -216,9 +216,9 @@ impl Holding {
             None => self.0.give_back(held - byte_count),
         }
         if is_arriving {
-            self.0.note_arriving()
+            self.0.note_arriving();
         } else {
-            self.0.note_arrived()
+            self.0.note_arrived();
         }
         Ok(())
     }

@@ -183,9 +183,8 @@ impl Node {
         let (host, running) = (Arc::clone(local.host()), Arc::clone(&local));
         tasks.spawn(umbel_raft::beat(host, running));
         tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&calls)));
-        let proposer = Arc::clone(&calls);
         let report = SelfReport::of(&config, ports.versions);
-        tasks.spawn(self_report::propose_report(Arc::clone(&local), proposer, report));
+        tasks.spawn(self_report::propose_report(Arc::clone(&local), Arc::clone(&calls), report));
         tasks.spawn(controller::control(Arc::clone(&local), calls));
         tasks.spawn(upkeep::watch(Arc::clone(&local)));
         tasks.spawn(upkeep::care(Arc::clone(&local)));

@@ -142,7 +142,7 @@ fn listen_with(
         match session().map_err(|error| error.of_peer(&peer)) {
             Ok(None) => driving.observer.notice(format_args!("{peer}: nothing was left to do")),
             Ok(Some(ended)) => {
-                driving.observer.notice(format_args!("{peer}: {}", summary_of(&ended)))
+                driving.observer.notice(format_args!("{peer}: {}", summary_of(&ended)));
             }
             Err(error) if once => return Err(error),
             Err(error) => driving.observer.notice(format_args!("{error:#}")),

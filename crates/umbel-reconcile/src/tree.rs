@@ -119,9 +119,9 @@ fn shown_path(path: &[u8]) -> Vec<u8> {
     let mut shown = Vec::with_capacity(path.len());
     for (at, &byte) in path.iter().enumerate() {
         if byte.is_ascii_control() || is_escape(&path[at..]) {
-            shown.extend(format!("\\#{byte:03o}").into_bytes())
+            shown.extend(format!("\\#{byte:03o}").into_bytes());
         } else {
-            shown.push(byte)
+            shown.push(byte);
         }
     }
     shown

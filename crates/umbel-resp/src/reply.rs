@@ -113,9 +113,9 @@ impl Reply {
             Self::Set(values) => list(if is_three { b'~' } else { b'*' }, values, protocol, out),
             Self::Map(pairs) => {
                 if is_three {
-                    length_line(b'%', pairs.len(), out)
+                    length_line(b'%', pairs.len(), out);
                 } else {
-                    length_line(b'*', pairs.len() * 2, out)
+                    length_line(b'*', pairs.len() * 2, out);
                 }
                 for (key, value) in pairs {
                     key.encode(protocol, out);

@@ -129,7 +129,7 @@ async fn grow(clerk: &Clerk, net: &SimNet, addresses: &[String], holder: u32) {
         let items: Vec<String> = (0..BATCH_ITEMS).map(|item| format!("{batch}.{item}")).collect();
         let address = addresses[batch as usize % addresses.len()].clone();
         if inserted(net, address, &name, &items).await {
-            acknowledged.extend(items)
+            acknowledged.extend(items);
         } else {
             is_full = true;
             break;

@@ -23,7 +23,7 @@ impl Tasks {
     pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         let local = Arc::clone(&self.local);
         let fail = move || {
-            local.fail("a task of the node panicked: see its log, and start it again".to_owned())
+            local.fail("a task of the node panicked: see its log, and start it again".to_owned());
         };
         self.set.spawn(watched(task, fail));
     }

@@ -284,9 +284,9 @@ mod tests {
             });
             tokio::time::sleep(Duration::from_secs(60)).await;
             if closes {
-                storage.close().await
+                storage.close().await;
             } else {
-                storage.forget(GROUP).await.unwrap()
+                storage.forget(GROUP).await.unwrap();
             }
             let message = building.await.unwrap().unwrap_err().to_string();
             assert!(message.contains("free some space"), "{message}");

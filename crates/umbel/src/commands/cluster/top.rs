@@ -87,9 +87,9 @@ impl TopArgs {
             let sample = sources.sample().await?;
             let mut printer = Printer::new();
             if cluster.json {
-                printer.json(&page::json(&sample, &first))?
+                printer.json(&page::json(&sample, &first))?;
             } else {
-                printer.write(page::page(&sample, &first, look).as_bytes())?
+                printer.write(page::page(&sample, &first, look).as_bytes())?;
             }
             return printer.flush();
         }
