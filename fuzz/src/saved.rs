@@ -10,7 +10,11 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 fn saved(kind: Kind) -> Vec<u8> {
-    let range = if kind.is_whole() { HashRange::WHOLE } else { HashRange::new(1 << 62, 1 << 63).expect("a range") };
+    let range = if kind.is_whole() {
+        HashRange::WHOLE
+    } else {
+        HashRange::new(1 << 62, 1 << 63).expect("a range")
+    };
     let plan = FilterPlan { kind, range, item_count: 10, false_positive_rate: 0.1 };
     let mut filter = AnyFilter::create(&plan).expect("a small filter");
     let hashes = (0..100u32).map(|item| ItemHasher::Xxh3 { seed: 0 }.hash(&item.to_le_bytes()));
