@@ -41,12 +41,12 @@ pub(super) fn now() -> Instant {
 /// Those that wait for their turn.
 pub(super) struct Queue {
     waiting_count: AtomicUsize,
-    timeouts: Duration,
+    patience: Duration,
 }
 
 impl Queue {
-    pub(super) fn new(timeouts: Duration) -> Arc<Self> {
-        Arc::new(Self { waiting_count: AtomicUsize::new(0), timeouts })
+    pub(super) fn new(patience: Duration) -> Arc<Self> {
+        Arc::new(Self { waiting_count: AtomicUsize::new(0), patience })
     }
 
     pub(super) fn enter(&self) {
@@ -106,7 +106,7 @@ impl Turn {
         loop {
             let began = now();
             let left = within.saturating_sub(began.duration_since(since));
-            let look = LOOK_INTERVAL.min(turn.queue.timeouts);
+            let look = LOOK_INTERVAL.min(turn.queue.patience);
             let received = events.recv_timeout(left.min(look));
             turn.waited += began.elapsed();
             if turn.is_overdue(moved.load(Ordering::Relaxed)) {
@@ -125,15 +125,15 @@ impl Limited {
     fn is_overdue(&self, moved_bytes: u64) -> bool {
         let worked = self.since.elapsed().saturating_sub(self.waited);
         self.queue.waiting_count.load(Ordering::Relaxed) > 0
-            && self.waited >= earned(self.queue.timeouts, worked, moved_bytes)
+            && self.waited >= earned(self.queue.patience, worked, moved_bytes)
     }
 }
 
 /// How long a peer is waited for in all, if this side has worked for so long and so many bytes have gone over.
-fn earned(timeouts: Duration, worked: Duration, moved_bytes: u64) -> Duration {
+fn earned(patience: Duration, worked: Duration, moved_bytes: u64) -> Duration {
     let transfer_ms = moved_bytes.saturating_mul(1000) / TRANSFER_BYTES_PER_SECOND_MIN;
     let work = worked.saturating_mul(PEER_WORK_FACTOR);
-    timeouts.saturating_add(work).saturating_add(Duration::from_millis(transfer_ms))
+    patience.saturating_add(work).saturating_add(Duration::from_millis(transfer_ms))
 }
 
 #[cfg(test)]
@@ -158,8 +158,8 @@ mod tests {
     }
 
     /// A turn in which this side has waited for so long, while so many others wait.
-    fn turn(waiting_count: usize, timeouts: Duration, waited: Duration) -> Turn {
-        let queue = Queue::new(timeouts);
+    fn turn(waiting_count: usize, patience: Duration, waited: Duration) -> Turn {
+        let queue = Queue::new(patience);
         (0..waiting_count).for_each(|_| queue.enter());
         let Turn(Some(limited)) = Turn::before(&queue) else { unreachable!("it is limited") };
         Turn(Some(Limited { waited, ..limited }))
