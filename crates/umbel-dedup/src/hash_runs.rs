@@ -15,8 +15,10 @@ use umbel_filter::ItemHash;
 const TABLE_SHARE: u64 = 8;
 
 /// Most bytes of short runs of a worker that are gathered before they are written as one segment, so that its table of
-/// cells is short beside them. Of all workers they take at most [`TABLE_SHARE`] of the store's memory, but these bytes each.
+/// cells is short beside them. Those of all workers take at most [`TABLE_SHARE`] of the store's memory.
 const GATHERED_BYTES: u64 = 1 << 20;
+
+/// But these bytes each: segments would be as short as runs otherwise.
 const GATHERED_BYTES_MIN: u64 = 16 << 10;
 
 /// Bytes of runs that are kept in memory, of so many for the store.
@@ -42,7 +44,7 @@ struct Spilled {
 pub(crate) struct RunStore {
     resident_bytes_max: u64,
     resident_bytes: AtomicU64,
-    gathered_bytes: usize,
+    workers: u32,
     layout: SegmentLayout,
     scratch: Arc<ScratchFile>,
     runs: Mutex<Vec<ResidentRun>>,
@@ -57,17 +59,20 @@ impl RunStore {
         layout: SegmentLayout,
         scratch: Arc<ScratchFile>,
     ) -> Self {
-        let share = resident_bytes_max / TABLE_SHARE / u64::from(workers.max(1));
-        let gathered_bytes = share.clamp(GATHERED_BYTES_MIN, GATHERED_BYTES);
         Self {
             resident_bytes_max,
             resident_bytes: AtomicU64::new(0),
-            gathered_bytes: usize::try_from(gathered_bytes).expect("at most a mebibyte"),
+            workers,
             layout,
             scratch,
             runs: Mutex::default(),
             spilled: Mutex::default(),
         }
+    }
+
+    /// Each worker's share of the memory for what is on disk: for short runs on their way there, then for tables.
+    fn table_bytes(&self) -> u64 {
+        self.resident_bytes_max / TABLE_SHARE / u64::from(self.workers.max(1))
     }
 
     /// Stores a run of a worker's chunk.
@@ -85,7 +90,8 @@ impl RunStore {
             let mut spilled = self.spilled.lock().expect("no thread panics while it holds it");
             let short = &mut spilled.entry(worker).or_default().short;
             short.push(chunk, run);
-            if short.bytes() < self.gathered_bytes {
+            let gathered_bytes = self.table_bytes().clamp(GATHERED_BYTES_MIN, GATHERED_BYTES);
+            if (short.bytes() as u64) < gathered_bytes {
                 return Ok(());
             }
             gathered.append(short);
@@ -103,13 +109,14 @@ impl RunStore {
     /// # Errors
     ///
     /// If the scratch file cannot be written or read.
-    pub(crate) fn finish(self, workers: u32) -> Result<HashRuns> {
+    pub(crate) fn finish(self) -> Result<HashRuns> {
+        let table_bytes = self.table_bytes();
         let mut runs = self.runs.into_inner().expect("no thread panics while it holds the lock");
         runs.sort_by_key(|run| (run.worker, run.chunk, run.run.first_item));
-        let starts =
-            (0..=workers).map(|w| runs.partition_point(|run| u32::from(run.worker) < w)).collect();
+        let starts = (0..=self.workers)
+            .map(|w| runs.partition_point(|run| u32::from(run.worker) < w))
+            .collect();
         let spilled = self.spilled.into_inner().expect("no thread panics while it holds it");
-        let table_bytes = self.resident_bytes_max / TABLE_SHARE / u64::from(workers.max(1));
         let limits = CellLimits { table_bytes, entries: CELL_ENTRIES_MAX as u64 };
         let mut on_disk = BTreeMap::new();
         for (worker, Spilled { mut short, mut segments }) in spilled {
@@ -220,7 +227,7 @@ mod tests {
                 }
                 store.push(0, chunk, builder.take().unwrap()).unwrap();
             }
-            let runs = store.finish(1).unwrap();
+            let runs = store.finish().unwrap();
             for (cell, expected) in (0..7).zip(&mut expected) {
                 let CellEntries { entries, ranks } = runs.cell(0, cell).unwrap();
                 assert_eq!(ranks.len(), if is_ranked { entries.len() } else { 0 });
@@ -249,7 +256,7 @@ mod tests {
             }
             store.push(0, chunk, builder.take().unwrap()).unwrap();
         }
-        let runs = store.finish(1).unwrap();
+        let runs = store.finish().unwrap();
         let count: usize = (0..64).map(|cell| runs.cell(0, cell).unwrap().entries.len()).sum();
         assert_eq!(count, 60_000);
         // 41 runs of 400 bytes are the first to exceed 16 KiB, so there are 74 tables of 65 numbers.

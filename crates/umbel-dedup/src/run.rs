@@ -250,7 +250,7 @@ fn decide(
     scratch: &Arc<ScratchFile>,
     done: &mut impl FnMut(&'static str),
 ) -> Result<(Outcome, Option<HashRuns>)> {
-    let runs = store.finish(job.shape.workers)?;
+    let runs = store.finish()?;
     let suspects = (job.shape.exactness == Exactness::Bytes).then(|| Suspects::new(&local.facts));
     let suspect = |suspect| {
         if let Some(suspects) = &suspects {
