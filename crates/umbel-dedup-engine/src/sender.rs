@@ -267,10 +267,12 @@ impl SenderCell {
             drops.reference += u64::from(elsewhere && is_known(next));
             if plan.record_id_bits.is_some() {
                 let here = entries[repeat.index as usize].record_id;
-                drops.kept.push(match elsewhere {
-                    true if is_known(next) => repeat.record_id,
-                    true => drops.kept[next],
-                    false => here,
+                drops.kept.push(if !elsewhere {
+                    here
+                } else if is_known(next) {
+                    repeat.record_id
+                } else {
+                    drops.kept[next]
                 });
             }
         }

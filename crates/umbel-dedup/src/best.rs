@@ -43,10 +43,12 @@ impl std::fmt::Display for BestField {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // As the option is written: a field name that ends in a direction must be followed by one.
         let names_direction = [":min", ":max"].iter().any(|end| self.field.ends_with(end));
-        let end = match self.smallest {
-            true => ":min",
-            false if names_direction => ":max",
-            false => "",
+        let end = if self.smallest {
+            ":min"
+        } else if names_direction {
+            ":max"
+        } else {
+            ""
         };
         write!(f, "best:{}{end}", self.field)
     }

@@ -117,10 +117,12 @@ impl Version {
             let name = access_filter(filter);
             let holders = known.grants.iter().filter(|(_, verbs)| verbs.contains(&verb));
             let patterns: Vec<&str> = holders.map(|(pattern, _)| pattern.as_str()).collect();
-            match patterns.iter().any(|pattern| covers(pattern, &name)) {
-                true => Verdict::Granted,
-                false if patterns.is_empty() => Verdict::Nowhere,
-                false => Verdict::NotThere,
+            if patterns.iter().any(|pattern| covers(pattern, &name)) {
+                Verdict::Granted
+            } else if patterns.is_empty() {
+                Verdict::Nowhere
+            } else {
+                Verdict::NotThere
             }
         };
         let cluster =

@@ -100,10 +100,11 @@ impl MetaState {
 
     pub(super) fn drop_expired(&mut self, filter: FilterId, expires_ms: u64) -> Result<MetaReply> {
         let is_due = |record: &super::FilterRecord| record.expires_ms == Some(expires_ms);
-        match self.filters.get(&filter).is_some_and(is_due) {
+        if self.filters.get(&filter).is_some_and(is_due) {
             // If it is refused, the controller proposes it again.
-            true => self.drop_filter(filter),
-            false => Ok(MetaReply::Done),
+            self.drop_filter(filter)
+        } else {
+            Ok(MetaReply::Done)
         }
     }
 }

@@ -199,10 +199,11 @@ fn shard_move(
     let most = from.iter().map(load).max().unwrap_or_default();
     let least = to.iter().map(load).min().unwrap_or_default();
     let weight = weights.weight(record.shard);
-    let gap_min = match is_begun {
+    let gap_min = if is_begun {
         // Filters may have come and gone since it began. It evens out as long as the nodes do not change places.
-        true => weight.saturating_add(1),
-        false => weight.saturating_mul(IMBALANCE_MIN),
+        weight.saturating_add(1)
+    } else {
+        weight.saturating_mul(IMBALANCE_MIN)
     };
     let available = state.available_nodes();
     let cause = if from.iter().any(|node| !available.contains(node)) {

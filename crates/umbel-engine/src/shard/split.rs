@@ -113,23 +113,30 @@ impl Slice {
     /// The slice of a part of the shard's range.
     fn part(&self, whole: HashRange, range: HashRange) -> PartResult<Self> {
         let shape = &self.spec.shape;
-        let is_all_there = self.kind().is_whole() && shape.lives_in(range);
-        let count = |count| match self.kind().is_whole() {
-            true if is_all_there => count,
-            true => 0,
-            false => whole.cut_count(range, count),
+        let is_whole = self.kind().is_whole();
+        let is_all_there = is_whole && shape.lives_in(range);
+        let count = |count| {
+            if !is_whole {
+                whole.cut_count(range, count)
+            } else if is_all_there {
+                count
+            } else {
+                0
+            }
         };
-        let filter = match self.kind().is_whole() {
-            true if is_all_there => self.filter.clone(),
-            // The filter lies in the other part, or in another shard.
-            true => shape
-                .create(range)
-                .map(Positions::new)
-                .map_err(|error| PartError::Malformed { what: error.to_string() })?,
-            false => self.filter.part(range).map(Positions::new).map_err(|error| match error {
+        let filter = if !is_whole {
+            self.filter.part(range).map(Positions::new).map_err(|error| match error {
                 FilterPartError::Create(CreateError::OutOfMemory { bytes }) => stop(bytes),
                 error => PartError::Malformed { what: error.to_string() },
-            })?,
+            })?
+        } else if is_all_there {
+            self.filter.clone()
+        } else {
+            // The filter lies in the other part, or in another shard.
+            shape
+                .create(range)
+                .map(Positions::new)
+                .map_err(|error| PartError::Malformed { what: error.to_string() })?
         };
         Ok(Self {
             spec: self.spec.clone(),

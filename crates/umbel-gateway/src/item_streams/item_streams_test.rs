@@ -178,9 +178,10 @@ async fn what_was_read_is_answered_before_a_stream_ends() {
     for is_stop in [true, false] {
         let (streams, stop) = streams(ROOM);
         let broken = stream::once(async { Err::<Takes, _>(Status::out_of_range("too long")) });
-        let rest = match is_stop {
-            true => stream::pending::<Result<Takes, Status>>().left_stream(),
-            false => broken.right_stream(),
+        let rest = if is_stop {
+            stream::pending::<Result<Takes, Status>>().left_stream()
+        } else {
+            broken.right_stream()
         };
         let requests = Box::pin(taking([5]).chain(rest));
         let mut answers = open_to_node(requests, &streams).unwrap();

@@ -138,12 +138,13 @@ impl View {
         let mut lines = String::new();
         for node in &self.nodes {
             let ShownNode { id, reached_at: (host, port), slots, .. } = node;
-            let (flags, link) = match node.is_alive {
-                true if *id == self.own => ("myself,master", "connected"),
-                true => ("master", "connected"),
+            let (flags, link) = if node.is_alive {
+                let flags = if *id == self.own { "myself,master" } else { "master" };
+                (flags, "connected")
+            } else {
                 // Another node may hear it.
-                false if !self.has_majority => ("master,fail?", "disconnected"),
-                false => ("master,fail", "disconnected"),
+                let flags = if self.has_majority { "master,fail" } else { "master,fail?" };
+                (flags, "disconnected")
             };
             let _ = write!(lines, "{id} {host}:{port}@0 {flags} - 0 0 1 {link}");
             if let Some((first, last)) = slots {

@@ -31,10 +31,11 @@ pub(super) async fn write_answers<S: AsyncWrite + Unpin>(
         let mut late = None;
         let written = poll_fn(|cx| {
             let stage = Pin::new(&mut *stream);
-            let written = match rest.is_empty() {
-                false => stage.poll_write(cx, rest),
+            let written = if rest.is_empty() {
                 // A TLS stream may have buffered a part, or all.
-                true => stage.poll_flush(cx).map_ok(|()| 0),
+                stage.poll_flush(cx).map_ok(|()| 0)
+            } else {
+                stage.poll_write(cx, rest)
             };
             if written.is_pending() {
                 let count = read_ahead(stream, cx)? as u64;

@@ -99,10 +99,12 @@ impl<W: Write + Send> ParquetCopy<W> {
         let texts = selection.columns.first().map(|column| column.index);
         self.copy_columns(file, selection, &mut |index, writer| {
             let source = Source { file, row_group, index, rows };
-            match texts == Some(index) {
-                true => source.edit(writer, edit),
-                false if rows == row_count => source.splice(writer),
-                false => source.pick(writer, &|_| true),
+            if texts == Some(index) {
+                source.edit(writer, edit)
+            } else if rows == row_count {
+                source.splice(writer)
+            } else {
+                source.pick(writer, &|_| true)
             }
         })
         .map(Some)

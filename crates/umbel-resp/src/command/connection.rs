@@ -152,10 +152,12 @@ pub(crate) fn client_list(arguments: Arguments<'_>) -> Parsed<'_> {
 /// The connections of a type of Redis's. Here no connection is a replica's or a master's, or subscribes.
 fn clients_of_type(name: &[u8]) -> Result<ClientChoice<'_>, Refusal> {
     let others = ["slave", "replica", "pubsub", "master"];
-    match is_word(name, "normal") {
-        true => Ok(ClientChoice::All),
-        false if others.iter().any(|other| is_word(name, other)) => Ok(ClientChoice::Nobody),
-        false => Err(Refusal::ClientType { name: shown(name) }),
+    if is_word(name, "normal") {
+        Ok(ClientChoice::All)
+    } else if others.iter().any(|other| is_word(name, other)) {
+        Ok(ClientChoice::Nobody)
+    } else {
+        Err(Refusal::ClientType { name: shown(name) })
     }
 }
 

@@ -284,11 +284,12 @@ impl DedupArgs {
         let bits = self.index_bits;
         let reaches_clusters =
             !online.is_empty() || self.add_to.is_some() || self.on_cluster.cluster.is_some();
-        let credentials = match reaches_clusters {
-            true => Credentials::read(TlsPaths::default(), None)?,
+        let credentials = if reaches_clusters {
+            Credentials::read(TlsPaths::default(), None)?
+        } else {
             // A job on files alone does not read credentials from the environment, so bad ones cannot
             // fail it.
-            false => Credentials::default(),
+            Credentials::default()
         };
         Ok(OtherJobs {
             references: references.into_iter().map(PathBuf::from).collect(),

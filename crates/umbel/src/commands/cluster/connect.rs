@@ -63,10 +63,11 @@ const NO_MAJORITY_ADVICE: &str = "it waits for other nodes, its log says more: s
 
 /// What to do about nodes that run, serve nobody yet, and say this.
 fn not_ready_advice(message: &str) -> &'static str {
-    match message == CallFailure::GrantsUnknown.to_string() {
-        true => NO_MAJORITY_ADVICE,
+    if message == CallFailure::GrantsUnknown.to_string() {
+        NO_MAJORITY_ADVICE
+    } else {
         // Nodes of earlier releases say it in both cases.
-        false => FORMING_ADVICE,
+        FORMING_ADVICE
     }
 }
 

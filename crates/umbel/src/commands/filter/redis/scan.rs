@@ -184,10 +184,12 @@ impl Scan {
     ///
     /// If an item lacks its value.
     pub(super) fn items_of(form: PageForm, value_count: usize) -> Result<usize, ScanError> {
-        match form.has_values {
-            false => Ok(value_count),
-            true if value_count.is_multiple_of(2) => Ok(value_count / 2),
-            true => Err(ScanError(format!("{value_count} values, which are no pairs"))),
+        if !form.has_values {
+            Ok(value_count)
+        } else if value_count.is_multiple_of(2) {
+            Ok(value_count / 2)
+        } else {
+            Err(ScanError(format!("{value_count} values, which are no pairs")))
         }
     }
 
