@@ -72,8 +72,11 @@ pub enum PartError {
         /// Last hash of that range.
         last: u64,
     },
-    /// The client used the same id for two different requests. Fix the client.
-    #[error("{id} came before with other items")]
+    /// The client used the same id for two different requests: fix the client. Or it repeated one whose filter
+    /// another one has replaced since (`rename --replace`): send it under a new id.
+    #[error(
+        "{id} came before with other items, or for another filter, such as one that this filter replaced"
+    )]
     RequestReused {
         /// The request's id.
         id: RequestId,
