@@ -6,8 +6,8 @@ use umbel_dedup_engine::Exactness;
 use umbel_dedup_engine::job::JobFailure;
 
 use super::MemberError;
-use super::job_world::{Process, World, finish};
-use super::memory_workshop::{Effect, Point, Trap};
+use super::testing::job_world::{Process, World, finish};
+use super::testing::memory_workshop::{Effect, Point, Trap};
 
 /// The last journal record of a worker is that of the end; after it restarts, no other process is left.
 #[tokio::test(start_paused = true)]

@@ -8,10 +8,10 @@ use umbel_dedup_engine::{Exactness, Frame, FrameKind, FrameLink, WorkerId};
 use umbel_proto::v1::JobFrames;
 use umbel_proto::v1::job_exchange_client::JobExchangeClient;
 
-use super::job_world::{World, finish};
 use super::limits::FRAMES_MESSAGE_BYTES_MAX;
-use super::memory_workshop::{Effect, Point, Trap};
 use super::outgoing::Reach;
+use super::testing::job_world::{World, finish};
+use super::testing::memory_workshop::{Effect, Point, Trap};
 use super::wire::{Carries, Identity, ProofKey};
 use super::{MemberConfig, MemberError};
 

@@ -8,8 +8,8 @@ use umbel_dedup_engine::job::JobFailure;
 use umbel_dedup_engine::{Exactness, FrameKind, Keep, Route, WorkerId};
 use umbel_ports::channel::{incoming, server};
 
-use super::job_world::{Process, World, finish};
-use super::memory_workshop::{Effect, MemoryDisk, MemoryWorkshop, Point, Trap};
+use super::testing::job_world::{Process, World, finish};
+use super::testing::memory_workshop::{Effect, MemoryDisk, MemoryWorkshop, Point, Trap};
 use super::{JobHost, Member, MemberConfig, MemberError};
 
 #[tokio::test(start_paused = true)]

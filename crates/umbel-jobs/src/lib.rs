@@ -41,21 +41,13 @@ mod working;
 mod workshop;
 
 #[cfg(test)]
-mod cut_net;
-#[cfg(test)]
 mod end_test;
 #[cfg(test)]
 mod intruder_test;
 #[cfg(test)]
-mod job_world;
-#[cfg(test)]
 mod jobs_test;
 #[cfg(test)]
-mod memory_attempt;
-#[cfg(test)]
-mod memory_records;
-#[cfg(test)]
-mod memory_workshop;
+mod testing;
 
 pub use host::{JobHost, JobService};
 pub use member::{

@@ -14,7 +14,7 @@ use umbel_tls::{Secret, SecretUse};
 use super::cut_net::CutNet;
 use super::memory_records::{CHUNKS, hash, part, rank, record_id};
 use super::memory_workshop::{MemoryDisk, MemoryWorkshop, Trap};
-use super::{
+use crate::{
     JobObserver, JobProgress, MemberConfig, MemberError, MemberPorts, WORKER_TIMEOUT, run_member,
 };
 
@@ -22,11 +22,11 @@ type Outcome = Result<Option<JobResult>, MemberError>;
 
 /// Records what the observers of the job receive.
 #[derive(Default)]
-pub(super) struct RecordingObserver {
-    pub(super) events: Mutex<Vec<JobEvent>>,
-    pub(super) progress: Mutex<Vec<JobProgress>>,
-    pub(super) refused: Mutex<Vec<String>>,
-    pub(super) coordinator_away: watch::Sender<Vec<Option<String>>>,
+pub(crate) struct RecordingObserver {
+    pub(crate) events: Mutex<Vec<JobEvent>>,
+    pub(crate) progress: Mutex<Vec<JobProgress>>,
+    pub(crate) refused: Mutex<Vec<String>>,
+    pub(crate) coordinator_away: watch::Sender<Vec<Option<String>>>,
 }
 
 impl JobObserver for RecordingObserver {
@@ -48,21 +48,21 @@ impl JobObserver for RecordingObserver {
 }
 
 /// The process of a worker.
-pub(super) struct Process {
-    pub(super) outcome: JoinHandle<Outcome>,
-    pub(super) sprung: mpsc::UnboundedReceiver<()>,
+pub(crate) struct Process {
+    pub(crate) outcome: JoinHandle<Outcome>,
+    pub(crate) sprung: mpsc::UnboundedReceiver<()>,
     workshop: Arc<MemoryWorkshop>,
-    pub(super) net: Arc<CutNet>,
+    pub(crate) net: Arc<CutNet>,
 }
 
 impl Process {
     /// Waits for the trap, then kills the process.
-    pub(super) async fn crash(mut self) {
+    pub(crate) async fn crash(mut self) {
         self.sprung.recv().await.expect("the trap springs");
         self.kill().await;
     }
 
-    pub(super) async fn kill(self) {
+    pub(crate) async fn kill(self) {
         self.workshop.kill();
         self.outcome.abort();
         // It may have ended by itself when its disk was gone.
@@ -71,21 +71,21 @@ impl Process {
 }
 
 /// The workers of one job and their disks.
-pub(super) struct World {
+pub(crate) struct World {
     net: Arc<MemoryNet>,
     seed: Arc<dyn Seed>,
-    pub(super) rules: JobRules,
-    pub(super) route: Route,
-    pub(super) disks: Vec<Arc<MemoryDisk>>,
-    pub(super) observer: Arc<RecordingObserver>,
+    pub(crate) rules: JobRules,
+    pub(crate) route: Route,
+    pub(crate) disks: Vec<Arc<MemoryDisk>>,
+    pub(crate) observer: Arc<RecordingObserver>,
     /// The TLS secret of processes that are started from now on, if any.
-    pub(super) tls: Option<SecretTls>,
+    pub(crate) tls: Option<SecretTls>,
     /// The reasons for refused connections.
-    pub(super) refused: watch::Sender<Vec<String>>,
+    pub(crate) refused: watch::Sender<Vec<String>>,
 }
 
 impl World {
-    pub(super) fn new(workers: u32, records_each: u32, exactness: Exactness) -> Self {
+    pub(crate) fn new(workers: u32, records_each: u32, exactness: Exactness) -> Self {
         let records = |worker: u32| (0..records_each).map(move |index| record(worker, index));
         let disks = (0..workers).map(|worker| MemoryDisk::new(records(worker).collect())).collect();
         let choice = FilterChoice::SingleShot;
@@ -113,39 +113,39 @@ impl World {
 
     /// The same job, which reports the kept record for each dropped one and, with `sizes`, for all
     /// records how many are equal to it.
-    pub(super) fn reporting(mut self, sizes: bool) -> Self {
+    pub(crate) fn reporting(mut self, sizes: bool) -> Self {
         (self.rules.report_kept, self.rules.report_sizes) = (true, sizes);
         self
     }
 
     /// The same workers, whose processes use this secret from now on.
-    pub(super) fn knowing_secret(mut self, text: &str) -> Self {
+    pub(crate) fn knowing_secret(mut self, text: &str) -> Self {
         let secret = Secret::new(text).unwrap().derive(SecretUse::Job);
         self.tls = Some(SecretTls::new(&secret).unwrap());
         self
     }
 
     /// The same workers on a grid.
-    pub(super) fn on_grid(mut self) -> Self {
+    pub(crate) fn on_grid(mut self) -> Self {
         self.route = Route::Grid;
         self
     }
 
     /// The same job, whose records have parts that are reported.
-    pub(super) fn naming_parts(mut self) -> Self {
+    pub(crate) fn naming_parts(mut self) -> Self {
         self.rules.names_parts = true;
         self
     }
 
     /// The same job, which adds the surviving records to a filter.
-    pub(super) fn adding(mut self) -> Self {
+    pub(crate) fn adding(mut self) -> Self {
         self.rules.adds = true;
         self
     }
 
     /// The same workers, with the knowledge that earlier jobs have kept every fifth of their records,
     /// and some others.
-    pub(super) fn knowing(mut self) -> Self {
+    pub(crate) fn knowing(mut self) -> Self {
         let records = self.disks.iter().flat_map(|disk| &disk.records);
         let mut known: Vec<_> = records.step_by(5).map(|record| hash(record)).collect();
         known.extend((0..50).map(|number| hash(format!("of old {number}").as_bytes())));
@@ -156,7 +156,7 @@ impl World {
     }
 
     /// Ports of a process, with a handle on its network.
-    pub(super) fn ports(&self) -> (MemberPorts, Arc<CutNet>) {
+    pub(crate) fn ports(&self) -> (MemberPorts, Arc<CutNet>) {
         let net = Arc::new(CutNet::new(&self.net));
         let refused = self.refused.clone();
         let used: Arc<dyn Net> = match self.tls.clone() {
@@ -168,7 +168,7 @@ impl World {
         (MemberPorts { net: used, seed: Arc::clone(&self.seed) }, net)
     }
 
-    pub(super) fn config(&self, worker: u16) -> MemberConfig {
+    pub(crate) fn config(&self, worker: u16) -> MemberConfig {
         let peers: Vec<String> = (0..self.disks.len()).map(|index| format!("w{index}:1")).collect();
         MemberConfig {
             worker,
@@ -187,11 +187,11 @@ impl World {
         }
     }
 
-    pub(super) fn start(&self, worker: u16, trap: Option<Trap>) -> Process {
+    pub(crate) fn start(&self, worker: u16, trap: Option<Trap>) -> Process {
         self.start_with(self.config(worker), trap)
     }
 
-    pub(super) fn start_with(&self, config: MemberConfig, trap: Option<Trap>) -> Process {
+    pub(crate) fn start_with(&self, config: MemberConfig, trap: Option<Trap>) -> Process {
         let (sender, sprung) = mpsc::unbounded_channel();
         let disk = &self.disks[usize::from(config.worker)];
         let (ports, net) = self.ports();
@@ -202,12 +202,12 @@ impl World {
         Process { outcome, sprung, workshop, net }
     }
 
-    pub(super) fn start_all(&self) -> Vec<Process> {
+    pub(crate) fn start_all(&self) -> Vec<Process> {
         (0u16..).zip(&self.disks).map(|(worker, _)| self.start(worker, None)).collect()
     }
 
     /// Compares the outputs with what a single machine would have kept.
-    pub(super) fn check_outputs(&self) {
+    pub(crate) fn check_outputs(&self) {
         let mut kept = BTreeSet::new();
         let mut all: Vec<(RecordId, Vec<u8>)> = Vec::new();
         for (worker, disk) in (0u32..).zip(&self.disks) {
@@ -281,7 +281,7 @@ impl World {
         }
     }
 
-    pub(super) fn attempts(&self) -> usize {
+    pub(crate) fn attempts(&self) -> usize {
         let events = self.observer.events.lock().unwrap();
         1 + events.iter().filter(|event| matches!(event, JobEvent::Attempt { .. })).count()
     }
@@ -300,7 +300,7 @@ fn record(worker: u32, index: u32) -> Vec<u8> {
 }
 
 /// The result, once all processes have ended.
-pub(super) async fn finish(processes: Vec<Process>) -> JobResult {
+pub(crate) async fn finish(processes: Vec<Process>) -> JobResult {
     let mut result = None;
     for (worker, process) in processes.into_iter().enumerate() {
         let outcome = process.outcome.await.unwrap();

@@ -15,7 +15,7 @@ use umbel_ports::{Incoming, Listener, Net, PortFuture, Stream};
 const DEAD: u64 = u64::MAX;
 
 /// The network of one process.
-pub(super) struct CutNet {
+pub(crate) struct CutNet {
     net: Arc<MemoryNet>,
     /// Connections of other generations are cut.
     generation: Arc<watch::Sender<u64>>,
@@ -23,7 +23,7 @@ pub(super) struct CutNet {
 }
 
 impl CutNet {
-    pub(super) fn new(net: &Arc<MemoryNet>) -> Self {
+    pub(crate) fn new(net: &Arc<MemoryNet>) -> Self {
         Self {
             net: Arc::clone(net),
             generation: Arc::new(watch::Sender::new(0)),
@@ -32,17 +32,17 @@ impl CutNet {
     }
 
     /// Forbids new connections, or permits them again.
-    pub(super) fn close(&self, is_closed: bool) {
+    pub(crate) fn close(&self, is_closed: bool) {
         self.is_closed.store(is_closed, Ordering::SeqCst);
     }
 
     /// Cuts all connections; new ones can be made.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.generation.send_modify(|generation| *generation += 1);
     }
 
     /// Cuts all connections for good.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.generation.send_replace(DEAD);
     }
 }

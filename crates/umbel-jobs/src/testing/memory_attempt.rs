@@ -13,10 +13,10 @@ use umbel_ports::PortFuture;
 
 use super::memory_records::{CHUNKS, part, rank};
 use super::memory_workshop::{Point, Process};
-use super::{Attempt, CellItems, GatheredGroups, WorkshopError};
+use crate::{Attempt, CellItems, GatheredGroups, WorkshopError};
 
 /// An attempt of one process.
-pub(super) struct MemoryAttempt {
+pub(crate) struct MemoryAttempt {
     process: Arc<Process>,
     decided: Mutex<BTreeMap<u32, Drops>>,
     suspects: Arc<Mutex<BTreeMap<u32, Vec<Suspect>>>>,
@@ -24,7 +24,7 @@ pub(super) struct MemoryAttempt {
 
 impl MemoryAttempt {
     /// An attempt that has decided nothing.
-    pub(super) fn new(process: Arc<Process>) -> Self {
+    pub(crate) fn new(process: Arc<Process>) -> Self {
         Self { process, decided: Mutex::default(), suspects: Arc::default() }
     }
 }

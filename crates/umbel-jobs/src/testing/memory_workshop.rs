@@ -18,11 +18,11 @@ use umbel_ports::PortFuture;
 use super::cut_net::CutNet;
 use super::memory_attempt::MemoryAttempt;
 use super::memory_records::{CHUNKS, hash, rank, record_id};
-use super::{BegunAttempt, Workshop, WorkshopError};
+use crate::{BegunAttempt, Workshop, WorkshopError};
 
 /// Points at which a process can be trapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Point {
+pub(crate) enum Point {
     Record,
     Read,
     Sample,
@@ -43,7 +43,7 @@ pub(super) enum Point {
 
 /// The effect of a trap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     /// The process crashes, before the call or after it.
     Crash { after: bool },
     /// The call fails.
@@ -60,31 +60,31 @@ pub(super) enum Effect {
 
 /// The `nth` call at a point, counted from 0, has an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Trap {
-    pub(super) point: Point,
-    pub(super) nth: u32,
-    pub(super) effect: Effect,
+pub(crate) struct Trap {
+    pub(crate) point: Point,
+    pub(crate) nth: u32,
+    pub(crate) effect: Effect,
 }
 
 /// What survives a process.
 #[derive(Default)]
-pub(super) struct MemoryDisk {
-    pub(super) records: Vec<Vec<u8>>,
+pub(crate) struct MemoryDisk {
+    pub(crate) records: Vec<Vec<u8>>,
     /// Hashes that earlier jobs have kept.
-    pub(super) known: Vec<ItemHash>,
+    pub(crate) known: Vec<ItemHash>,
     kept: Mutex<Kept>,
 }
 
 #[derive(Default)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     journal: Vec<Vec<u8>>,
-    pub(super) order: Option<ReadOrder>,
-    pub(super) sealed: BTreeMap<u32, Drops>,
-    pub(super) report: ExchangeReport,
+    pub(crate) order: Option<ReadOrder>,
+    pub(crate) sealed: BTreeMap<u32, Drops>,
+    pub(crate) report: ExchangeReport,
     /// Sizes of groups by kept record, once sealed.
-    pub(super) groups: Option<BTreeMap<RecordId, u64>>,
+    pub(crate) groups: Option<BTreeMap<RecordId, u64>>,
     /// Parts of kept records that other workers have sent.
-    pub(super) parts: BTreeMap<RecordId, RecordPart>,
+    pub(crate) parts: BTreeMap<RecordId, RecordPart>,
     aside: Option<Vec<RecordId>>,
     output: Option<Vec<RecordId>>,
     /// What was added to the filter, and how many times.
@@ -94,18 +94,18 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) fn dropped(&self) -> BTreeMap<RecordId, RecordId> {
+    pub(crate) fn dropped(&self) -> BTreeMap<RecordId, RecordId> {
         let pairs = |drops: &Drops| drops.record_ids.clone().into_iter().zip(drops.kept.clone());
         self.sealed.values().flat_map(pairs).collect()
     }
 }
 
 impl MemoryDisk {
-    pub(super) fn new(records: Vec<Vec<u8>>) -> Arc<Self> {
+    pub(crate) fn new(records: Vec<Vec<u8>>) -> Arc<Self> {
         Self::knowing(records, Vec::new())
     }
 
-    pub(super) fn knowing(records: Vec<Vec<u8>>, known: Vec<ItemHash>) -> Arc<Self> {
+    pub(crate) fn knowing(records: Vec<Vec<u8>>, known: Vec<ItemHash>) -> Arc<Self> {
         Arc::new(Self { records, known, ..Self::default() })
     }
 
@@ -117,46 +117,46 @@ impl MemoryDisk {
     }
 
     /// Ids of the records in the committed output.
-    pub(super) fn output(&self) -> Option<Vec<RecordId>> {
+    pub(crate) fn output(&self) -> Option<Vec<RecordId>> {
         self.kept.lock().unwrap().output.clone()
     }
 
     /// What was added to the filter, and how many times.
-    pub(super) fn added(&self) -> Option<(Vec<RecordId>, u32)> {
+    pub(crate) fn added(&self) -> Option<(Vec<RecordId>, u32)> {
         self.kept.lock().unwrap().added.clone()
     }
 
     /// The kept record for each dropped one, if the job reports it.
-    pub(super) fn dropped(&self) -> BTreeMap<RecordId, RecordId> {
+    pub(crate) fn dropped(&self) -> BTreeMap<RecordId, RecordId> {
         self.kept.lock().unwrap().dropped()
     }
 
     /// The sizes of the groups that the worker knows, if it received them.
-    pub(super) fn groups(&self) -> Option<BTreeMap<RecordId, u64>> {
+    pub(crate) fn groups(&self) -> Option<BTreeMap<RecordId, u64>> {
         self.kept.lock().unwrap().groups.clone()
     }
 
     /// Parts of kept records that other workers have sent.
-    pub(super) fn parts(&self) -> BTreeMap<RecordId, RecordPart> {
+    pub(crate) fn parts(&self) -> BTreeMap<RecordId, RecordPart> {
         self.kept.lock().unwrap().parts.clone()
     }
 
     /// Whether the worker ended, and kept its scratch space.
-    pub(super) fn ended(&self) -> Option<bool> {
+    pub(crate) fn ended(&self) -> Option<bool> {
         self.kept.lock().unwrap().ended
     }
 
-    pub(super) fn has_summary(&self) -> bool {
+    pub(crate) fn has_summary(&self) -> bool {
         self.kept.lock().unwrap().result.is_some()
     }
 }
 
 /// A disk as seen by one process.
-pub(super) struct MemoryWorkshop(Arc<Process>);
+pub(crate) struct MemoryWorkshop(Arc<Process>);
 
 impl MemoryWorkshop {
     /// Creates a process; `sprung` is notified when the trap has sprung.
-    pub(super) fn new(
+    pub(crate) fn new(
         disk: &Arc<MemoryDisk>,
         trap: Option<Trap>,
         sprung: mpsc::UnboundedSender<()>,
@@ -173,13 +173,13 @@ impl MemoryWorkshop {
     }
 
     /// Cuts the process off from disk and network.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.0.kill();
     }
 }
 
-pub(super) struct Process {
-    pub(super) disk: Arc<MemoryDisk>,
+pub(crate) struct Process {
+    pub(crate) disk: Arc<MemoryDisk>,
     trap: Option<Trap>,
     calls: AtomicU32,
     sprung: mpsc::UnboundedSender<()>,
@@ -236,7 +236,7 @@ impl Process {
         }
     }
 
-    pub(super) fn now<T>(
+    pub(crate) fn now<T>(
         &self,
         point: Point,
         call: impl FnOnce(&mut Kept) -> T,
@@ -244,7 +244,7 @@ impl Process {
         self.at(point, call).map(|(done, _)| done)
     }
 
-    pub(super) fn later<'a, T: Send + 'a>(
+    pub(crate) fn later<'a, T: Send + 'a>(
         &'a self,
         point: Point,
         call: impl FnOnce(&mut Kept) -> T + Send + 'a,
@@ -259,7 +259,7 @@ impl Process {
         })
     }
 
-    pub(super) fn entries_where(
+    pub(crate) fn entries_where(
         &self,
         kept: &Kept,
         is_meant: impl Fn(ItemHash) -> bool,
@@ -274,7 +274,7 @@ impl Process {
         entries.filter(|(entry, _)| is_meant(entry.hash)).collect()
     }
 
-    pub(super) fn items(
+    pub(crate) fn items(
         &self,
         suspects: &BTreeMap<u32, Vec<Suspect>>,
         cell: u32,
