@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use umbel_engine::meta::{ClusterVersion, MetaError};
 use umbel_engine::shard::ShardState;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
-use umbel_ports::{PortFuture, RealSeed, Seed, channel, free_port};
+use umbel_ports::testing::free_port;
+use umbel_ports::{PortFuture, RealSeed, Seed, channel};
 use umbel_replicated_engine::repair::ResidueTable;
 
 use crate::client_interface::{ClientInterface, ServedNode};

@@ -17,6 +17,7 @@
 //! | [`channel`] | gRPC over [`Net`]; `frame_watch` and `frame_allowance` bound what a connection may send |
 //! | [`encoding`] | bytes of what only nodes and workers read |
 //! | [`metrics`] | measurements of connections |
+//! | `testing` | networks, seeds, free ports and recordings, for tests alone |
 
 use std::future::Future;
 use std::io;
@@ -33,30 +34,24 @@ mod disk;
 pub mod encoding;
 mod frame_allowance;
 mod frame_watch;
-#[cfg(any(test, feature = "testing"))]
-mod free_ports;
 mod hex;
 mod issued;
 mod limits;
 mod long_work;
 mod memory;
-#[cfg(any(test, feature = "testing"))]
-pub mod memory_net;
 pub mod metrics;
 mod net;
 mod pacer;
-#[cfg(any(test, feature = "testing"))]
-pub mod recorded;
 mod secret;
 mod seed;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod tls;
 mod wrapping;
 
 pub use causes::{causes, chain_text};
 pub use connections::{ConnectionHandle, ConnectionSlot, raise_descriptor_limit};
 pub use disk::RealDisk;
-#[cfg(any(test, feature = "testing"))]
-pub use free_ports::free_port;
 pub use issued::IssuedFiles;
 pub use long_work::run_blocking;
 pub use memory::memory_limit_bytes;

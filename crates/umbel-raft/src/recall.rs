@@ -362,7 +362,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tonic::Status;
-    use umbel_ports::memory_net::MemoryNet;
+    use umbel_ports::testing::MemoryNet;
     use umbel_ports::{Listener, Net, PortFuture, Stream};
     use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
     use umbel_storage::testing::id;

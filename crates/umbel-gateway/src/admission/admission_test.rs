@@ -21,7 +21,7 @@ use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
 use umbel_coordinator::Coordinator;
 use umbel_ports::channel::channel_to;
-use umbel_ports::memory_net::MemoryNet;
+use umbel_ports::testing::MemoryNet;
 use umbel_ports::{ConnectionHandle, Net};
 use umbel_proto::v1::peer_server::PeerServer;
 

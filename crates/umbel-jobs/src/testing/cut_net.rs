@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
-use umbel_ports::memory_net::MemoryNet;
+use umbel_ports::testing::MemoryNet;
 use umbel_ports::{Incoming, Listener, Net, PortFuture, Stream};
 
 /// Generation of a process that has ended.

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use umbel_dedup_engine::job::{JobEvent, JobResult, JobRules};
 use umbel_dedup_engine::{Exactness, FilterChoice, Keep, Rank, RecordId, Route, reference};
-use umbel_ports::memory_net::{CountingSeed, MemoryNet};
+use umbel_ports::testing::{CountingSeed, MemoryNet};
 use umbel_ports::{Net, SecretNet, SecretTls, Seed};
 use umbel_tls::{Secret, SecretUse};
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use umbel_engine::liveness::{Beat, Led, LedVersion};
 use umbel_engine::shard::{BlockContents, ScrubbedPiece};
 use umbel_engine::{OwnerId, RequestId, SessionId};
-use umbel_ports::recorded::Recordings;
+use umbel_ports::testing::recorded::Recordings;
 
 use super::*;
 use crate::comparisons::Ending;

@@ -19,7 +19,7 @@ use tonic::Status;
 use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
 use umbel_ports::encoding::{decode, encode};
-use umbel_ports::memory_net::{CountingSeed, MemoryNet};
+use umbel_ports::testing::{CountingSeed, MemoryNet};
 use umbel_ports::{Net, Pacer, PortFuture, RealDisk};
 use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
 use umbel_storage::identity::Identity;

@@ -11,7 +11,7 @@ use openraft::raft::{
 use umbel_engine::meta::NodeRecord;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId, ShardId};
 use umbel_ports::encoding::{decode, encode};
-use umbel_ports::recorded::Recordings;
+use umbel_ports::testing::recorded::Recordings;
 use umbel_storage::testing::{entry, id};
 use umbel_storage::types::{
     EntryPayload, NodeAddress, SnapshotMeta, StoredMembership, Types, Vote,

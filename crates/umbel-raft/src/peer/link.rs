@@ -277,7 +277,7 @@ fn backoff(failure_count: u32, seed: &dyn Seed) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use umbel_ports::memory_net::CountingSeed;
+    use umbel_ports::testing::CountingSeed;
 
     #[test]
     fn waiting_times_double_up_to_the_longest() {

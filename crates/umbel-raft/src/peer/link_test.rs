@@ -8,8 +8,8 @@ use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
 use umbel_engine::{GroupId, NodeId};
-use umbel_ports::memory_net::MemoryNet;
-use umbel_ports::{Net, RealNet, free_port};
+use umbel_ports::testing::{MemoryNet, free_port};
+use umbel_ports::{Net, RealNet};
 
 use super::limits::{
     LINK_BODY_BYTES_MAX, LINK_CALLS_IN_FLIGHT_MAX, LINK_CALLS_PENDING_MAX, LINK_QUEUE_CALLS_MAX,

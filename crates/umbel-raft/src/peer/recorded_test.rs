@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use prost::Message;
-use umbel_ports::recorded::Recordings;
+use umbel_ports::testing::recorded::Recordings;
 use umbel_proto::v1::exchange_part::Part as ExchangePart;
 use umbel_proto::v1::exchange_question::Part as ExchangeQuestion;
 use umbel_proto::v1::link_answer::Outcome as LinkAnswer;

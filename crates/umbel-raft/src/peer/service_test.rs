@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Request, Status, Streaming};
 use umbel_engine::{GroupId, NodeId};
-use umbel_ports::memory_net::{MemoryNet, ProvingNet};
+use umbel_ports::testing::{MemoryNet, ProvingNet};
 use umbel_ports::{Net, NodeIdentity, PeerIdentity};
 use umbel_proto::v1::link_answer::Outcome;
 use umbel_proto::v1::{

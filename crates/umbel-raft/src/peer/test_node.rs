@@ -11,7 +11,7 @@ use tonic::Status;
 use umbel_engine::liveness::Timing;
 use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_ports::channel::{incoming, server};
-use umbel_ports::memory_net::CountingSeed;
+use umbel_ports::testing::CountingSeed;
 use umbel_ports::{Net, PortFuture};
 use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
 

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use tonic::Status;
 use umbel_engine::ShardId;
-use umbel_ports::memory_net::MemoryNet;
+use umbel_ports::testing::MemoryNet;
 use umbel_ports::{Net, PortFuture};
 use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use umbel_engine::shard::{ShardCommand, ShardReply};
 use umbel_engine::{Epoch, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
-use umbel_ports::memory_net::{CountingSeed, MemoryNet};
+use umbel_ports::testing::{CountingSeed, MemoryNet};
 use umbel_ports::{Net, RealDisk, Seed};
 use umbel_storage::identity::Identity;
 use umbel_storage::observer::{Event, NodeObserver, Payload};

@@ -10,7 +10,7 @@ use umbel_engine::meta::{
 use umbel_engine::placement::Zone;
 use umbel_engine::shard::SliceShape;
 use umbel_engine::{Epoch, FilterId, Generation, JobId, NodeId, SessionId, ShardId};
-use umbel_ports::recorded::Recordings;
+use umbel_ports::testing::recorded::Recordings;
 
 umbel_ports::recorded! {
     MetaCommand {

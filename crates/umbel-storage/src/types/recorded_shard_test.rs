@@ -8,7 +8,7 @@ use umbel_engine::shard::{
     ScrubPart, SetOperation, SliceShape, SliceSpec, SumTerms, TimedInsert, WindowRules, WindowTime,
 };
 use umbel_engine::{Epoch, FilterId, GroupId, OwnerId, RequestId, SessionId, ShardId};
-use umbel_ports::recorded::Recordings;
+use umbel_ports::testing::recorded::Recordings;
 
 use super::*;
 

@@ -40,7 +40,7 @@ impl Drop for Killed {
 #[test]
 fn a_node_whose_cluster_is_not_formed_is_told_from_none_at_once() {
     let sandbox = Sandbox::with(&[("a", "x\n")]);
-    let own = format!("127.0.0.1:{}", umbel_ports::free_port());
+    let own = format!("127.0.0.1:{}", umbel_ports::testing::free_port());
     // Nothing listens at the other founder's address.
     let args = format!("serve --listen {own} --data node --initial-cluster {own},127.0.0.1:1");
     let mut server = Killed(umbel(&sandbox, &args).spawn().unwrap());

@@ -5,7 +5,7 @@ use crate::report_pages::assert_agree;
 use crate::sandbox::{Ran, Sandbox};
 use std::io::Read as _;
 use std::process::{Child, Command};
-use umbel_ports::free_port;
+use umbel_ports::testing::free_port;
 
 /// The secret of all jobs.
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";

@@ -17,7 +17,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use umbel_ports::free_port;
+use umbel_ports::testing::free_port;
 
 /// Stands for the binary's name in the README, for readers who have not installed it.
 const BUILD_AND_RUN: &str = "cargo run --release --";

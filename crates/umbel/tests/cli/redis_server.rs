@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use umbel_ports::free_port;
+use umbel_ports::testing::free_port;
 
 /// Far more than any answer takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

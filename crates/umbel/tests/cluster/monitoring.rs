@@ -12,7 +12,7 @@ use serde_json::Value;
 use umbel_client::{
     Client, Distribution, KeyPairFiles, NewFilter, ReadLevel, TlsConnector, TlsFiles,
 };
-use umbel_ports::free_port;
+use umbel_ports::testing::free_port;
 
 use crate::secure::{Secure, client, put_pair};
 use crate::servers::{options, page, until};

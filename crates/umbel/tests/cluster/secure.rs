@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use umbel_client::{
     Client, ClientError, ClientOptions, Code, KeyPairFiles, NewFilter, TlsConnector, TlsFiles,
 };
-use umbel_ports::free_port;
+use umbel_ports::testing::free_port;
 use umbel_tls::{Authority, Pem, Subject};
 
 use crate::load::item;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use umbel_ports::free_port;
+use umbel_ports::testing::free_port;
 
 /// Longest wait for the browser or for content of a page: it only ends a hang, so it is far above the time
 /// that anything takes on a busy machine.

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use umbel_ports::free_port;
+use umbel_ports::testing::free_port;
 
 use crate::calls::{Caller, framed};
 use crate::frames::{PREFACE, connect, settings};

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use umbel_client::proto::NodeStatus;
 use umbel_client::{Client, ClientOptions, StatusResponse};
-use umbel_ports::free_port;
+use umbel_ports::testing::free_port;
 
 /// Most clusters at the same time, since tests run on two cores.
 pub(crate) const CLUSTERS_MAX: u32 = 2;

@@ -55,8 +55,8 @@ macro_rules! recorded {
         $crate::variants! { $($enums)+ }
 
         /// Checks the recordings of all variants of a message, one value of each.
-        fn check_all<T: Variants + $crate::recorded::Message>(
-            recordings: &mut $crate::recorded::Recordings,
+        fn check_all<T: Variants + $crate::testing::recorded::Message>(
+            recordings: &mut $crate::testing::recorded::Recordings,
             values: &[T],
         ) {
             for value in values {
