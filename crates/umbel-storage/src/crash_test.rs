@@ -10,9 +10,8 @@ use proptest::prelude::*;
 use tokio_stream::StreamExt;
 use umbel_engine::{GroupId, NodeId};
 
-use super::fault_disk::{FaultDisk, Faults};
+use super::testing::{FaultDisk, Faults, entry, id};
 use super::{LogOwner, LogStore, Storage, WalOptions};
-use crate::testing::{entry, id};
 use crate::types::{LogEntry, LogId, SnapshotMeta, Types, Vote};
 
 mod acts;

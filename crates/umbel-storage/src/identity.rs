@@ -147,7 +147,7 @@ pub async fn save(disk: &dyn Disk, identity: &Identity) -> Result<(), IdentityEr
 
 #[cfg(test)]
 mod tests {
-    use super::super::fault_disk::FaultDisk;
+    use super::super::testing::FaultDisk;
     use super::*;
 
     #[tokio::test]

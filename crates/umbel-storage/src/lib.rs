@@ -38,8 +38,6 @@ mod wrapping;
 #[cfg(test)]
 mod crash_test;
 #[cfg(test)]
-mod fault_disk;
-#[cfg(test)]
 mod suite_test;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

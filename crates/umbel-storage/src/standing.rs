@@ -58,8 +58,7 @@ mod tests {
 
     use super::*;
     use crate::crash_test::{open, options};
-    use crate::fault_disk::{FaultDisk, Faults};
-    use crate::testing::{entry, id};
+    use crate::testing::{FaultDisk, Faults, entry, id};
     use crate::types::{LogEntry, NodeAddress, SnapshotMeta, StoredMembership, Types};
     use crate::wrapping_test::wrapping;
 

@@ -10,7 +10,7 @@ use openraft::{EntryPayload, OptionalSend, StorageError};
 use tokio_stream::{Stream, StreamExt};
 use umbel_engine::GroupId;
 
-use super::fault_disk::FaultDisk;
+use super::testing::FaultDisk;
 use super::{LogOwner, LogStore, Storage, WalOptions};
 use crate::types::{CommandReply, LogId, SnapshotMeta, StoredMembership, Types};
 

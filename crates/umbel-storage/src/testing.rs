@@ -1,10 +1,16 @@
-//! Entries of a log, for tests of what reads and writes logs. Compiled only for tests and with the feature
-//! `testing`.
+//! Entries of a log, for tests of what reads and writes logs, and a disk with faults for the tests here. Compiled only for
+//! tests and with the feature `testing`.
 
 use openraft::EntryPayload;
 use openraft::vote::leader_id_adv::LeaderId;
 use umbel_engine::shard::ShardCommand;
 use umbel_engine::{FilterId, NodeId};
+
+#[cfg(test)]
+mod fault_disk;
+
+#[cfg(test)]
+pub(crate) use fault_disk::{FaultDisk, Faults};
 
 use crate::types::{LogCommand, LogEntry, LogId};
 

@@ -9,9 +9,8 @@ use umbel_engine::meta::MetaCommand;
 use umbel_ports::{RealSeed, WrappingKey};
 
 use super::crash_test::options;
-use super::fault_disk::FaultDisk;
+use super::testing::{FaultDisk, id};
 use super::*;
-use crate::testing::id;
 use crate::types::{LogCommand, SnapshotMeta};
 
 const SECRET: &str = "the key of all hashes";

@@ -98,8 +98,7 @@ mod tests {
     use super::*;
     use crate::Storage;
     use crate::crash_test::open;
-    use crate::fault_disk::{FaultDisk, Faults};
-    use crate::testing::id;
+    use crate::testing::{FaultDisk, Faults, id};
 
     const INTO: GroupId = GroupId::of_shard(ShardId(0));
     const STATE: FinalStateId = FinalStateId { of: GroupId::of_shard(ShardId(4)), fence_index: 17 };

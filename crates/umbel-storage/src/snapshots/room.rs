@@ -154,8 +154,7 @@ mod tests {
     use super::*;
     use crate::WalHealth;
     use crate::crash_test::open;
-    use crate::fault_disk::{FaultDisk, Faults};
-    use crate::testing::id;
+    use crate::testing::{FaultDisk, Faults, id};
     use crate::types::Vote;
 
     const GROUP: GroupId = GroupId::from_number(4);

@@ -5,7 +5,7 @@ use openraft::vote::leader_id_adv::LeaderId;
 use umbel_engine::NodeId;
 use umbel_ports::RealDisk;
 
-use super::super::fault_disk::{FaultDisk, Faults};
+use super::super::testing::{FaultDisk, Faults};
 use super::*;
 use crate::types::LogId;
 

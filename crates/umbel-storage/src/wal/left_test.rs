@@ -7,8 +7,7 @@ use umbel_engine::{GroupId, NodeId};
 use super::wal_test::{FIRST, durable, indexes};
 use crate::Storage;
 use crate::crash_test::open;
-use crate::fault_disk::FaultDisk;
-use crate::testing::id;
+use crate::testing::{FaultDisk, id};
 use crate::types::Vote;
 
 /// A log after its group left; it ended at index 5 in term 1, with a vote for term 4.

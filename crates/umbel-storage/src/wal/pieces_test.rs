@@ -13,8 +13,7 @@ use super::READ_BYTES_MAX;
 use super::format::SEGMENT_HEADER_BYTES;
 use super::wal_test::{FIRST, refused};
 use crate::crash_test::options;
-use crate::fault_disk::FaultDisk;
-use crate::testing::id;
+use crate::testing::{FaultDisk, id};
 use crate::types::{CopyEntry, LogCommand, LogEntry, Types};
 use crate::{OpenError, Storage, WalOptions};
 

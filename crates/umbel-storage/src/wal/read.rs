@@ -153,8 +153,7 @@ mod tests {
     use umbel_ports::Disk;
 
     use super::*;
-    use crate::fault_disk::FaultDisk;
-    use crate::testing::id;
+    use crate::testing::{FaultDisk, id};
 
     /// Bytes that are read with one call.
     const LIMIT: u32 = 1000;

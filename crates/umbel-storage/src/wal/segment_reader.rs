@@ -78,8 +78,7 @@ mod tests {
 
     use super::super::format::{Record, SEGMENT_HEADER_BYTES};
     use super::*;
-    use crate::fault_disk::FaultDisk;
-    use crate::testing::id;
+    use crate::testing::{FaultDisk, id};
 
     const NAME: SegmentName = SegmentName { nonce: 9, number: 3 };
     const FIRST_OFFSET: u32 = 32;

@@ -9,8 +9,7 @@ use umbel_engine::{GroupId, NodeId};
 use super::wal_test::{FIRST, append, durable, indexes};
 use crate::WalHealth;
 use crate::crash_test::open;
-use crate::fault_disk::{FaultDisk, Faults};
-use crate::testing::id;
+use crate::testing::{FaultDisk, Faults, id};
 use crate::types::Vote;
 
 /// Appends entries up to this index during a fault of the disk, then ends the fault: nothing is

@@ -11,9 +11,8 @@ use umbel_engine::{GroupId, NodeId};
 
 use super::format::SEGMENT_HEADER_BYTES;
 use crate::crash_test::{open, options};
-use crate::fault_disk::{FaultDisk, Faults};
 use crate::observer::{EntryId, Event, NodeObserver};
-use crate::testing::{entry, id};
+use crate::testing::{FaultDisk, Faults, entry, id};
 use crate::types::{SnapshotMeta, Types, Vote};
 use crate::{LogOwner, LogStore, OpenError, Storage, WalHealth, WalOptions};
 
