@@ -42,6 +42,8 @@ mod settings;
 mod since_3;
 mod state;
 mod stranded_jobs;
+#[cfg(test)]
+mod testing;
 mod version;
 mod weights;
 

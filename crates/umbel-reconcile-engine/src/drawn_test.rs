@@ -24,7 +24,7 @@ use std::rc::Rc;
 use super::item::Item;
 use super::message::Message;
 use super::options::{Direction, Options, SymbolKind};
-use super::shuttle::{Shuttle, Side};
+use super::testing::{Shuttle, Side};
 use super::wire::FrameBuffer;
 
 /// The player of the files.

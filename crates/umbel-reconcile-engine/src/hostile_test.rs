@@ -12,7 +12,7 @@ use super::message::Message;
 use super::options::{Direction, OnConflict, Optimize, Options, SessionRole, SymbolKind};
 use super::plan::{Plan, Stage};
 use super::session_test::sets;
-use super::shuttle::{Damage, Shuttle, Side, sketch_of};
+use super::testing::{Damage, Shuttle, Side, sketch_of};
 use super::wire::{FrameBuffer, put_frame};
 
 /// Seeded sessions of the test that always runs; the ignored test runs all.

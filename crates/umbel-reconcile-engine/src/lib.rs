@@ -69,13 +69,13 @@ mod session;
 #[cfg(test)]
 mod session_test;
 mod sets;
-#[cfg(test)]
-mod shuttle;
 mod stored;
 #[cfg(test)]
 mod stored_test;
 mod table;
 mod terms;
+#[cfg(test)]
+mod testing;
 mod traffic;
 mod transfer;
 pub mod wire;

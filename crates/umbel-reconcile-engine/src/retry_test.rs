@@ -11,7 +11,7 @@ use super::options::{Direction, Optimize, Options, SessionRole, SymbolKind};
 use super::outcome::SessionOutcome;
 use super::plan::{Plan, SYMBOL_BITS_MIN, Situation};
 use super::session_test::sets;
-use super::shuttle::Shuttle;
+use super::testing::Shuttle;
 use super::wire::FrameBuffer;
 use crate::limits::RECONCILE_ATTEMPTS_MAX;
 

@@ -12,7 +12,7 @@ use super::item::Item;
 use super::message::{Message, Welcome};
 use super::options::{Direction, OnConflict, Optimize, Options, SessionRole, SymbolKind};
 use super::session::Session;
-use super::shuttle::Shuttle;
+use super::testing::Shuttle;
 use super::wire::{FrameBuffer, put_frame};
 
 const DIRECTIONS: [Direction; 4] =

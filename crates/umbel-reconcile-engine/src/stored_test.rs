@@ -9,7 +9,7 @@ use super::item::Item;
 use super::options::{Direction, Options, SymbolKind};
 use super::session::Session;
 use super::session_test::{item, sets};
-use super::shuttle::{Shuttle, sketch_of};
+use super::testing::{Shuttle, sketch_of};
 
 const DIRECTIONS: [Direction; 4] =
     [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];

@@ -42,9 +42,9 @@ mod options;
 mod repair_test;
 mod responder;
 mod session;
-#[cfg(test)]
-mod shuttle;
 mod table;
+#[cfg(test)]
+mod testing;
 mod window;
 mod windows;
 

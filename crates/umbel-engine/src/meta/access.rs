@@ -84,7 +84,7 @@ impl MetaState {
 mod tests {
     use super::*;
     use crate::meta::MetaCommand;
-    use crate::meta::apply::drawn::form;
+    use crate::meta::testing::form;
     use crate::meta::{ClusterVerb, FilterVerb, GRANT_COUNT_MAX, Grant, Proof, Rights};
 
     fn named(name: &str) -> PrincipalName {

@@ -18,8 +18,6 @@ use crate::placement::{ShardMap, ShardRanges, ShardRecord, assign};
 #[cfg(test)]
 mod apply_test;
 #[cfg(test)]
-pub(super) mod drawn;
-#[cfg(test)]
 mod given_up_test;
 #[cfg(test)]
 mod merge_test;

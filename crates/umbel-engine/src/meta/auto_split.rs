@@ -211,8 +211,8 @@ pub fn pause_after_split(took: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::apply::drawn::create;
     use super::super::balance::tests::formed;
+    use super::super::testing::create;
     use super::*;
     use crate::ids::{FilterId, ShardId};
 

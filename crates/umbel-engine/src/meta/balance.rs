@@ -202,7 +202,7 @@ pub(super) mod tests {
     use super::*;
     use crate::ids::FilterId;
     use crate::meta::MetaReply;
-    use crate::meta::apply::drawn::create;
+    use crate::meta::testing::create;
     use crate::placement::Zone;
 
     /// A formed cluster with nodes 1 to `node_count`.

@@ -16,7 +16,7 @@
 
 use std::fmt::Write;
 
-use super::apply::drawn::{create, create_replicated, form};
+use super::testing::{create, create_replicated, form};
 use super::{MetaCommand, MetaReply, MetaState, NodeRecord};
 use crate::drawn_test::check;
 use crate::ids::{FilterId, Generation, NodeId, ShardId};

@@ -130,9 +130,9 @@ impl MetaState {
 
 #[cfg(test)]
 mod tests {
-    use super::super::apply::drawn::form;
     use super::super::command::MetaCommand;
     use super::super::job::JobSecret;
+    use super::super::testing::form;
     use super::*;
     use crate::ids::NodeId;
 

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::ids::NodeId;
     use crate::meta::MetaCommand;
-    use crate::meta::apply::drawn::form;
+    use crate::meta::testing::form;
 
     const DIGEST: [u8; 32] = [7; 32];
 

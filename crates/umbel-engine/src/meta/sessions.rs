@@ -87,7 +87,7 @@ impl MetaState {
 mod tests {
     use super::*;
     use crate::meta::MetaCommand;
-    use crate::meta::apply::drawn::form;
+    use crate::meta::testing::form;
 
     fn open(state: &mut MetaState, log_index: u64, key: u8, owner: &str) -> SessionId {
         let (key, owner) = (SessionKey::new([key; 16]), owner.to_owned());

@@ -39,7 +39,7 @@ impl MetaState {
 
 #[cfg(test)]
 mod tests {
-    use super::super::apply::drawn::form;
+    use super::super::testing::form;
     use super::*;
     use crate::ids::NodeId;
     use crate::meta::{JobOrder, JobSecret, MetaReply};

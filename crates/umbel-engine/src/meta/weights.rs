@@ -133,8 +133,8 @@ impl Load {
 
 #[cfg(test)]
 mod tests {
-    use super::super::apply::drawn::{settings, sip_key};
     use super::super::balance::tests::formed;
+    use super::super::testing::{settings, sip_key};
     use super::*;
     use crate::meta::{ClusterVersion, FilterName, FilterSettings, MetaCommand, MetaReply};
 

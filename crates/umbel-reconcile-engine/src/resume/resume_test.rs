@@ -11,7 +11,7 @@ use crate::item::Item;
 use crate::limits::RECONCILE_RESUME_WINDOW_BYTES as WINDOW_BYTES;
 use crate::options::{Direction, Options, SessionRole, SymbolKind};
 use crate::session_test::sets;
-use crate::shuttle::{Shuttle, Side};
+use crate::testing::{Shuttle, Side};
 
 /// Most bytes of handshakes and framing for one resumption.
 const AROUND_BYTES_MAX: u64 = 1_000;

@@ -10,7 +10,7 @@ use super::message::{ListLimits, Message, MessageLimits, Question};
 use super::options::Policy;
 use super::repair_test::{array, flipped, mix};
 use super::session::RepairSession;
-use super::shuttle::{Damage, Shuttle, options, table};
+use super::testing::{Damage, Shuttle, options, table};
 use crate::limits::REPAIR_STEP_BYTES_MAX;
 use umbel_reconcile_engine::wire::{FrameBuffer, RawFrame, put_frame};
 use umbel_step::Outbox;

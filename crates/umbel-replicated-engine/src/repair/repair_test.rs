@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::error::{RepairError, RepairRefusal};
 use super::options::{Policy, RepairOptions};
 use super::session::RepairSession;
-use super::shuttle::{Shuttle, options, table};
+use super::testing::{Shuttle, options, table};
 
 const POLICIES: [Policy; 3] = [Policy::Compare, Policy::Mirror, Policy::Union];
 

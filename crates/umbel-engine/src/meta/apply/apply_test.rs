@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::drawn::{command, create, form, settings, sip_key};
 use super::shards_test::check_shards;
 use super::*;
 use crate::ids::{Epoch, FilterId, Generation};
 use crate::limits::{FILTER_BYTES_MAX, FILTER_COUNT_MAX, SLICE_BYTES_MAX};
+use crate::meta::testing::{command, create, form, settings, sip_key};
 use crate::meta::{
     ClusterVersion, FilterName, FilterSettings, FilterState, HashKey, NODE_ADDRESS_BYTES_MAX,
 };

@@ -1,10 +1,10 @@
 //! Merging the shards that were split off, the last one first.
 
 use super::apply_test::Cluster;
-use super::drawn::{create, create_replicated};
 use super::*;
 use crate::ids::{Epoch, FilterId, Generation};
 use crate::limits::{ERA_MAX, SLICE_BYTES_MAX};
+use crate::meta::testing::{create, create_replicated};
 use crate::meta::{ClusterVersion, FilterName, FilterSettings, FilterState, MergeStep};
 use crate::shard::{LateItems, SliceShape, WindowRules, WindowTime};
 

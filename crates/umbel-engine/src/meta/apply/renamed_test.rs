@@ -1,9 +1,9 @@
 //! Renames in the catalogue: immediate, and once per request.
 
 use super::apply_test::Cluster;
-use super::drawn::{create, create_replicated};
 use super::*;
 use crate::ids::{FilterId, Generation};
+use crate::meta::testing::{create, create_replicated};
 use crate::meta::{FilterChange, FilterName, FilterOrder, FilterState};
 
 fn made(cluster: &mut Cluster, name: &str) -> FilterId {

@@ -3,11 +3,11 @@
 use umbel_filter::Kind;
 
 use super::apply_test::Cluster;
-use super::drawn::create_replicated;
 use super::*;
 use crate::ids::{FilterId, Generation};
 use crate::limits::REPLICATED_BYTES_MAX;
 use crate::meta::FilterState;
+use crate::meta::testing::create_replicated;
 
 #[test]
 fn replicated_filters_need_no_shard() {

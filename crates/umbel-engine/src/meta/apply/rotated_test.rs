@@ -3,9 +3,9 @@
 use umbel_filter::CellCount;
 
 use super::apply_test::Cluster;
-use super::drawn::create;
 use super::*;
 use crate::ids::Generation;
+use crate::meta::testing::create;
 use crate::meta::{FilterSettings, FilterState};
 use crate::shard::{LateItems, SliceShape, WindowRules, WindowTime};
 

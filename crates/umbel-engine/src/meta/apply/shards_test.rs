@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::apply_test::check;
-use super::drawn::{create, form};
 use super::*;
 use crate::ids::FilterId;
+use crate::meta::testing::{create, form};
 use crate::meta::{ClusterVersion, FilterRecord, FilterState, MergeStep};
 
 /// The invariants of splits and merges.

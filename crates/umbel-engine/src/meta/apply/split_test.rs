@@ -1,10 +1,10 @@
 //! Splitting shards one after the other.
 
 use super::apply_test::Cluster;
-use super::drawn::create;
 use super::*;
 use crate::ids::{Epoch, FilterId, Generation};
 use crate::limits::SHARD_COUNT_MAX;
+use crate::meta::testing::create;
 
 fn split(shard_count: u32) -> MetaCommand {
     MetaCommand::SplitShard { shard_count }

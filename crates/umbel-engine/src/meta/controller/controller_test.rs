@@ -1,7 +1,7 @@
 //! Which tasks are returned when.
 
 use super::*;
-use crate::meta::apply::drawn::{create, form};
+use crate::meta::testing::{create, form};
 use crate::meta::{ClusterVersion, MetaReply};
 
 pub(super) fn nodes(numbers: &[u64]) -> Vec<NodeId> {

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::meta::apply::drawn;
+use crate::meta::testing;
 use crate::meta::{ClusterVersion, FilterName, MergeStep, MetaReply, NodeRecord};
 use crate::placement::ShardRecord;
 
@@ -40,7 +40,7 @@ fn pick<T: Copy>(from: &[T], dice: u64) -> Option<T> {
 impl World {
     fn new(nodes: u64, shard_count: u32, replica_count: u32) -> Self {
         let mut state = MetaState::new().at_version(ClusterVersion(3));
-        let form = drawn::form(nodes, shard_count, replica_count);
+        let form = testing::form(nodes, shard_count, replica_count);
         assert_eq!(state.apply(3, &form), MetaReply::Done);
         let of_founders = |r: &ShardRecord| Group { voters: r.founders.clone(), learners: vec![] };
         let shards = state.shard_map().shards.iter().map(of_founders).collect();
@@ -152,7 +152,7 @@ impl World {
                 let from = pick(replicas, dice >> 16).unwrap();
                 MetaCommand::MoveReplica { shard, from, to: node }
             }
-            4 => drawn::create(&format!("filter {}", dice % 4), dice % 3, dice & 8 != 0),
+            4 => testing::create(&format!("filter {}", dice % 4), dice % 3, dice & 8 != 0),
             5 => MetaCommand::ActivateImport { filter },
             6 => {
                 let generation = self.state.filter(filter).map_or(Generation(1), |f| f.generation);

@@ -4,7 +4,7 @@ use super::*;
 use umbel_filter::{ItemHash, Kind, RedisBloomShape};
 
 use crate::ids::{FilterId, Generation, ShardId};
-use crate::meta::apply::drawn::{form, settings, sip_key};
+use crate::meta::testing::{form, settings, sip_key};
 use crate::meta::{
     ClusterVerb, ClusterVersion, FilterName, HashKey, MetaCommand, Principal, Proof, Rights,
     SessionKey, SessionStanding,

@@ -13,20 +13,20 @@ use crate::placement::Zone;
 use crate::shard::SliceShape;
 
 /// Forms a cluster of nodes 1 to `nodes`.
-pub(in crate::meta) fn form(nodes: u64, shard_count: u32, replica_count: u32) -> MetaCommand {
+pub(super) fn form(nodes: u64, shard_count: u32, replica_count: u32) -> MetaCommand {
     let nodes = (1..=nodes).map(|i| (NodeId(i), format!("node{i}:7070"))).collect();
     MetaCommand::Form { cluster: 77, nodes, shard_count, replica_count }
 }
 
 /// A key whose secret starts with its id.
-pub(in crate::meta) fn sip_key(key_id: u64) -> HashKey {
+pub(super) fn sip_key(key_id: u64) -> HashKey {
     let mut secret = [0xab; 16];
     secret[..8].copy_from_slice(&key_id.to_le_bytes());
     HashKey::SipHash { key_id, secret }
 }
 
 /// Settings of a small single-shot filter.
-pub(in crate::meta) fn settings(key: HashKey) -> FilterSettings {
+pub(super) fn settings(key: HashKey) -> FilterSettings {
     FilterSettings {
         distribution: Distribution::Partitioned,
         kind: Kind::SingleShot.id(),
@@ -39,13 +39,13 @@ pub(in crate::meta) fn settings(key: HashKey) -> FilterSettings {
 }
 
 /// Creates a filter whose key has this id.
-pub(in crate::meta) fn create(name: &str, key_id: u64, importing: bool) -> MetaCommand {
+pub(super) fn create(name: &str, key_id: u64, importing: bool) -> MetaCommand {
     let name = FilterName::new(name).unwrap();
     MetaCommand::CreateFilter { name, settings: settings(sip_key(key_id)), importing, owner: None }
 }
 
 /// Creates a replicated filter whose key has this id.
-pub(in crate::meta) fn create_replicated(name: &str, key_id: u64, importing: bool) -> MetaCommand {
+pub(super) fn create_replicated(name: &str, key_id: u64, importing: bool) -> MetaCommand {
     let name = FilterName::new(name).unwrap();
     let distribution = Distribution::Replicated;
     let settings = FilterSettings { distribution, ..settings(sip_key(key_id)) };
@@ -73,7 +73,7 @@ fn order((filter, named, change, number): (FilterId, u64, u8, u64)) -> MetaComma
 }
 
 /// Any command, mostly about objects that may exist.
-pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
+pub(super) fn command() -> impl Strategy<Value = MetaCommand> {
     prop_oneof![
         3 => about_nodes(),
         3 => about_filters(),
