@@ -185,11 +185,11 @@ impl LeaderCalls {
             match self.try_meta(local, node, request, tries.timeout()).await {
                 Tried::Answer((MetaAnswer::NotLeader(leader), _)) | Tried::Elsewhere(leader) => {
                     self.note_leader(GroupId::META, node, leader);
-                    self.pause(&mut tries, (GroupId::META, node), leader).await;
+                    self.pause(&mut tries, GroupId::META, node, leader).await;
                 }
                 Tried::Answer((MetaAnswer::Unknown, _)) => {
                     tries.open = Some("its leader changed".to_owned());
-                    self.pause(&mut tries, (GroupId::META, node), None).await;
+                    self.pause(&mut tries, GroupId::META, node, None).await;
                 }
                 Tried::Answer(answer) => {
                     self.note_leader(GroupId::META, node, Some(node));
@@ -198,7 +198,7 @@ impl LeaderCalls {
                 Tried::Unknown(why) => {
                     self.note_leader(GroupId::META, node, None);
                     tries.open = Some(why);
-                    self.pause(&mut tries, (GroupId::META, node), None).await;
+                    self.pause(&mut tries, GroupId::META, node, None).await;
                 }
             }
             if tries.is_over() {
@@ -210,12 +210,7 @@ impl LeaderCalls {
 
     /// Waits before a group is tried again, at most until this node's replica of it knows another leader than the node
     /// that was tried. `named` is the leader that this node named.
-    async fn pause(
-        &self,
-        tries: &mut Tries,
-        (group, tried): (GroupId, NodeId),
-        named: Option<NodeId>,
-    ) {
+    async fn pause(&self, tries: &mut Tries, group: GroupId, tried: NodeId, named: Option<NodeId>) {
         let learned = async {
             match self.local.get() {
                 Some(local) => local.leader_learned(group, tried).await,
@@ -280,7 +275,7 @@ impl LeaderCalls {
                 Tried::Answer(ShardAnswer::Failed(failure)) => match failure {
                     ShardFailure::NotLeader(leader) => {
                         self.note_leader(group, node, leader);
-                        self.pause(&mut tries, (group, node), leader).await;
+                        self.pause(&mut tries, group, node, leader).await;
                         None
                     }
                     ShardFailure::Unknown | ShardFailure::Stopped(_) => Some(failure.to_string()),
@@ -295,7 +290,7 @@ impl LeaderCalls {
                 }
                 Tried::Elsewhere(leader) => {
                     self.note_leader(group, node, leader);
-                    self.pause(&mut tries, (group, node), leader).await;
+                    self.pause(&mut tries, group, node, leader).await;
                     None
                 }
                 Tried::Unknown(why) => {
@@ -308,7 +303,7 @@ impl LeaderCalls {
                 if !request.is_repeatable() {
                     return Err(tries.failure(&shard.to_string(), request.is_read()));
                 }
-                self.pause(&mut tries, (group, node), None).await;
+                self.pause(&mut tries, group, node, None).await;
                 if planted::on(Planted::RetryNewId)
                     && let ShardRequest::Insert { request: stamp, .. } = &mut request
                 {
@@ -326,7 +321,8 @@ impl LeaderCalls {
     /// Calls one node's replica of a shard once, whichever node leads the shard by now.
     pub async fn replica_call(
         &self,
-        (shard, holder): (ShardId, NodeId),
+        shard: ShardId,
+        holder: NodeId,
         request: ShardRequest,
         deadline: Instant,
     ) -> Result<ShardAnswer, CallFailure> {

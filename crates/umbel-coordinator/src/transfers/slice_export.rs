@@ -82,7 +82,7 @@ impl SliceExport {
 
     /// Asks the node that holds the copy, whichever node leads the shard by now.
     async fn call(&self, request: ShardRequest, deadline: Instant) -> Result<ShardAnswer> {
-        self.calls.replica_call((self.shard, self.holder), request, deadline).await
+        self.calls.replica_call(self.shard, self.holder, request, deadline).await
     }
 }
 
@@ -92,11 +92,11 @@ impl Drop for SliceExport {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        let (calls, holder) = (Arc::clone(&self.calls), (self.shard, self.holder));
+        let (calls, shard, holder) = (Arc::clone(&self.calls), self.shard, self.holder);
         let request = ShardRequest::ExportEnd { export: self.export };
         runtime.spawn(async move {
             // A node that does not receive this gives up the copy by itself.
-            let _ = calls.replica_call(holder, request, step_deadline()).await;
+            let _ = calls.replica_call(shard, holder, request, step_deadline()).await;
         });
     }
 }
