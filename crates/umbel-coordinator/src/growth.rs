@@ -42,7 +42,8 @@ impl Growth<'_> {
     pub(super) async fn part_call(
         self,
         filter: &LiveFilter,
-        (shard, hashes): (ShardId, Option<&HashList>),
+        shard: ShardId,
+        hashes: Option<&HashList>,
         request: impl Fn(Option<AllowedGrowth>) -> ShardRequest + Send + Sync,
         deadline: Instant,
     ) -> Result<ShardAnswer> {
@@ -52,8 +53,7 @@ impl Growth<'_> {
         for time in 0..=TIMES_ALLOWED_MAX {
             match (self.calls.shard_call(shard, request(growth), deadline).await, &mut growth) {
                 (Ok(ShardAnswer::Growing { growth_bytes }), Some(allowed)) => {
-                    let asked = (shard, growth_bytes);
-                    match self.allow_growth(filter, asked, hashes, deadline).await {
+                    match self.allow_growth(filter, shard, growth_bytes, hashes, deadline).await {
                         Ok(()) => allowed.bytes = allowed.bytes.max(growth_bytes),
                         Err(CallFailure::Meta(MetaError::Quota { what })) => refusal = Some(what),
                         Err(error) => return Err(error),
@@ -79,7 +79,8 @@ impl Growth<'_> {
     pub(super) async fn grow_for_frame(
         self,
         (filter, generation): (FilterId, Generation),
-        (shard, range): (ShardId, HashRange),
+        shard: ShardId,
+        range: HashRange,
         frame: &[u8],
         deadline: Instant,
     ) -> Result<()> {
@@ -92,21 +93,21 @@ impl Growth<'_> {
         if growth_bytes <= allowed_bytes {
             return Ok(());
         }
-        self.propose_growth((filter, generation), (shard, growth_bytes), None, deadline).await
+        self.propose_growth((filter, generation), shard, growth_bytes, None, deadline).await
     }
 
     /// Has the meta group allow a slice to grow by this many bytes beyond its plan.
     async fn allow_growth(
         self,
         filter: &LiveFilter,
-        (shard, growth_bytes): (ShardId, u64),
+        shard: ShardId,
+        growth_bytes: u64,
         hashes: Option<&HashList>,
         deadline: Instant,
     ) -> Result<()> {
         let (id, generation) = (filter.id, filter.record.generation);
-        let asked = (shard, growth_bytes);
-        let allowed = self.propose_growth((id, generation), asked, hashes, deadline).await;
-        let Err(error) = allowed else { return Ok(()) };
+        let proposed = self.propose_growth((id, generation), shard, growth_bytes, hashes, deadline);
+        let Err(error) = proposed.await else { return Ok(()) };
         Err(match error {
             // The caller finds out what became of the filter.
             CallFailure::Meta(MetaError::UnknownFilter { .. } | MetaError::Busy { .. }) => {
@@ -123,11 +124,14 @@ impl Growth<'_> {
     async fn propose_growth(
         self,
         (filter, generation): (FilterId, Generation),
-        asked: (ShardId, u64),
+        shard: ShardId,
+        growth_bytes: u64,
         hashes: Option<&HashList>,
         deadline: Instant,
     ) -> Result<()> {
-        let missing = |state: &MetaState| state.missing_growth((filter, generation), asked, hashes);
+        let missing = |state: &MetaState| {
+            state.missing_growth((filter, generation), shard, growth_bytes, hashes)
+        };
         loop {
             let mut shares = self.calls.read_meta(missing)?;
             if shares.is_err() {

@@ -6,78 +6,23 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_engine::ShardId;
 use umbel_engine::routing::{BatchParts, Rest};
-use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
+use umbel_engine::shard::{Bitmap, HashList, PartError};
 use umbel_filter::{ItemHash, Kind};
 use umbel_step::planted::{self, Planted};
 
+use self::operation::{Batch, Operation};
 pub use self::outcomes::{graver, partial_failure, partly};
 pub(super) use self::recut::{cut_before, pieces_of};
 use super::levels::read_level;
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel, Result};
-use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
+use umbel_node::calls::ShardAnswer;
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
 
 mod counts;
+mod operation;
 mod outcomes;
 mod recut;
-
-/// What to do with a part of a batch.
-#[derive(Clone, Copy)]
-pub(super) enum Operation {
-    /// With the items' time, in milliseconds since 1970, if the client sets one.
-    Insert {
-        request: Option<ClientRequest>,
-        at_ms: Option<u64>,
-    },
-    Remove(Option<ClientRequest>),
-    Contains {
-        confirmed: bool,
-    },
-}
-
-impl Operation {
-    /// Whether shards record their answers, so that it may be sent again.
-    const fn is_named(self) -> bool {
-        matches!(self, Self::Insert { request: Some(_), .. } | Self::Remove(Some(_)))
-    }
-
-    const fn is_read(self) -> bool {
-        matches!(self, Self::Contains { .. })
-    }
-
-    /// The request to a shard, for a part that is cut for the range `cut`.
-    pub(super) fn request(
-        self,
-        filter: &LiveFilter,
-        (hashes, cut): (HashList, (u64, u64)),
-        growth: Option<AllowedGrowth>,
-    ) -> ShardRequest {
-        let (id, generation) = (filter.id, filter.record.generation);
-        let stamp = |request: Option<ClientRequest>| {
-            request.map(|request| RequestStamp {
-                id: request.id,
-                acknowledged_below: request.acknowledged_below,
-                digest: hashes.digest(),
-                cut,
-                owner: request.owner,
-            })
-        };
-        match self {
-            Self::Insert { request, at_ms } => {
-                let request = stamp(request);
-                ShardRequest::Insert { filter: id, generation, request, hashes, growth, at_ms }
-            }
-            Self::Remove(request) => {
-                let request = stamp(request);
-                ShardRequest::Remove { filter: id, generation, request, hashes }
-            }
-            Self::Contains { confirmed } => {
-                ShardRequest::Contains { filter: id, generation, hashes, confirmed }
-            }
-        }
-    }
-}
 
 impl Coordinator {
     /// Inserts items; a one means that the item was new. Also returns the level of the answer: the
@@ -90,7 +35,7 @@ impl Coordinator {
         level: Option<AckLevel>,
         deadline: Instant,
     ) -> Result<(Bitmap, AckLevel)> {
-        self.insert_of(filter, items, request, (level, None), deadline).await
+        self.insert_of(filter, items, request, level, None, deadline).await
     }
 
     /// Inserts items with a time, in milliseconds since 1970, if one is given: only windows may accept it.
@@ -99,7 +44,8 @@ impl Coordinator {
         filter: &str,
         items: &ItemBatch,
         request: Option<ClientRequest>,
-        (level, at_ms): (Option<AckLevel>, Option<u64>),
+        level: Option<AckLevel>,
+        at_ms: Option<u64>,
         deadline: Instant,
     ) -> Result<(Bitmap, AckLevel)> {
         let live = self.live_filter(filter, deadline).await?;
@@ -207,7 +153,8 @@ impl Coordinator {
         if !absent.is_empty() && !planted::on(Planted::AnyReplicaNo) {
             let rest: Vec<ItemHash> = absent.iter().map(|&at| hashes[at]).collect();
             let operation = Operation::Contains { confirmed: true };
-            let answers = self.each_part_of(name, filter.clone(), &rest, None, operation, deadline);
+            let batch = Batch { hashes: &rest, operation };
+            let answers = self.each_part_of(name, filter.clone(), batch, None, deadline);
             for (&at, is_present) in absent.iter().zip(answers.await?.iter()) {
                 present[at] = is_present;
             }
@@ -236,26 +183,25 @@ impl Coordinator {
     ) -> Result<Bitmap> {
         let name = filter.record.name.as_str().to_owned();
         let hashes = hashed(&filter, items)?;
-        self.each_part_of(&name, filter, &hashes, Some(items), operation, deadline).await
+        let batch = Batch { hashes: &hashes, operation };
+        self.each_part_of(&name, filter, batch, Some(items), deadline).await
     }
 
     /// Asks every shard for its part. If some items were inserted or removed and others were not, for
-    /// whatever reason, the error tells so.
+    /// whatever reason, the error tells so. `items` are those of the batch, if they can be hashed again.
     async fn each_part_of(
         &self,
         name: &str,
         filter: LiveFilter,
-        hashes: &[ItemHash],
+        batch: Batch<'_>,
         items: Option<&ItemBatch>,
-        operation: Operation,
         deadline: Instant,
     ) -> Result<Bitmap> {
         let kind = filter.record.settings.kind;
         let mut is_begun = false;
-        let what = (hashes, items, operation);
-        let done = self.send_parts(name, filter, what, deadline, &mut is_begun).await;
-        let of_batch = |error| outcomes::of_batch(error, (kind, hashes.len()), is_begun);
-        done.map_err(|error| if operation.is_read() { error } else { of_batch(error) })
+        let done = self.send_parts(name, filter, batch, items, deadline, &mut is_begun).await;
+        let of_batch = |error| outcomes::of_batch(error, kind, batch.hashes.len(), is_begun);
+        done.map_err(|error| if batch.operation.is_read() { error } else { of_batch(error) })
     }
 
     /// Asks every shard for its part. A part that was refused because the catalogues differ is sent again
@@ -269,12 +215,13 @@ impl Coordinator {
         &self,
         name: &str,
         mut filter: LiveFilter,
-        (hashes, items, operation): (&[ItemHash], Option<&ItemBatch>, Operation),
+        batch: Batch<'_>,
+        items: Option<&ItemBatch>,
         deadline: Instant,
         is_begun: &mut bool,
     ) -> Result<Bitmap> {
         let mut rehashed;
-        let mut hashes = hashes;
+        let Batch { mut hashes, operation } = batch;
         filter.ranges = self.seen_split.first_ranges(filter.ranges, filter.unsplit);
         // After a split or a merge of shards: the items without an answer, and the answers of the others.
         let (mut rest, mut is_replaced, mut is_reused): (Option<Rest>, _, _) = (None, false, false);
@@ -284,9 +231,9 @@ impl Coordinator {
             let mut todo: Vec<(ShardId, HashList)> = parts.parts().to_vec();
             let mut answered: Vec<(ShardId, Bitmap)> = Vec::with_capacity(todo.len());
             loop {
-                let what = (hashes, operation);
-                let into = (&mut answered, &mut *is_begun);
-                let tried = self.try_parts(&filter, todo, what, deadline, into).await;
+                let batch = Batch { hashes, operation };
+                let tried =
+                    self.try_parts(&filter, todo, batch, deadline, &mut answered, is_begun).await;
                 *is_begun |= !answered.is_empty();
                 let reused;
                 (todo, reused) = match tried {
@@ -303,7 +250,7 @@ impl Coordinator {
                     }));
                 }
                 is_reused |= reused.is_some();
-                let mut newer = self.refreshed(name, (operation, is_reused), deadline).await?;
+                let mut newer = self.refreshed(name, operation, is_reused, deadline).await?;
                 newer.ranges =
                     self.seen_split.next_ranges(filter.ranges, newer.ranges, newer.unsplit);
                 let is_same =
@@ -349,7 +296,8 @@ impl Coordinator {
     async fn refreshed(
         &self,
         name: &str,
-        (operation, is_reused): (Operation, bool),
+        operation: Operation,
+        is_reused: bool,
         deadline: Instant,
     ) -> Result<LiveFilter> {
         if Instant::now() >= deadline {
@@ -364,27 +312,28 @@ impl Coordinator {
             .map_err(|error| if is_reused { outcomes::failure_after_reuse(error) } else { error })
     }
 
-    /// One round over the parts; returns those that were refused because the catalogues differ. Sets
-    /// `is_begun` if a shard has answered for some hashes of the request before.
+    /// One round over the parts of a batch; returns those that were refused because the catalogues differ, and adds the
+    /// answers of the others to `answered`. Sets `is_begun` if a shard has answered for some hashes of the request
+    /// before.
     async fn try_parts(
         &self,
         filter: &LiveFilter,
         todo: Vec<(ShardId, HashList)>,
-        (whole, operation): (&[ItemHash], Operation),
+        batch: Batch<'_>,
         deadline: Instant,
-        (answered, is_begun): (&mut Vec<(ShardId, Bitmap)>, &mut bool),
+        answered: &mut Vec<(ShardId, Bitmap)>,
+        is_begun: &mut bool,
     ) -> Result<Vec<(ShardId, HashList)>> {
         let ask = |(shard, hashes): (ShardId, HashList)| async move {
             let cut = filter.cut_of(shard);
-            let request = |growth| operation.request(filter, (hashes.clone(), cut), growth);
-            let part = (shard, Some(&hashes));
-            let first = self.growth().part_call(filter, part, request, deadline).await;
+            let request = |growth| batch.operation.request(filter, hashes.clone(), cut, growth);
+            let growth = self.growth();
+            let first = growth.part_call(filter, shard, Some(&hashes), request, deadline).await;
             let Err(CallFailure::Part(PartError::CutBefore { start, last, .. })) = first else {
                 return (shard, hashes, first, false);
             };
-            let part = (shard, (start, last));
             // Boxed: it is rare, and the task of every call would reserve room for it.
-            let rest = Box::pin(self.send_in_pieces(filter, part, (whole, operation), deadline));
+            let rest = Box::pin(self.send_in_pieces(filter, shard, (start, last), batch, deadline));
             (shard, hashes, rest.await, true)
         };
         // Most requests are single items, which have one part: this path needs no room for several.
@@ -410,7 +359,7 @@ impl Coordinator {
                 )) => stale.push((shard, hashes)),
                 Err(_)
                     if planted::on(Planted::AckFirstShard)
-                        && matches!(operation, Operation::Insert { .. })
+                        && matches!(batch.operation, Operation::Insert { .. })
                         && !answered.is_empty() =>
                 {
                     answered.push((shard, Bitmap::zeros(item_count(&hashes))));

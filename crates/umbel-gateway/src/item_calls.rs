@@ -58,9 +58,9 @@ pub(super) async fn insert(
     let items = caller.items(items)?;
     let request = convert::client_request(request)?;
     let request = coordinator.sessions().check(request, &caller.owner(), deadline).await?;
-    let terms = (convert::ack_level(level)?, at_ms);
+    let level = convert::ack_level(level)?;
     // Boxed, because its future is large, and callers move theirs several times before it begins.
-    let inserting = coordinator.insert_of(filter.as_str(), &items, request, terms, deadline);
+    let inserting = coordinator.insert_of(filter.as_str(), &items, request, level, at_ms, deadline);
     let (new, level) = Box::pin(inserting).await?;
     let (new_count, present_count, new_bits) = convert::bits(&new);
     let level = convert::ack_level_to_proto(level).into();

@@ -91,7 +91,7 @@ impl Coordinator {
         let mut is_begun = false;
         while let Some(piece) = pieces.next_piece() {
             let request = |growth| sum.request(piece, growth);
-            match self.growth().part_call(sum.into, (shard, None), request, deadline).await {
+            match self.growth().part_call(sum.into, shard, None, request, deadline).await {
                 Ok(ShardAnswer::Done(count)) => pieces.answered(count),
                 Ok(other) => return Err(unexpected(&other)),
                 Err(CallFailure::Part(PartError::CutBefore { start, last, .. })) => {

@@ -21,7 +21,8 @@ pub fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailure {
 /// The error of a batch for a filter of this kind, of which parts were done if `is_begun`.
 pub(super) fn of_batch(
     error: CallFailure,
-    (kind, item_count): (u8, usize),
+    kind: u8,
+    item_count: usize,
     is_begun: bool,
 ) -> CallFailure {
     // These insert a part as a whole or not at all; others keep the items before the first one without room.
@@ -122,13 +123,13 @@ mod tests {
     #[test]
     fn a_full_filter_reports_whether_it_took_items_of_the_batch() {
         for kind in Kind::ALL {
-            let of = |count| of_batch(full(), (kind.id(), count), false);
+            let of = |count| of_batch(full(), kind.id(), count, false);
             let is_atomic = matches!(kind, Kind::SingleShot | Kind::Cuckoo | Kind::Quotient);
             assert_eq!(of(1), full(), "{kind}");
             assert_eq!(of(2) == full(), is_atomic, "{kind}");
-            assert_eq!(of_batch(no_quorum(), (kind.id(), 2), false), no_quorum());
+            assert_eq!(of_batch(no_quorum(), kind.id(), 2, false), no_quorum());
             // Another shard has inserted its part.
-            assert_eq!(of_batch(full(), (kind.id(), 2), true), partly(full()), "{kind}");
+            assert_eq!(of_batch(full(), kind.id(), 2, true), partly(full()), "{kind}");
         }
     }
 

@@ -8,7 +8,7 @@ use umbel_filter::{HashRange, ItemHash};
 
 use tokio::time::Instant;
 
-use super::{Operation, item_count};
+use super::{Batch, item_count};
 use crate::{Coordinator, LiveFilter, Result};
 use umbel_node::calls::ShardAnswer;
 use umbel_node::failure::CallFailure;
@@ -52,8 +52,9 @@ impl Coordinator {
     pub(super) async fn send_in_pieces(
         &self,
         filter: &LiveFilter,
-        (shard, named): (ShardId, (u64, u64)),
-        (whole, operation): (&[ItemHash], Operation),
+        shard: ShardId,
+        named: (u64, u64),
+        batch: Batch<'_>,
         deadline: Instant,
     ) -> Result<ShardAnswer> {
         // A filter that lies in one shard has all its items at its place.
@@ -63,16 +64,16 @@ impl Coordinator {
         cut_before(&mut pieces, named)?;
         while let Some(piece) = pieces.next_piece() {
             let is_there = |hash: &ItemHash| piece.contains(position(hash));
-            let items: Vec<ItemHash> = whole.iter().copied().filter(is_there).collect();
+            let items: Vec<ItemHash> = batch.hashes.iter().copied().filter(is_there).collect();
             if items.is_empty() {
                 pieces.answered(Bitmap::zeros(0));
                 continue;
             }
             let hashes = HashList::from_hashes(&items);
-            let part = || (hashes.clone(), piece.bounds());
-            let request = |growth| operation.request(filter, part(), growth);
-            let asked = (shard, Some(&hashes));
-            match self.growth().part_call(filter, asked, request, deadline).await {
+            let cut = piece.bounds();
+            let request = |growth| batch.operation.request(filter, hashes.clone(), cut, growth);
+            let growth = self.growth();
+            match growth.part_call(filter, shard, Some(&hashes), request, deadline).await {
                 Ok(ShardAnswer::Bits(bits)) if bits.len() == item_count(&hashes) => {
                     pieces.answered(bits);
                 }
@@ -83,7 +84,7 @@ impl Coordinator {
                 Err(error) => return Err(error),
             }
         }
-        let joined = pieces.join(whole.iter().map(position));
+        let joined = pieces.join(batch.hashes.iter().map(position));
         joined.map(ShardAnswer::Bits).ok_or_else(|| {
             let what = format!("answers of {shard} to the pieces of a part do not fit");
             CallFailure::Storage { what }

@@ -249,9 +249,10 @@ async fn what_a_replicated_window_is_not_is_refused() {
     let cluster = Clocked::start(1).await;
     let coordinator = cluster.coordinators().remove(0);
     create(&coordinator, "minutes", RULES).await;
-    let at = (None, Some(1_000 * MINUTE_MS));
-    let refused =
-        coordinator.insert_of("minutes", &items(0..1), None, at, deadline()).await.unwrap_err();
+    let at_ms = Some(1_000 * MINUTE_MS);
+    let item = items(0..1);
+    let inserted = coordinator.insert_of("minutes", &item, None, None, at_ms, deadline());
+    let refused = inserted.await.unwrap_err();
     assert!(matches!(refused, CallFailure::Part(PartError::WrongKind { .. })), "{refused}");
     // So no rotation has copies to wait for.
     let refused = coordinator.rotate(&name("minutes"), deadline()).await.unwrap_err();

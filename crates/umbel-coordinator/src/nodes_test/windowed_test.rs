@@ -133,8 +133,7 @@ async fn items_bring_their_own_time_where_the_window_takes_it() {
     create(&coordinator, "arrivals", RULES).await;
     node_test::create(&coordinator, "plain", Kind::Blocked).await;
     let insert = async |name, range, at_ms| {
-        let terms = (None, Some(at_ms));
-        coordinator.insert_of(name, &items(range), None, terms, deadline()).await
+        coordinator.insert_of(name, &items(range), None, None, Some(at_ms), deadline()).await
     };
     let new = insert("events", 0..10, now_ms - 5 * MINUTE_MS).await.unwrap().0;
     assert_eq!(new.count_ones(), 10);

@@ -225,10 +225,9 @@ impl Loading {
         let coordinator = Arc::clone(&self.coordinator);
         let (filter, generation) = (self.filter, self.generation);
         if let Some(range) = self.cuts.ours.range(shard) {
-            let part = (shard, range);
             coordinator
                 .growth()
-                .grow_for_frame((filter, generation), part, &frame, step_deadline())
+                .grow_for_frame((filter, generation), shard, range, &frame, step_deadline())
                 .await?;
         }
         self.in_flight.spawn(load_frame(coordinator, shard, filter, generation, frame));

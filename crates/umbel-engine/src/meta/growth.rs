@@ -26,13 +26,14 @@ impl MetaState {
     pub fn missing_growth(
         &self,
         (filter, generation): (FilterId, Generation),
-        (shard, growth_bytes): (ShardId, u64),
+        shard: ShardId,
+        growth_bytes: u64,
         hashes: Option<&HashList>,
     ) -> Result<Vec<(ShardId, u64)>> {
         // Whether the filter is there and may grow at all.
         self.check_growth((filter, generation), shard, 0)?;
         let record = self.filters.get(&filter).ok_or(MetaError::UnknownFilter { filter })?;
-        let mut missing = self.growth_shares(record, (shard, growth_bytes), hashes);
+        let mut missing = self.growth_shares(record, shard, growth_bytes, hashes);
         missing.retain(|&(shard, bytes)| bytes > record.growth_bytes(shard));
         if missing.is_empty() {
             return Ok(missing);
@@ -50,7 +51,8 @@ impl MetaState {
     fn growth_shares(
         &self,
         record: &FilterRecord,
-        (shard, growth_bytes): (ShardId, u64),
+        shard: ShardId,
+        growth_bytes: u64,
         hashes: Option<&HashList>,
     ) -> Vec<(ShardId, u64)> {
         if Kind::from_id(record.settings.kind).is_some_and(Kind::is_whole) {

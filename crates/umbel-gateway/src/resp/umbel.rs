@@ -124,8 +124,8 @@ async fn insert_at(session: &Session, items: Items<'_>, at_ms: u64) -> Result<Re
     let coordinator = &session.shared.coordinator;
     let mut new = Vec::with_capacity(items.items.len());
     for batch in packed.batches() {
-        let terms = (None, Some(at_ms));
-        let call = || coordinator.insert_of(name.as_str(), &batch, None, terms, deadline);
+        let at_ms = Some(at_ms);
+        let call = || coordinator.insert_of(name.as_str(), &batch, None, None, at_ms, deadline);
         let (bits, _) = unless_busy(deadline, call).await.map_err(|failure| refusal(&failure))?;
         new.extend(bits.iter().map(Reply::Boolean));
     }

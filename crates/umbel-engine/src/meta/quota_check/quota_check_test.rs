@@ -75,8 +75,8 @@ impl Cluster {
         places: &[u64],
     ) -> Result<Vec<(ShardId, u64)>> {
         let hashes: Vec<_> = places.iter().map(|&place| ItemHash::new(place, 0)).collect();
-        let (slice, asked) = ((filter, Generation(1)), (ShardId(0), growth_bytes));
-        self.state.missing_growth(slice, asked, Some(&HashList::from_hashes(&hashes)))
+        let (slice, hashes) = ((filter, Generation(1)), HashList::from_hashes(&hashes));
+        self.state.missing_growth(slice, ShardId(0), growth_bytes, Some(&hashes))
     }
 
     /// Forms the shards, of which the next split cuts the first.
