@@ -164,7 +164,7 @@ impl Coordinator {
                     self.read_meta(|state| (widest_cells(state), state.filters().count()))?;
                 check_filter_count(filter_count)?;
                 let key = self.draw_key(*kind, *hashing);
-                let mut settings = planned((*kind, *distribution), *capacity, *size, cells?, key)?;
+                let mut settings = planned(*kind, *distribution, *capacity, *size, cells?, key)?;
                 settings.shape = self.placed(settings.shape);
                 settings
             }
@@ -177,7 +177,8 @@ impl Coordinator {
         // A random key, or place, distinguishes this filter from all others, so a filter of the name with
         // the same settings was created by this very call, whose first reply was lost.
         let is_unique = matches!(new, FilterRequest::Planned { .. });
-        let id = match self.propose_filter(name, &settings, (false, owner), deadline).await {
+        let importing = false;
+        let id = match self.propose_filter(name, &settings, importing, owner, deadline).await {
             Err(CallFailure::Meta(MetaError::NameTaken { name })) if is_unique => {
                 let own = self.read_meta(|state| {
                     let (id, record) = state.filter_by_name(&name)?;
@@ -211,7 +212,8 @@ impl Coordinator {
         &self,
         name: &FilterName,
         settings: &FilterSettings,
-        (importing, owner): (bool, Option<PrincipalName>),
+        importing: bool,
+        owner: Option<PrincipalName>,
         deadline: Instant,
     ) -> Result<FilterId> {
         let check = |state: &MetaState| state.check_quota(owner.as_ref(), settings);
@@ -298,8 +300,7 @@ impl Coordinator {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
         // Whoever drops what it made itself, because a later step failed, does not try again.
-        while let Err(error) = self.propose_order((id, &record), FilterChange::Drop, deadline).await
-        {
+        while let Err(error) = self.propose_order(id, &record, FilterChange::Drop, deadline).await {
             let is_merging = matches!(error, CallFailure::Meta(MetaError::ShardBusy { .. }));
             if !is_merging || Instant::now() >= deadline {
                 return Err(error);
@@ -322,7 +323,7 @@ impl Coordinator {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
         let change = FilterChange::Clear { generation: record.generation };
-        self.begin_generation((id, &record), change, deadline).await
+        self.begin_generation(id, &record, change, deadline).await
     }
 
     /// Ends the current slice of a window that is rotated by hand; returns the filter's new generation
@@ -337,9 +338,7 @@ impl Coordinator {
             return Err(PartError::WrongKind { what }.into());
         }
         let change = FilterChange::Rotate { generation: record.generation };
-        self.begin_generation((id, &record), change, deadline)
-            .await
-            .map(|(generation, _)| generation)
+        self.begin_generation(id, &record, change, deadline).await.map(|(generation, _)| generation)
     }
 
     /// Waits until a change of a filter shows; without a majority the failure says how far the change is.
@@ -360,13 +359,14 @@ impl Coordinator {
     /// Proposes a filter's next generation, and waits until every shard has begun it.
     pub(crate) async fn begin_generation(
         &self,
-        (id, record): (FilterId, &FilterRecord),
+        id: FilterId,
+        record: &FilterRecord,
         change: FilterChange,
         deadline: Instant,
     ) -> Result<(Generation, bool)> {
         unfinished::refuse_during_other_change(record, &change)?;
         // A repeated command is answered, too: a change in progress leads to the same generation.
-        if let Err(refusal) = self.propose_order((id, record), change, deadline).await {
+        if let Err(refusal) = self.propose_order(id, record, change, deadline).await {
             let now = self.read_meta(|state| state.filter(id).map(|now| now.generation))?;
             unfinished::check_begun(record, now, refusal)?;
         }
@@ -513,14 +513,13 @@ mod tests {
     use super::*;
     use umbel_node::calls::RateProbes;
 
-    const PARTITIONED: (Kind, Distribution) = (Kind::Blocked, Distribution::Partitioned);
-
     pub(super) fn record() -> FilterRecord {
+        let (kind, distribution) = (Kind::Blocked, Distribution::Partitioned);
         let (size, cells) = (FilterSize::Rate(0.01), CellCount::new(2).unwrap());
         let key = HashKey::Xxh3 { seed: 7 };
         FilterRecord {
             name: FilterName::new("a").unwrap(),
-            settings: planned(PARTITIONED, 1000, size, cells, key).unwrap(),
+            settings: planned(kind, distribution, 1000, size, cells, key).unwrap(),
             generation: Generation(1),
             state: FilterState::Live,
             owner: None,

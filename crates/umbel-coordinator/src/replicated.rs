@@ -147,7 +147,7 @@ impl CopyCalls<'_> {
         let list = HashList::from_hashes(&hashes);
         let generation = filter.record.generation;
         let request = |epoch| CopyRequest::Hold { generation, epoch, hashes: list.clone() };
-        if gather(local, (copy.group(), request), &mut gathered, enough, deadline).await {
+        if gather(local, copy.group(), request, &mut gathered, enough, deadline).await {
             return Ok(Bitmap::from_bools(gathered.bits));
         }
         let nodes = nodes_of(local).all;
@@ -191,7 +191,7 @@ impl CopyCalls<'_> {
                 || gathered.bits.iter().all(|&bit| bit)
         };
         let began = Instant::now();
-        if !gather(local, (copy.group(), request), &mut gathered, enough, deadline).await {
+        if !gather(local, copy.group(), request, &mut gathered, enough, deadline).await {
             let what = format!("a majority of {} nodes", nodes_of(local).all.len());
             return Err(CallFailure::NoQuorum { what, within: began.elapsed() });
         }
@@ -317,7 +317,8 @@ fn group_of(filter: &LiveFilter) -> Result<GroupId> {
 /// Asks the other nodes, all at once, until enough have answered; false if too few did before the deadline.
 async fn gather(
     local: &Arc<Local>,
-    (group, request): (GroupId, impl Fn(Epoch) -> CopyRequest),
+    group: GroupId,
+    request: impl Fn(Epoch) -> CopyRequest,
     gathered: &mut Gathered,
     enough: impl Fn(&Nodes, &Gathered) -> bool,
     deadline: Instant,

@@ -51,7 +51,8 @@ const COPY_CELLS: [u32; 2] = [1, 4];
 /// # Errors
 /// [`CallFailure::Invalid`] if there is no such filter, [`MetaError::Quota`] if it is too large.
 pub(super) fn planned(
-    (kind, distribution): (Kind, Distribution),
+    kind: Kind,
+    distribution: Distribution,
     capacity: u64,
     size: FilterSize,
     cells: CellCount,
@@ -146,18 +147,18 @@ fn planned_over(
         FilterSize::Rate(rate) => {
             check_rate(rate)?;
             let shape = SliceShape::plan(kind, capacity, rate, cells);
-            (shape.map_err(|error| not_planned_for((kind, capacity, rate), &error))?, rate)
+            (shape.map_err(|error| not_planned_for(kind, capacity, rate, &error))?, rate)
         }
         FilterSize::Grown { rate, item_count } => {
             check_rate(rate)?;
             let first_rate = rate_before_growth(rate, capacity, item_count);
             let shape = SliceShape::plan(kind, capacity, first_rate, cells);
-            (shape.map_err(|error| not_planned_for((kind, capacity, first_rate), &error))?, rate)
+            (shape.map_err(|error| not_planned_for(kind, capacity, first_rate, &error))?, rate)
         }
         FilterSize::Window { rate, rules } => {
             check_rate(rate)?;
             let shape = SliceShape::plan_window(capacity, rate, cells, rules);
-            (shape.map_err(|error| not_planned_for((kind, capacity, rate), &error))?, rate)
+            (shape.map_err(|error| not_planned_for(kind, capacity, rate, &error))?, rate)
         }
         FilterSize::Chain { rate, expansion } => {
             check_rate(rate)?;
@@ -167,8 +168,8 @@ fn planned_over(
                 None => RedisBloomShape::new(capacity, rate, RedisBloomShape::EXPANSION)
                     .map(RedisBloomShape::fixed),
             };
-            let asked = (kind, capacity, rate);
-            let chain = chain.map_err(|error| not_planned_for(asked, &error.into()))?;
+            let chain =
+                chain.map_err(|error| not_planned_for(kind, capacity, rate, &error.into()))?;
             let shape = SliceShape::plan_redis_bloom(chain, cells);
             (shape.map_err(|error| not_planned(&error))?, rate)
         }
@@ -296,7 +297,7 @@ pub(super) fn memory_bytes(shape: &SliceShape, capacity: u64, cells: CellCount) 
 
 /// A filter that was not planned, with what was requested: the plan's error may speak of a part alone, such as the blocks
 /// of a counting filter, or one generation of an aging filter with its share of the rate.
-fn not_planned_for((kind, capacity, rate): (Kind, u64, f64), error: &PlanError) -> CallFailure {
+fn not_planned_for(kind: Kind, capacity: u64, rate: f64, error: &PlanError) -> CallFailure {
     match (error, not_planned(error)) {
         (PlanError::Shape(error), CallFailure::Invalid { .. }) => {
             let asked = format!("kind {kind} for {capacity} items at a rate of {rate:?}");
@@ -330,7 +331,7 @@ mod tests {
     }
 
     fn plan(kind: Kind, capacity: u64, size: FilterSize) -> Result<FilterSettings> {
-        planned((kind, Distribution::Partitioned), capacity, size, cells(4), KEY)
+        planned(kind, Distribution::Partitioned, capacity, size, cells(4), KEY)
     }
 
     #[test]
@@ -361,8 +362,8 @@ mod tests {
     #[test]
     fn a_copy_may_be_larger_than_a_slice() {
         let plan = |capacity| {
-            let kind = (Kind::Blocked, Distribution::Replicated);
-            planned(kind, capacity, FilterSize::Rate(0.01), cells(16), KEY)
+            let (kind, distribution) = (Kind::Blocked, Distribution::Replicated);
+            planned(kind, distribution, capacity, FilterSize::Rate(0.01), cells(16), KEY)
         };
         let small = plan(1_000).unwrap();
         // No reserve for shards with more than their share.

@@ -40,6 +40,7 @@ mod slice_export;
 mod snapshot;
 mod whole;
 
+pub use inside::Destination;
 pub use whole::one_shard;
 
 pub use outgoing::{ExportParts, ExportWish, KnownFrames};

@@ -102,7 +102,7 @@ impl FiltersService {
         let sources = caller.filters(FilterVerb::Export, "sources", sources)?;
         let request = convert::client_request(request)?;
         let request = self.coordinator.sessions().check(request, &caller.owner(), deadline).await?;
-        let merged = self.coordinator.merge(&target, &sources, (operation, request), deadline);
+        let merged = self.coordinator.merge(&target, &sources, operation, request, deadline);
         Ok(v1::MergeResponse { new_position_count: merged.await? })
     }
 

@@ -119,8 +119,13 @@ pub async fn start_cluster<F: AsRef<Path>>(folders: &[F]) -> Vec<Node> {
 
 /// What both sides of a comparison must have in common, for a partner that lies about the rest.
 #[must_use]
-pub fn shape_id(copy: &Copy, of: (Generation, Option<u64>), table: &ResidueTable) -> u64 {
-    cube::shape_id(copy, of, table)
+pub fn shape_id(
+    copy: &Copy,
+    generation: Generation,
+    newest_slice: Option<u64>,
+    table: &ResidueTable,
+) -> u64 {
+    cube::shape_id(copy, generation, newest_slice, table)
 }
 
 /// Raises the cluster's version as its founder does, over the nodes that it has asked.

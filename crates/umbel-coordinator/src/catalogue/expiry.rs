@@ -22,7 +22,7 @@ impl Coordinator {
         let (filter, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(filter, &record))?;
         let change = FilterChange::SetExpiry { expires_ms };
-        self.propose_order((filter, &record), change, deadline).await
+        self.propose_order(filter, &record, change, deadline).await
     }
 
     /// A filter, and when it is dropped, from a catalogue that is refreshed for the call; the outer None

@@ -26,7 +26,8 @@ impl Coordinator {
         &self,
         target: &FilterName,
         sources: &[FilterName],
-        (operation, request): (SetOperation, Option<ClientRequest>),
+        operation: SetOperation,
+        request: Option<ClientRequest>,
         deadline: Instant,
     ) -> Result<u64> {
         check_sources(target, sources, operation)?;
@@ -137,7 +138,7 @@ impl Coordinator {
             }
         }
         let (into, _) = self.copies().own_as_seen(into, deadline).await?;
-        let absorbed = self.absorb(into.id, into.record.generation, (union, None, room));
+        let absorbed = self.absorb(into.id, into.record.generation, union, None, room);
         timeout_at(deadline, absorbed).await.unwrap_or_else(|_| {
             let what = "the merged copy is not on this node's disk yet, and merging again does no \
                         harm";
@@ -295,14 +296,8 @@ mod tests {
         let cells = CellCount::new(4).unwrap();
         FilterRecord {
             name: FilterName::new(name).unwrap(),
-            settings: planned(
-                (kind, Distribution::Partitioned),
-                capacity,
-                size_of(kind),
-                cells,
-                key,
-            )
-            .unwrap(),
+            settings: planned(kind, Distribution::Partitioned, capacity, size_of(kind), cells, key)
+                .unwrap(),
             generation: Generation(1),
             state: FilterState::Live,
             owner: None,

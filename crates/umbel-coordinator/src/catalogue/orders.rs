@@ -13,7 +13,8 @@ impl Coordinator {
     /// gets the change without the name.
     pub(crate) async fn propose_order(
         &self,
-        (filter, record): (FilterId, &FilterRecord),
+        filter: FilterId,
+        record: &FilterRecord,
         change: FilterChange,
         deadline: Instant,
     ) -> Result<()> {

@@ -40,10 +40,10 @@ impl Coordinator {
             let (replaced, hides_copies) = self.read_meta(look)?.filter(|_| replaces).unzip();
             let generation = record.generation;
             let change = FilterChange::Rename { generation, name: new.clone(), replaced };
-            match self.propose_order((id, &record), change, deadline).await {
+            match self.propose_order(id, &record, change, deadline).await {
                 Ok(()) => {
-                    let names = (new, replaced);
-                    let (id, now) = self.wait_renamed((id, &record), names, deadline).await?;
+                    let renamed = self.wait_renamed(id, &record, new, replaced, deadline);
+                    let (id, now) = renamed.await?;
                     let has_copies = now.is_replicated() || hides_copies == Some(true);
                     return Ok((id, now, has_copies));
                 }
@@ -59,10 +59,13 @@ impl Coordinator {
         }
     }
 
+    /// Waits until a filter that was `before` has the new name, and the filter that it replaced is gone.
     async fn wait_renamed(
         &self,
-        (id, before): (FilterId, &FilterRecord),
-        (new, replaced): (&FilterName, Option<FilterId>),
+        id: FilterId,
+        before: &FilterRecord,
+        new: &FilterName,
+        replaced: Option<FilterId>,
         deadline: Instant,
     ) -> Result<(FilterId, FilterRecord)> {
         let is_gone =

@@ -49,9 +49,10 @@ async fn an_import_is_refused_while_another_one_loads_the_filter() {
             let settings = coordinator.read_meta(of).unwrap();
             let command = coordinator.begun_import(name(NAME), settings.clone(), None).unwrap();
             assert!(matches!(command, MetaCommand::BeginImport { .. }), "{command:?}");
-            let settings = &settings;
-            let proposed =
-                coordinator.propose_filter(&name(NAME), settings, (true, None), deadline()).await;
+            let (settings, importing) = (&settings, true);
+            let proposed = coordinator
+                .propose_filter(&name(NAME), settings, importing, None, deadline())
+                .await;
             assert_refused(proposed);
             Ok(parts[last].clone())
         };

@@ -27,7 +27,7 @@ async fn intersect(
 ) -> Result<u64, CallFailure> {
     let sources: Vec<_> = sources.iter().map(|source| name(source)).collect();
     let operation = SetOperation::Intersection;
-    coordinator.merge(&name(target), &sources, (operation, None), deadline()).await
+    coordinator.merge(&name(target), &sources, operation, None, deadline()).await
 }
 
 async fn insert(coordinator: &Coordinator, filter: &str, range: std::ops::Range<u32>) {

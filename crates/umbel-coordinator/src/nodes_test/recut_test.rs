@@ -222,8 +222,8 @@ async fn requests_of_before_splits_get_their_first_answers() {
     let counting = || Kind::ALL.into_iter().filter(|kind| kind.merges_by_sum());
     let sum = async |kind: Kind, at: u64| {
         let (target, sources) = (name(&format!("sum of {kind}")), [name(&kind.to_string())]);
-        let operation = (SetOperation::Union, request(number(kind) + at));
-        coordinator.merge(&target, &sources, operation, deadline()).await.unwrap()
+        let (operation, request) = (SetOperation::Union, request(number(kind) + at));
+        coordinator.merge(&target, &sources, operation, request, deadline()).await.unwrap()
     };
     let mut sums = Vec::new();
     for kind in counting() {

@@ -69,10 +69,10 @@ async fn a_backup_has_filters_that_are_being_cleared() {
         orders.push((info, change));
     }
     let [(a, clear_a), (b, clear_b)] = orders.try_into().unwrap();
-    coordinator.propose_order((a.id, &a.record), clear_a, deadline()).await.unwrap();
+    coordinator.propose_order(a.id, &a.record, clear_a, deadline()).await.unwrap();
     let mut backup = coordinator.backup(false, deadline()).await.unwrap();
     assert!(matches!(backup.next().await.unwrap(), Some(BackupPart::Head(_))));
-    coordinator.propose_order((b.id, &b.record), clear_b, deadline()).await.unwrap();
+    coordinator.propose_order(b.id, &b.record, clear_b, deadline()).await.unwrap();
     let mut names = Vec::new();
     while let Some(part) = backup.next().await.unwrap() {
         if let BackupPart::Filter(filter) = part {
@@ -145,12 +145,12 @@ async fn no_order_follows_a_filter_to_another_name() {
     create(&coordinator, "a", Kind::Blocked).await;
     let before = coordinator.info(&name("a"), deadline()).await.unwrap();
     coordinator.rename(&name("a"), &name("b"), false, deadline()).await.unwrap();
-    let seen = (before.id, &before.record);
-    let dropped = coordinator.propose_order(seen, FilterChange::Drop, deadline()).await;
+    let (id, record) = (before.id, &before.record);
+    let dropped = coordinator.propose_order(id, record, FilterChange::Drop, deadline()).await;
     let unknown = CallFailure::UnknownFilter { name: "a".to_owned() };
     assert_eq!(dropped, Err(unknown));
     let change = FilterChange::SetExpiry { expires_ms: Some(1) };
-    let expired = coordinator.propose_order(seen, change, deadline()).await;
+    let expired = coordinator.propose_order(id, record, change, deadline()).await;
     assert!(matches!(expired, Err(CallFailure::OutcomeUnknown { .. })), "{expired:?}");
     let expiry = coordinator.expiry(&name("b"), deadline()).await;
     assert_eq!(expiry, Ok(Some((before.id, None))));

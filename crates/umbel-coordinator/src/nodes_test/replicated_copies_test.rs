@@ -225,7 +225,7 @@ async fn merges_take_the_room_of_imports() {
     loop {
         let soon = Instant::now() + patience;
         let error =
-            coordinator.merge(&name("into"), &sources, (UNION, None), soon).await.unwrap_err();
+            coordinator.merge(&name("into"), &sources, UNION, None, soon).await.unwrap_err();
         if error.to_string().contains("try again later") {
             break;
         }
@@ -233,7 +233,7 @@ async fn merges_take_the_room_of_imports() {
         patience *= 2;
     }
     rooms.pop();
-    let merged = coordinator.merge(&name("into"), &sources, (UNION, None), deadline()).await;
+    let merged = coordinator.merge(&name("into"), &sources, UNION, None, deadline()).await;
     assert!(merged.unwrap() > 0);
     // The merge has freed its room.
     let room = tokio::time::timeout_at(deadline(), nodes[0].local().copies().import_room()).await;
@@ -332,15 +332,15 @@ async fn what_this_node_has_of_filters_is_merged_on_all() {
         insert(&two, &c, 200..300).await;
         flush_all(&two, &c).await;
         let sources = [name(&b), name(&c)];
-        assert!(one.merge(&name(&a), &sources, (UNION, None), deadline()).await.unwrap() > 0);
+        assert!(one.merge(&name(&a), &sources, UNION, None, deadline()).await.unwrap() > 0);
         assert_eq!(present_everywhere(&nodes, &a, 0..300).await, [300; 2]);
         assert!(present(&two, &a, 300..1000, ReadLevel::Local).await < 5);
-        assert_eq!(one.merge(&name(&a), &sources, (UNION, None), deadline()).await.unwrap(), 0);
+        assert_eq!(one.merge(&name(&a), &sources, UNION, None, deadline()).await.unwrap(), 0);
         // The same settings, but another key.
         let other = format!("{kind} d");
         create(&one, &other, kind).await;
         let error =
-            one.merge(&name(&a), &[name(&other)], (UNION, None), deadline()).await.unwrap_err();
+            one.merge(&name(&a), &[name(&other)], UNION, None, deadline()).await.unwrap_err();
         assert!(error.to_string().contains("hash items differently"), "{error}");
     }
     drop((one, two));

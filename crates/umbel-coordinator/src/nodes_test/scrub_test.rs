@@ -211,7 +211,7 @@ async fn lie(nodes: &[Node], filter: FilterId, claim: v1::ScrubClaim, full: bool
     let bits = FilterBits::of(bits.into()).unwrap();
     let table = bits.table().unwrap();
     let copy = liar.local().copies().get(filter).unwrap();
-    let shape_id = umbel_node::testing::shape_id(&copy, (Generation(1), None), &table);
+    let shape_id = umbel_node::testing::shape_id(&copy, Generation(1), None, &table);
     let limits = RepairLimits { bytes_max: u64::MAX, block_reads_max: u64::MAX };
     let secret = liar.cluster().to_le_bytes();
     let options = RepairOptions { shape_id, secret, nonce: 1, limits };

@@ -43,8 +43,8 @@ async fn what_filters_count_is_added_up_once_for_each_request() {
         let id = RequestId { session, sequence: u64::from(kind.id()) };
         let request = Some(ClientRequest { id, acknowledged_below: 1, owner: OwnerId::default() });
         let merge = async || {
-            let operation = (SetOperation::Union, request);
-            coordinator.merge(&name(&target), &sources, operation, deadline()).await
+            let operation = SetOperation::Union;
+            coordinator.merge(&name(&target), &sources, operation, request, deadline()).await
         };
         let new_count = merge().await.unwrap();
         assert!(new_count >= 2_990, "{kind}: {new_count}");

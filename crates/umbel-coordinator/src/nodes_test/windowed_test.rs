@@ -202,7 +202,7 @@ async fn no_rotation_passes_for_a_clearing() {
     let seen = coordinator.info(&name, deadline()).await.unwrap();
     assert_eq!(coordinator.rotate(&name, deadline()).await, Ok(Generation(2)));
     let change = FilterChange::Clear { generation: seen.record.generation };
-    let late = coordinator.begin_generation((seen.id, &seen.record), change, deadline()).await;
+    let late = coordinator.begin_generation(seen.id, &seen.record, change, deadline()).await;
     assert!(matches!(late, Err(CallFailure::OutcomeUnknown { .. })), "{late:?}");
     assert_eq!(present(&coordinator, "runs", 0..100).await, 100);
     let cleared = coordinator.clear(&name, None, deadline()).await;

@@ -43,7 +43,7 @@ impl Coordinator {
         let mut settings = checked(settings, ranges)?;
         settings.shape = self.placed(settings.shape);
         let cuts = Cuts { theirs, ours: ranges };
-        let loading = Loading::begin(Arc::clone(self), (&name, owner), settings, cuts).await?;
+        let loading = Loading::begin(Arc::clone(self), &name, owner, settings, cuts).await?;
         loading
             .run(async |loading| {
                 loop {
@@ -127,7 +127,7 @@ impl Coordinator {
         check_ranges(theirs, &settings.shape, ranges)?;
         let settings = checked(settings, ranges)?;
         let cuts = Cuts { theirs, ours: ranges };
-        let loading = match Loading::begin(Arc::clone(self), (&name, owner), settings, cuts).await {
+        let loading = match Loading::begin(Arc::clone(self), &name, owner, settings, cuts).await {
             Ok(loading) => loading,
             Err(CallFailure::Meta(MetaError::NameTaken { .. })) => {
                 skip_filter(parts).await?;

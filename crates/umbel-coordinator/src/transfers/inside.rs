@@ -17,11 +17,13 @@ use umbel_node::failure::CallFailure;
 
 /// What a new filter is to be once all of it is loaded.
 #[derive(Clone, Copy)]
-struct Place<'a> {
-    name: &'a FilterName,
+pub struct Destination<'a> {
+    /// The name that it gets.
+    pub name: &'a FilterName,
     /// Whether it takes the name from another filter.
-    replaces: bool,
-    expires_at_ms: Option<u64>,
+    pub replaces: bool,
+    /// When it is dropped, in milliseconds since 1970.
+    pub expires_at_ms: Option<u64>,
 }
 
 impl Coordinator {
@@ -39,7 +41,8 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<(FilterId, bool)> {
         let parts = self.export(name, whole_at_once(), deadline).await?;
-        self.copy_parts(parts, (new_name, false), owner, deadline).await
+        let replaces = false;
+        self.copy_parts(parts, new_name, replaces, owner, deadline).await
     }
 
     /// The same in place of a filter that has the name, which serves requests until the copy does. Returns whether
@@ -55,7 +58,8 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<bool> {
         let parts = self.export(name, whole_at_once(), deadline).await?;
-        let copied = self.copy_parts(parts, (new_name, true), owner, deadline).await;
+        let replaces = true;
+        let copied = self.copy_parts(parts, new_name, replaces, owner, deadline).await;
         copied.map(|(_, has_copies)| has_copies)
     }
 
@@ -63,13 +67,14 @@ impl Coordinator {
     async fn copy_parts(
         self: &Arc<Self>,
         parts: ExportParts,
-        (name, replaces): (&FilterName, bool),
+        name: &FilterName,
+        replaces: bool,
         owner: Option<PrincipalName>,
         deadline: Instant,
     ) -> Result<(FilterId, bool)> {
         // Of the filter that is copied: its name may be another filter's by now.
-        let place = Place { name, replaces, expires_at_ms: parts.expires_ms() };
-        let first_name = self.first_name(place).await?;
+        let destination = Destination { name, replaces, expires_at_ms: parts.expires_ms() };
+        let first_name = self.first_name(destination).await?;
         let parts = parts.into_stream().map(|part| {
             Ok(match part? {
                 ExportPart::Head(head) => ImportPart::Head(ImportHead {
@@ -83,38 +88,37 @@ impl Coordinator {
             })
         });
         let imported = self.import(Box::pin(parts), owner).await;
-        self.put_in_place(imported, &first_name, place, deadline).await
+        self.put_in_place(imported, &first_name, destination, deadline).await
     }
 
-    /// Creates a filter, cut for one shard, from the parts of an import that follow its head, with an
-    /// expiry if one is given. If it replaces another filter, that one serves requests until the new one
-    /// does. Returns whether one of the two is replicated.
+    /// Creates a filter, cut for one shard, from the parts of an import that follow its head. If it replaces
+    /// another filter, that one serves requests until the new one does. Returns whether one of the two is
+    /// replicated.
     ///
     /// # Errors
     /// As for [`import`](Self::import); no part of the new filter is left then, and the filter that has
     /// the name stays.
     pub async fn import_whole(
         self: &Arc<Self>,
-        (name, replaces): (&FilterName, bool),
+        destination: Destination<'_>,
         settings: Bytes,
         parts: Vec<ImportPart>,
-        (owner, expires_at_ms): (Option<PrincipalName>, Option<u64>),
+        owner: Option<PrincipalName>,
         deadline: Instant,
     ) -> Result<bool> {
-        let place = Place { name, replaces, expires_at_ms };
-        let first_name = self.first_name(place).await?;
+        let first_name = self.first_name(destination).await?;
         let head = ImportHead { name: first_name.clone(), ranges: one_shard(), settings };
         let parts = [ImportPart::Head(head)].into_iter().chain(parts).map(Ok);
         let imported = self.import(stream::iter(parts), owner).await;
-        let placed = self.put_in_place(imported, &first_name, place, deadline).await;
+        let placed = self.put_in_place(imported, &first_name, destination, deadline).await;
         placed.map(|(_, has_copies)| has_copies)
     }
 
     /// The name under which a filter is loaded: the final one, unless a step is left once it is loaded. It is live by
     /// then, and if that step failed under the final name, it could not be dropped, because others may have inserted
     /// into it.
-    async fn first_name(&self, place: Place<'_>) -> Result<FilterName> {
-        let Place { name, replaces, expires_at_ms } = place;
+    async fn first_name(&self, destination: Destination<'_>) -> Result<FilterName> {
+        let Destination { name, replaces, expires_at_ms } = destination;
         if !replaces && expires_at_ms.is_none() {
             return Ok(name.clone());
         }
@@ -133,10 +137,10 @@ impl Coordinator {
         &self,
         imported: Result<(FilterId, FilterRecord)>,
         first_name: &FilterName,
-        place: Place<'_>,
+        destination: Destination<'_>,
         deadline: Instant,
     ) -> Result<(FilterId, bool)> {
-        let Place { name, replaces, expires_at_ms } = place;
+        let Destination { name, replaces, expires_at_ms } = destination;
         let is_beside = first_name != name;
         let (made, is_replicated) = match imported {
             Ok((made, record)) => (made, record.is_replicated()),
@@ -290,9 +294,9 @@ mod tests {
         let coordinator = node.coordinator();
         create(&coordinator, "taken", Kind::Blocked).await;
         let (first, taken) = (name("copying-1"), name("taken"));
-        let place = Place { name: &taken, replaces: false, expires_at_ms: NEVER };
+        let destination = Destination { name: &taken, replaces: false, expires_at_ms: NEVER };
         let made = loaded(&coordinator, "copying-1").await;
-        let refused = coordinator.put_in_place(Ok(made), &first, place, deadline()).await;
+        let refused = coordinator.put_in_place(Ok(made), &first, destination, deadline()).await;
         let is_taken = CallFailure::Meta(MetaError::NameTaken { name: "taken".to_owned() });
         assert_eq!(refused, Err(is_taken));
         let steps = ["expire", "rename", "drop"].map(|step| (step, "copying-1".to_owned()));
@@ -305,7 +309,7 @@ mod tests {
         let invalid = CallFailure::Invalid { what: "a frame is wrong".to_owned() };
         for (failure, left) in [(invalid, Some((other, None))), (unknown, None)] {
             let imported = Err(failure.clone());
-            let failed = coordinator.put_in_place(imported, &first, place, deadline()).await;
+            let failed = coordinator.put_in_place(imported, &first, destination, deadline()).await;
             assert_eq!(failed, Err(failure));
             assert_eq!(coordinator.expiry(&first, deadline()).await, Ok(left));
         }
@@ -325,8 +329,8 @@ mod tests {
             let filter = made.0;
             coordinator.rename(&first, &kept, true, deadline()).await.unwrap();
             coordinator.insert("kept", &items(0..100), None, None, deadline()).await.unwrap();
-            let place = Place { name: &other, replaces, expires_at_ms: NEVER };
-            let refused = coordinator.put_in_place(Ok(made), &first, place, deadline()).await;
+            let destination = Destination { name: &other, replaces, expires_at_ms: NEVER };
+            let refused = coordinator.put_in_place(Ok(made), &first, destination, deadline()).await;
             assert!(matches!(refused, Err(CallFailure::UnknownFilter { .. })), "{refused:?}");
             assert_eq!(coordinator.expiry(&kept, deadline()).await, Ok(Some((filter, None))));
             let found = coordinator.contains("kept", &items(0..100), None, deadline()).await;
@@ -346,8 +350,8 @@ mod tests {
         let made = loaded(&coordinator, "copying-1").await;
         coordinator.drop_filter(&first, None, deadline()).await.unwrap();
         let put = async |replaces, expires_at_ms| {
-            let place = Place { name: &copy, replaces, expires_at_ms };
-            coordinator.put_in_place(Ok(made.clone()), &first, place, deadline()).await
+            let destination = Destination { name: &copy, replaces, expires_at_ms };
+            coordinator.put_in_place(Ok(made.clone()), &first, destination, deadline()).await
         };
         assert_eq!(put(false, Some(1)).await, Ok((made.0, false)));
         // What it was to replace is still there.
@@ -374,7 +378,8 @@ mod tests {
         let parts = coordinator.export(&copied, whole_at_once(), deadline()).await.unwrap();
         coordinator.rename(&copied, &name("moved"), false, deadline()).await.unwrap();
         coordinator.rename(&other, &copied, false, deadline()).await.unwrap();
-        let made = coordinator.copy_parts(parts, (&copy, false), None, deadline()).await.unwrap();
+        let replaces = false;
+        let made = coordinator.copy_parts(parts, &copy, replaces, None, deadline()).await.unwrap();
         let found = coordinator.contains("copy", &items(0..100), None, deadline()).await;
         assert_eq!(found.unwrap().0.count_ones(), 100);
         assert_eq!(coordinator.expiry(&copy, deadline()).await, Ok(Some((made.0, NEVER))));
@@ -392,9 +397,9 @@ mod tests {
         create(&coordinator, "taken", Kind::Blocked).await;
         let made = loaded(&coordinator, "copying-1").await;
         let filter = made.0;
-        let place = Place { name: &taken, replaces: true, expires_at_ms: NEVER };
+        let destination = Destination { name: &taken, replaces: true, expires_at_ms: NEVER };
         let late = Instant::now();
-        coordinator.put_in_place(Ok(made), &first, place, late).await.unwrap();
+        coordinator.put_in_place(Ok(made), &first, destination, late).await.unwrap();
         assert_eq!(coordinator.expiry(&taken, deadline()).await, Ok(Some((filter, NEVER))));
         assert_eq!(coordinator.expiry(&first, deadline()).await, Ok(None));
         drop(coordinator);

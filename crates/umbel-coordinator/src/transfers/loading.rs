@@ -75,12 +75,13 @@ impl Loading {
     /// filter behind: a result that nobody receives is dropped.
     pub(super) async fn begin(
         coordinator: Arc<Coordinator>,
-        (name, owner): (&FilterName, Option<PrincipalName>),
+        name: &FilterName,
+        owner: Option<PrincipalName>,
         settings: FilterSettings,
         cuts: Cuts,
     ) -> Result<Self> {
         let name = name.clone();
-        let made = async move { Self::make(coordinator, (&name, owner), settings, cuts).await };
+        let made = async move { Self::make(coordinator, &name, owner, settings, cuts).await };
         tokio::spawn(made)
             .await
             .unwrap_or_else(|error| Err(CallFailure::Storage { what: error.to_string() }))
@@ -88,7 +89,8 @@ impl Loading {
 
     async fn make(
         coordinator: Arc<Coordinator>,
-        (name, owner): (&FilterName, Option<PrincipalName>),
+        name: &FilterName,
+        owner: Option<PrincipalName>,
         mut settings: FilterSettings,
         cuts: Cuts,
     ) -> Result<Self> {
@@ -113,8 +115,9 @@ impl Loading {
         }
         coordinator.meta_refresh(step_deadline()).await?;
         coordinator.refuse_taken(name)?;
+        let (importing, deadline) = (true, step_deadline());
         let filter =
-            coordinator.propose_filter(name, &settings, (true, owner), step_deadline()).await?;
+            coordinator.propose_filter(name, &settings, importing, owner, deadline).await?;
         let home = settings.shape.place().map(|place| cuts.ours.shard_of(place));
         // From here on the filter is dropped unless loading finishes.
         let mut loading = Self {
@@ -260,8 +263,9 @@ impl Loading {
         if got == end {
             if let Some((assembly, room)) = self.assembly.take() {
                 let (whole, newest_slice) = assembly.finish()?;
-                let whole = (whole, newest_slice, room);
-                self.coordinator.absorb(self.filter, self.generation, whole).await?;
+                self.coordinator
+                    .absorb(self.filter, self.generation, whole, newest_slice, room)
+                    .await?;
             }
             return Ok(());
         }
@@ -419,8 +423,9 @@ mod tests {
         let ranges = coordinator.read_meta(ranges_of).unwrap().unwrap();
         let cuts = Cuts { theirs: ranges, ours: ranges };
         let name = FilterName::new("again").unwrap();
-        let (to, settings) = ((&name, None), original.record.settings);
-        let loading = Loading::begin(Arc::clone(&coordinator), to, settings, cuts).await.unwrap();
+        let settings = original.record.settings;
+        let begun = Loading::begin(Arc::clone(&coordinator), &name, None, settings, cuts);
+        let loading = begun.await.unwrap();
         let filter = loading.filter;
         // Drops the call when it first waits, which is for the activation.
         drop(loading.run(async |_| Ok(())).now_or_never());

@@ -61,16 +61,19 @@ impl Coordinator {
     }
 
     /// ORs a filter, for which `room` was acquired, into this node's copy; returns how many positions
-    /// were newly set, once that is on this node's disk. It completes even if the caller gives up.
+    /// were newly set, once that is on this node's disk. It completes even if the caller gives up. For a windowed
+    /// filter, `newest_slice` is the newest time slice of `other`.
     pub(crate) async fn absorb(
         &self,
         filter: FilterId,
         generation: Generation,
-        (other, newest_slice, room): (AnyFilter, Option<u64>, OwnedSemaphorePermit),
+        other: AnyFilter,
+        newest_slice: Option<u64>,
+        room: OwnedSemaphorePermit,
     ) -> Result<u64> {
         let local = Arc::clone(self.local()?);
         let work = async move {
-            let absorbed = local.copies().absorb(filter, generation, (&other, newest_slice)).await;
+            let absorbed = local.copies().absorb(filter, generation, &other, newest_slice).await;
             drop((other, room));
             absorbed
         };

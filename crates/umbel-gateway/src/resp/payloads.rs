@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::timeout_at;
-use umbel_coordinator::transfers::{CopyEnd, CopyFrame, ExportPart, ExportWish, ImportPart};
+use umbel_coordinator::transfers::{
+    CopyEnd, CopyFrame, Destination, ExportPart, ExportWish, ImportPart,
+};
 use umbel_engine::ShardId;
 use umbel_engine::meta::{FilterName, FilterState, FilterVerb, MetaError};
 use umbel_node::failure::CallFailure;
@@ -45,7 +47,7 @@ pub(super) async fn answer(
     match command {
         PayloadCommand::Dump { key } => dump(session, key).await,
         PayloadCommand::Restore { key, time, replaces, payload } => {
-            restore(session, key, (time, replaces), payload).await
+            restore(session, key, time, replaces, payload).await
         }
     }
 }
@@ -93,7 +95,8 @@ fn no_payload(error: BloomValueError) -> Refusal {
 async fn restore(
     session: &Session,
     key: &[u8],
-    (time, replaces): (RestoreTime<'_>, bool),
+    time: RestoreTime<'_>,
+    replaces: bool,
     payload: &[u8],
 ) -> Result<Reply, Refusal> {
     let name = session.filter(FilterVerb::Manage, key)?;
@@ -123,9 +126,8 @@ async fn restore(
         return confirmed.map(|()| Reply::OK).map_err(|failure| refusal(&failure));
     }
     let owner = session.caller.principal_name();
-    let made = coordinator
-        .import_whole((&name, replaces), settings, parts, (owner, expires_at_ms), deadline)
-        .await;
+    let destination = Destination { name: &name, replaces, expires_at_ms };
+    let made = coordinator.import_whole(destination, settings, parts, owner, deadline).await;
     let confirmed = match made {
         Ok(has_copies) => session.confirm(has_copies, deadline).await,
         Err(failure) => Err(failure),

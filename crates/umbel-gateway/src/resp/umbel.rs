@@ -147,8 +147,8 @@ async fn put_together(
     let operation = if is_intersection { SetOperation::Intersection } else { SetOperation::Union };
     let deadline = session.shared.deadlines.of_long_command();
     let request = client_request(session, request, deadline).await?;
-    let merged =
-        session.shared.coordinator.merge(&target, &names, (operation, request), deadline).await;
+    let coordinator = &session.shared.coordinator;
+    let merged = coordinator.merge(&target, &names, operation, request, deadline).await;
     merged.map(Reply::number).map_err(|failure| refusal(&failure))
 }
 

@@ -289,7 +289,7 @@ mod tests {
         let mut other = copy.settings.shape.create_copy().unwrap();
         other.insert(ItemHash::new(1, 2)).unwrap();
         // It is in no log, so it can only be sent with the whole filter.
-        copies.absorb(id, copy.generation(), (&other, None)).await.unwrap();
+        copies.absorb(id, copy.generation(), &other, None).await.unwrap();
 
         let partner = NodeId(99);
         let question = partner_of(&copy, partner).ask(copies.member.node());

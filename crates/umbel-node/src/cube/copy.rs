@@ -306,7 +306,8 @@ impl Copy {
     pub(super) fn apply(
         &self,
         index: u64,
-        (generation, slice): (Generation, Option<u64>),
+        generation: Generation,
+        slice: Option<u64>,
         hashes: &HashList,
     ) -> Result<Vec<bool>> {
         let hashes = hashes.to_vec();

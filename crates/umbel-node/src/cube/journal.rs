@@ -173,7 +173,7 @@ fn finish(copy: &Copy, Written { index, slice, entry, jobs, outcome }: Written) 
     let outcome = match outcome {
         // The health of the log stops the node; no later entry succeeds either.
         Err(error) => Err(stopped(error.to_string())),
-        Ok(()) => copy.apply(index, (entry.generation, slice), &entry.hashes),
+        Ok(()) => copy.apply(index, entry.generation, slice, &entry.hashes),
     };
     match outcome {
         Err(failure) => {

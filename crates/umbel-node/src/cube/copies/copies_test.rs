@@ -34,7 +34,7 @@ async fn a_copy_that_is_dropped_while_it_is_saved_leaves_nothing() {
     let mut other = copy.settings.shape.create_copy().unwrap();
     other.insert(ItemHash::new(1, 2)).unwrap();
     let turn = copy.saving.lock().await;
-    let absorbing = copies.absorb(id, copy.generation(), (&other, None));
+    let absorbing = copies.absorb(id, copy.generation(), &other, None);
     let (absorbed, ()) = tokio::join!(absorbing, async {
         let calls = node.leader_calls(Arc::new(RealSeed));
         calls.meta_propose(MetaCommand::DropFilter { filter: id }, deadline()).await.unwrap();

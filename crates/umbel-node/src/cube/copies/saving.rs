@@ -55,13 +55,14 @@ impl Copies {
         &self,
         filter: FilterId,
         generation: Generation,
-        (other, newest_slice): (&AnyFilter, Option<u64>),
+        other: &AnyFilter,
+        newest_slice: Option<u64>,
     ) -> Result<u64> {
         if let Some(free_bytes) = self.space.shortage() {
             return Err(CopyFailure::DiskFull { free_bytes });
         }
         let copy = self.get(filter).ok_or(CopyFailure::UnknownCopy { filter })?;
-        let new_bit_count = copy.absorb(generation, (other, newest_slice))?;
+        let new_bit_count = copy.absorb(generation, other, newest_slice)?;
         self.save(filter).await?;
         self.begin_sweep();
         Ok(new_bit_count)

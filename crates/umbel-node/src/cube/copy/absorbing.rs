@@ -15,7 +15,8 @@ impl Copy {
     pub(in crate::cube) fn absorb(
         &self,
         generation: Generation,
-        (other, newest_slice): (&AnyFilter, Option<u64>),
+        other: &AnyFilter,
+        newest_slice: Option<u64>,
     ) -> Result<u64> {
         let mut state = self.write();
         self.check(&state, generation)?;
@@ -96,7 +97,7 @@ mod tests {
         assert!(copy.reply(partner, &question, true).unwrap().is_some());
 
         other.insert(ItemHash::new(1, 2)).unwrap();
-        assert_eq!(copy.absorb(generation, (&other, None)), Ok(1));
+        assert_eq!(copy.absorb(generation, &other, None), Ok(1));
         assert_eq!(copy.reply(partner, &question, true), Ok(None));
         assert!(copy.is_left_unsaved());
         let turn = copy.saving.try_lock().unwrap();

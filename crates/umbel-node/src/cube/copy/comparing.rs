@@ -67,7 +67,8 @@ impl Copy {
     pub(in crate::cube) fn take_compared(
         &self,
         generation: Generation,
-        (bits, newest_slice): (&AnyFilter, Option<u64>),
+        bits: &AnyFilter,
+        newest_slice: Option<u64>,
         theirs: &Coverage,
     ) -> Result<SetBits> {
         let mut state = self.write();

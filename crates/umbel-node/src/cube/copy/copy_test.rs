@@ -46,7 +46,7 @@ async fn what_comes_behind_a_save_is_on_no_disk() {
     copy.begin_whole(partner, &delta).unwrap();
     assert!(copy.merge_whole_frame(partner, &delta, &frames.next().unwrap().unwrap()).unwrap() > 0);
     assert!(copy.is_volatile());
-    copies.copies().absorb(id, copy.generation(), (&empty, None)).await.unwrap();
+    copies.copies().absorb(id, copy.generation(), &empty, None).await.unwrap();
     assert!(!copy.is_volatile());
     assert!(copy.merge_whole_frame(partner, &delta, &frames.next().unwrap().unwrap()).unwrap() > 0);
     assert!(copy.is_volatile());

@@ -58,7 +58,7 @@ impl Image {
     }
 
     pub(super) fn shape_id(&self, table: &ResidueTable) -> u64 {
-        shape_id(&self.copy, (self.generation, self.newest_slice), table)
+        shape_id(&self.copy, self.generation, self.newest_slice, table)
     }
 
     /// Records bits that were found missing.
@@ -81,8 +81,8 @@ impl Image {
         let filter = self.copy.filter;
         let mut set = SetBits::default();
         if self.bits.set_bit_count() > 0 {
-            let bits = (&self.bits.into_filter(), self.newest_slice);
-            set = self.copy.take_compared(self.generation, bits, theirs)?;
+            let (bits, newest_slice) = (&self.bits.into_filter(), self.newest_slice);
+            set = self.copy.take_compared(self.generation, bits, newest_slice, theirs)?;
         }
         let scrubs = copies.scrubs();
         scrubs.last.verified(filter);
@@ -101,7 +101,8 @@ impl Image {
 /// be compared.
 pub(crate) fn shape_id(
     copy: &Copy,
-    (generation, newest_slice): (Generation, Option<u64>),
+    generation: Generation,
+    newest_slice: Option<u64>,
     table: &ResidueTable,
 ) -> u64 {
     let settings = &copy.settings;
