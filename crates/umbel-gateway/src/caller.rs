@@ -190,7 +190,8 @@ impl Caller {
     pub(super) fn identify(
         connection: &PeerIdentity,
         shown: Credential<'_>,
-        (coordinator, needs_member): (&Arc<Coordinator>, bool),
+        coordinator: &Arc<Coordinator>,
+        needs_member: bool,
     ) -> Self {
         let now_ms = coordinator.seed().wall_ms();
         let with = |state: Option<&MetaState>| Standing::of(connection, shown, state, now_ms);
@@ -220,7 +221,7 @@ impl Caller {
     #[cfg(test)]
     pub(super) fn node() -> Self {
         let coordinator = Arc::new(Coordinator::without_cluster());
-        Self::identify(&PeerIdentity::Node, Credential::None, (&coordinator, false))
+        Self::identify(&PeerIdentity::Node, Credential::None, &coordinator, false)
     }
 
     /// The caller of a request that has passed the gate.

@@ -237,13 +237,13 @@ impl Console {
             let (console, asked, asker) = (Arc::clone(&console), asked.clone(), asker.clone());
             async move { views::sample(&console, &asked, &asker, depth).await }
         });
-        Ok(Watcher::new(self, (view, owner), (latest, place), request))
+        Ok(Watcher::new(self, view, owner, latest, place, request))
     }
 
     /// Identifies the caller of a stream again, from the current catalogue.
     fn identify(&self, connection: &PeerIdentity, shown: Option<&HeaderValue>) -> Caller {
         let shown = super::credential::Credential::of_header(shown);
-        Caller::identify(connection, shown, (&self.coordinator, self.needs_member))
+        Caller::identify(connection, shown, &self.coordinator, self.needs_member)
     }
 }
 

@@ -49,7 +49,7 @@ impl Entrance {
         }
         let identify = || {
             let shown = Credential::of_header(self.shown.as_ref());
-            Caller::identify(connection, shown, (coordinator, self.needs_member))
+            Caller::identify(connection, shown, coordinator, self.needs_member)
         };
         let known = identify();
         if !known.may_be_new() {

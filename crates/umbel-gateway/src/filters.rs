@@ -55,7 +55,7 @@ impl FiltersService {
         let Some(streams) = &self.streams else {
             return Err(opens_no_streams());
         };
-        item_streams::open(request, streams, (Arc::clone(&self.coordinator), self.deadlines))
+        item_streams::open(request, streams, Arc::clone(&self.coordinator), self.deadlines)
     }
 
     /// Holds the memory of a call's items until it ends. The console has no such calls.

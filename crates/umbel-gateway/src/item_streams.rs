@@ -146,7 +146,8 @@ type Outgoing<A> = mpsc::Sender<Result<Answered<A>, Status>>;
 pub(super) fn open<Q: ItemRequest>(
     request: Request<Streaming<Q>>,
     streams: &ItemStreams,
-    (coordinator, deadlines): (Arc<Coordinator>, Deadlines),
+    coordinator: Arc<Coordinator>,
+    deadlines: Deadlines,
 ) -> Result<Response<BoxStream<Q::Answer>>, Status> {
     let (_, extensions, requests) = request.into_parts();
     let Some(entrance) = extensions.get::<Entrance>().cloned() else {
@@ -220,7 +221,7 @@ impl<R> OpenStream<R> {
                 request = requests.next(), if is_open && place.is_some() => {
                     match (request, place.take()) {
                         (Some(Ok(request)), Some(place)) => {
-                            in_progress.push_back(Self::begin((&terms, &budget), request, place));
+                            in_progress.push_back(Self::begin(&terms, &budget, request, place));
                         }
                         (Some(Err(broken)), _) => (is_open, end) = (false, Some(broken)),
                         (None | Some(Ok(_)), _) => is_open = false,
@@ -237,7 +238,8 @@ impl<R> OpenStream<R> {
     /// The future that carries out a request. Its bytes are held until it is done, and its share until its answer
     /// goes out.
     fn begin<Q: ItemRequest>(
-        (terms, budget): (&Arc<Terms>, &Arc<Budget>),
+        terms: &Arc<Terms>,
+        budget: &Arc<Budget>,
         mut request: Q,
         place: OwnedSemaphorePermit,
     ) -> BoxFuture<'static, Answered<Q::Answer>> {

@@ -100,7 +100,7 @@ impl PeerQueues {
             let (sender, frames) = mpsc::unbounded_channel();
             let (reach, events) = (reach.clone(), events.clone());
             let feed = async move {
-                let cause = feed(&reach, attempt, (peer, carries), frames).await;
+                let cause = feed(&reach, attempt, peer, carries, frames).await;
                 let _ = events.send(CellTaskEvent::Trouble { peer, cause });
             };
             tasks.spawn_on(feed, runtime);
@@ -169,10 +169,11 @@ impl PeerQueues {
 async fn feed(
     reach: &Reach,
     attempt: u32,
-    stream: (WorkerId, Carries),
+    to: WorkerId,
+    carries: Carries,
     frames: mpsc::UnboundedReceiver<Waiting>,
 ) -> String {
-    let (_client, mut answers) = match connect(reach, attempt, stream, frames).await {
+    let (_client, mut answers) = match connect(reach, attempt, to, carries, frames).await {
         Ok(connected) => connected,
         Err(cause) => return cause,
     };
@@ -187,7 +188,8 @@ type Connected = (JobExchangeClient<Channel>, Streaming<JobFramesEnd>);
 async fn connect(
     reach: &Reach,
     attempt: u32,
-    (to, carries): (WorkerId, Carries),
+    to: WorkerId,
+    carries: Carries,
     frames: mpsc::UnboundedReceiver<Waiting>,
 ) -> Result<Connected, String> {
     let deadline = Instant::now() + FRAMES_PATIENCE;

@@ -67,8 +67,8 @@ pub(crate) async fn control(local: Arc<Local>, calls: Arc<LeaderCalls>) {
             if is_due {
                 reviewed = Some(Instant::now());
             }
-            let state = (&mut progress, &mut views, &mut spread);
-            look(&local, &calls, state, &mut running, is_due).await;
+            look(&local, &calls, &mut progress, &mut views, &mut spread, &mut running, is_due)
+                .await;
         } else {
             progress.clear();
             views.clear();
@@ -161,7 +161,9 @@ async fn pause(
 async fn look(
     local: &Arc<Local>,
     calls: &Arc<LeaderCalls>,
-    (progress, views, spread): (&mut SliceProgress, &mut BTreeMap<GroupId, GroupView>, &mut Spread),
+    progress: &mut SliceProgress,
+    views: &mut BTreeMap<GroupId, GroupView>,
+    spread: &mut Spread,
     running: &mut RunningTasks,
     is_review: bool,
 ) {
@@ -312,7 +314,8 @@ async fn query_group(
 /// Carries out one task; returns what it confirmed about a slice. Refusals are logged once in a while for each shard: one
 /// without room or majority refuses all of its slices, several times a second.
 async fn carry_out(
-    (local, calls): (&Arc<Local>, &Arc<LeaderCalls>),
+    local: &Arc<Local>,
+    calls: &Arc<LeaderCalls>,
     task: Task,
     refused: &Mutex<Reasons>,
 ) -> Confirmed {
@@ -320,7 +323,7 @@ async fn carry_out(
     let (shard, command, filter, done) = match task {
         Task::Propose(_) => return None,
         Task::ChangeMembers { group, leader, voters, learners } => {
-            change_members((local, calls), group, leader, (&voters, &learners)).await;
+            change_members(local, calls, group, leader, &voters, &learners).await;
             return None;
         }
         Task::EnsureSlice { shard, filter } => {
@@ -380,12 +383,14 @@ async fn carry_out(
 /// successor is asked, as the group would else keep its old members until the next look. It refuses until it has
 /// committed an entry.
 async fn change_members(
-    (local, calls): (&Arc<Local>, &Arc<LeaderCalls>),
+    local: &Arc<Local>,
+    calls: &Arc<LeaderCalls>,
     group: GroupId,
     leader: NodeId,
-    (voters, learners): (&[NodeId], &[NodeId]),
+    voters: &[NodeId],
+    learners: &[NodeId],
 ) {
-    let is_changed = ask_for_members(local, group, leader, (voters, learners)).await;
+    let is_changed = ask_for_members(local, group, leader, voters, learners).await;
     if is_changed || voters.contains(&leader) {
         return;
     }
@@ -397,7 +402,7 @@ async fn change_members(
             _ => return,
         };
         if let Some(next) = seen.filter(|next| voters.contains(next))
-            && ask_for_members(local, group, next, (voters, learners)).await
+            && ask_for_members(local, group, next, voters, learners).await
         {
             return;
         }
@@ -412,7 +417,8 @@ async fn ask_for_members(
     local: &Arc<Local>,
     group: GroupId,
     leader: NodeId,
-    (voters, learners): (&[NodeId], &[NodeId]),
+    voters: &[NodeId],
+    learners: &[NodeId],
 ) -> bool {
     let with_addresses = |nodes: &[NodeId]| {
         local.meta().replica().read_meta(|state| {

@@ -89,7 +89,7 @@ pub(crate) async fn membership(
         }
         Some(member) => {
             let has_tls = config.tls_cert.is_some();
-            let joined = join(admission, ports, (member, has_tls), address).await;
+            let joined = join(admission, ports, member, address, has_tls).await;
             joined.map_err(StartError::Membership)
         }
         None => Err(ConfigError::NoOrigin.into()),
@@ -218,12 +218,13 @@ pub async fn warn_of_other_cluster(config: Config, ports: Ports, cluster: u128) 
     }
 }
 
-/// Requests a number from a member. `has_tls` says whether this node speaks TLS.
+/// Requests a number for the node at `address` from a member. `has_tls` says whether this node speaks TLS.
 async fn join(
     admission: &PeerAdmission,
     ports: &Ports,
-    (member, has_tls): (&str, bool),
+    member: &str,
     address: &str,
+    has_tls: bool,
 ) -> Result<LocalIdentity, String> {
     let identity = admission.identity_now().await;
     let mut reasons = Reasons::default();
@@ -288,7 +289,7 @@ pub(crate) async fn complete(
     };
     for (node, address) in nodes.iter().filter(|&&(node, _)| node != local.node()) {
         let request = AdoptRequest { node: node.0, ..request.clone() };
-        adopt(ports, request, (address, config.tls_cert.is_some())).await?;
+        adopt(ports, request, address, config.tls_cert.is_some()).await?;
     }
     // A vote request to a node that is still starting is lost, and costs an election timeout.
     let mut newest = ports.versions.newest;
@@ -372,7 +373,8 @@ async fn newest_of(ports: &Ports, address: &str) -> ClusterVersion {
 async fn adopt(
     ports: &Ports,
     request: AdoptRequest,
-    (address, has_tls): (&str, bool),
+    address: &str,
+    has_tls: bool,
 ) -> Result<(), String> {
     let mut reasons = Reasons::default();
     let mut client =

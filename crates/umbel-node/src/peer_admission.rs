@@ -79,7 +79,7 @@ impl PeerAdmission {
         let copies = local.map(|local| local.copies().inserts_of(node)).unwrap_or_default();
         let nodes = local.map(|local| local.addresses().into_iter().collect()).unwrap_or_default();
         let own = self.identity().map(|own| own.node);
-        answer_standings(node, own, (&self.storage, &self.witness), copies, nodes).await
+        answer_standings(node, own, &self.storage, &self.witness, copies, nodes).await
     }
 
     /// Watches the membership.

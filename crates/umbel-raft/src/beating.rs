@@ -38,11 +38,11 @@ pub async fn beat(host: Arc<GroupHost>, running: Arc<dyn RunningGroups>) {
                 let (due, orders) = host.beats().tick(&peers, &groups);
                 for (node, beat) in due {
                     if let Some(address) = addresses.get(&node) {
-                        sent.send((&host, &running), node, address.clone(), beat);
+                        sent.send(&host, &running, node, address.clone(), beat);
                     }
                 }
                 for order in orders {
-                    carry_out((&host, &*running), order, &mut sent);
+                    carry_out(&host, &*running, order, &mut sent);
                 }
             }
         }
@@ -77,7 +77,8 @@ impl Sent {
 
     fn send(
         &mut self,
-        (host, running): (&Arc<GroupHost>, &Arc<dyn RunningGroups>),
+        host: &Arc<GroupHost>,
+        running: &Arc<dyn RunningGroups>,
         node: NodeId,
         address: String,
         beat: Beat,
@@ -85,7 +86,7 @@ impl Sent {
         if self.nodes.insert(node) {
             let (host, running) = (Arc::clone(host), Arc::clone(running));
             self.tasks.spawn(async move {
-                send_beat((&host, &*running), node, &address, &beat).await;
+                send_beat(&host, &*running, node, &address, &beat).await;
                 Task::Beat(node)
             });
         }
@@ -103,7 +104,8 @@ impl Sent {
 }
 
 async fn send_beat(
-    (host, running): (&GroupHost, &dyn RunningGroups),
+    host: &GroupHost,
+    running: &dyn RunningGroups,
     node: NodeId,
     address: &str,
     beat: &Beat,
@@ -124,11 +126,7 @@ async fn send_beat(
     }
 }
 
-fn carry_out(
-    (host, running): (&GroupHost, &dyn RunningGroups),
-    order: LivenessOrder,
-    sent: &mut Sent,
-) {
+fn carry_out(host: &GroupHost, running: &dyn RunningGroups, order: LivenessOrder, sent: &mut Sent) {
     match order {
         LivenessOrder::Suspect(node) => {
             tracing::warn!(%node, "not heard any more: others take over what it leads");

@@ -252,7 +252,7 @@ impl PeerReplica {
                     let (node, address, group) = (self.to, self.address.clone(), *group);
                     // Runs as its own task: Raft's timeout is too short for the follower to sync its
                     // disk.
-                    tokio::spawn(notify_lost(links, witness, (node, address), group, lost));
+                    tokio::spawn(notify_lost(links, witness, node, address, group, lost));
                     return Err(ReplicaError::Lost { node, lost });
                 }
                 return Ok(answer);

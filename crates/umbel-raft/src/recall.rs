@@ -284,7 +284,8 @@ pub fn requests_standings(kind: CallKind, body: &[u8]) -> bool {
 pub async fn answer_standings(
     node: NodeId,
     own: Option<NodeId>,
-    (storage, witness): (&Storage, &Witness),
+    storage: &Storage,
+    witness: &Witness,
     copies: Vec<(FilterId, Generation, u64)>,
     nodes: Vec<(NodeId, String)>,
 ) -> Bytes {
@@ -333,7 +334,8 @@ async fn standings_of(
 pub(crate) async fn notify_lost(
     links: Arc<Links>,
     witness: Arc<Witness>,
-    (node, address): (NodeId, String),
+    node: NodeId,
+    address: String,
     group: GroupId,
     lost: LogId,
 ) {

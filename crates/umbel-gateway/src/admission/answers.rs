@@ -34,14 +34,15 @@ pub(super) fn paced(
     }
     let (asking, asked) = mpsc::channel(1);
     let (sender, parts) = mpsc::channel(1);
-    tokio::spawn(make(body, (asked, sender), connection, ends_at));
+    tokio::spawn(make(body, asked, sender, connection, ends_at));
     Body::new(Paced { asking, parts, is_asked: false })
 }
 
 /// Produces parts until the body or its reader ends.
 async fn make(
     mut body: Body,
-    (mut asked, sender): (mpsc::Receiver<()>, mpsc::Sender<Part>),
+    mut asked: mpsc::Receiver<()>,
+    sender: mpsc::Sender<Part>,
     connection: Option<ConnectionHandle>,
     ends_at: Option<Instant>,
 ) {

@@ -161,7 +161,7 @@ fn a_certain_node_is_one_as_long_as_it_is_a_member_of_this_cluster() {
 fn who_may_call_as_a_node() {
     let coordinator = Arc::new(Coordinator::without_cluster());
     let may = |connection, needs_member| {
-        let caller = Caller::identify(&connection, Credential::None, (&coordinator, needs_member));
+        let caller = Caller::identify(&connection, Credential::None, &coordinator, needs_member);
         (caller.may(Need::Node), caller.may(Need::Cluster(ClusterVerb::Admin)))
     };
     let member = PeerIdentity::Member(NodeIdentity { cluster: 9, node: 5 });
@@ -169,7 +169,7 @@ fn who_may_call_as_a_node() {
     assert_eq!(may(PeerIdentity::Node, true), (false, false), "it does not say which");
     assert_eq!(may(member, true), (true, false), "who it is is not known yet");
     assert_eq!(may(PeerIdentity::Anonymous, false), (false, false));
-    let generic = Caller::identify(&PeerIdentity::Node, Credential::None, (&coordinator, true));
+    let generic = Caller::identify(&PeerIdentity::Node, Credential::None, &coordinator, true);
     assert!(generic.refusal(Need::Node).contains("require_node_identity"));
 }
 

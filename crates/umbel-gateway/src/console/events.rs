@@ -61,8 +61,10 @@ pub(super) struct Watcher {
 impl Watcher {
     pub(super) fn new(
         console: &Arc<Console>,
-        (view, owner): (View, String),
-        (latest, place): (watch::Receiver<Latest>, Place),
+        view: View,
+        owner: String,
+        latest: watch::Receiver<Latest>,
+        place: Place,
         request: &Request,
     ) -> Self {
         let connection = request.extensions().get().cloned().unwrap_or(PeerIdentity::Anonymous);

@@ -130,7 +130,7 @@ pub(super) async fn answer(session: &Session, command: DumpCommand<'_>) -> Resul
         }
         DumpCommand::Load { key, iterator, data, is_cuckoo } => {
             let name = session.filter(FilterVerb::Manage, key)?;
-            let loaded = load(session, name, (iterator, data), is_cuckoo).await;
+            let loaded = load(session, name, iterator, data, is_cuckoo).await;
             loaded.map(|()| Reply::OK).map_err(|refusal| match refusal {
                 Refusal::BadData if is_cuckoo => refusal_of_cuckoo(iterator),
                 refusal => refusal,
@@ -262,7 +262,8 @@ impl Pieces {
 async fn load(
     session: &Session,
     name: FilterName,
-    (iterator, data): (i64, &[u8]),
+    iterator: i64,
+    data: &[u8],
     is_cuckoo: bool,
 ) -> Result<(), Refusal> {
     let dumps = &session.shared.dumps;

@@ -59,9 +59,9 @@ pub(super) async fn answer(
             // Dropped before the reply, as in Redis.
             Some(at_ms) if at_ms <= now_ms => {
                 let deadline = session.shared.deadlines.of_long_command();
-                change(coordinator, (&name, filter), Change::Drop, deadline).await
+                change(coordinator, &name, filter, Change::Drop, deadline).await
             }
-            wanted => change(coordinator, (&name, filter), Change::Expiry(wanted), deadline).await,
+            wanted => change(coordinator, &name, filter, Change::Expiry(wanted), deadline).await,
         };
         match changed {
             Ok(has_dropped_copies) => {
@@ -88,7 +88,8 @@ enum Change {
 /// Changes a filter as it was seen; returns whether a replicated filter was dropped.
 async fn change(
     coordinator: &Coordinator,
-    (name, filter): (&FilterName, FilterId),
+    name: &FilterName,
+    filter: FilterId,
     change: Change,
     deadline: Instant,
 ) -> Result<bool, CallFailure> {
@@ -202,12 +203,12 @@ mod tests {
         let seen = create(&asked, "k", Kind::Blocked).await;
         asked.drop_filter(&name, None, deadline()).await.unwrap();
         for wanted in [Change::Drop, Change::Expiry(Some(u64::MAX)), Change::Expiry(None)] {
-            let gone = change(&asked, (&name, seen), wanted, deadline()).await;
+            let gone = change(&asked, &name, seen, wanted, deadline()).await;
             assert!(gone.is_err_and(|failure| is_missing(&failure)), "Redis answers 0");
         }
         let newer = create(&asked, "k", Kind::Blocked).await;
         for wanted in [Change::Drop, Change::Expiry(Some(u64::MAX))] {
-            let changed = change(&asked, (&name, seen), wanted, deadline()).await;
+            let changed = change(&asked, &name, seen, wanted, deadline()).await;
             assert!(matches!(changed, Err(CallFailure::Changed { .. })), "{changed:?}");
         }
         assert_eq!(asked.expiry(&name, deadline()).await.unwrap(), Some((newer, None)));

@@ -145,7 +145,7 @@ pub(super) async fn insert(
         };
         let behind = rest.split_off(count);
         let batch = std::mem::replace(&mut rest, behind).into_batch();
-        match insert_batch(session, &name, new, &batch, (request, deadline)).await {
+        match insert_batch(session, &name, new, &batch, request, deadline).await {
             Ok(answers) => bits.extend(answers.iter()),
             Err(failure) => return Answered::of_failure(bits, failure),
         }
@@ -179,7 +179,8 @@ async fn insert_batch(
     name: &FilterName,
     new: Option<NewBloom>,
     batch: &ItemBatch,
-    (request, deadline): (Option<ClientRequest>, Instant),
+    request: Option<ClientRequest>,
+    deadline: Instant,
 ) -> Result<Bitmap, CallFailure> {
     let coordinator = &session.shared.coordinator;
     let call = || coordinator.insert(name.as_str(), batch, request, None, deadline);

@@ -57,10 +57,10 @@ pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Resul
         }
         KeysCommand::Scan(scan) => Ok(scanned(listed(session, scan.of_type).await?, &scan).await),
         KeysCommand::Rename { key, new_key, replaces } => {
-            names::rename(session, (key, new_key), replaces).await
+            names::rename(session, key, new_key, replaces).await
         }
         KeysCommand::Copy { key, new_key, database, replaces } => {
-            names::copy(session, (key, new_key), database, replaces).await
+            names::copy(session, key, new_key, database, replaces).await
         }
         KeysCommand::DropAll { of_all_databases } => drop_all(session, of_all_databases).await,
         KeysCommand::Memory(key) => filters::memory_usage(session, key).await,

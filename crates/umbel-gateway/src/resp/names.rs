@@ -10,7 +10,8 @@ use super::session::{NoFilter, Session};
 /// `RENAME`, `RENAMENX`.
 pub(super) async fn rename(
     session: &Session,
-    (key, new_key): (&[u8], &[u8]),
+    key: &[u8],
+    new_key: &[u8],
     replaces: bool,
 ) -> Result<Reply, Refusal> {
     let name = match session.filter(FilterVerb::Manage, key) {
@@ -38,7 +39,8 @@ pub(super) async fn rename(
 /// `COPY`: all shards as they are at one moment. A filter that is replaced serves requests until the copy does.
 pub(super) async fn copy(
     session: &Session,
-    (key, new_key): (&[u8], &[u8]),
+    key: &[u8],
+    new_key: &[u8],
     database: Option<u8>,
     replaces: bool,
 ) -> Result<Reply, Refusal> {

@@ -411,7 +411,7 @@ async fn look(
         None => Credential::None,
         Some((user, password)) => Credential::of_password(user.as_deref(), password),
     };
-    Caller::identify(identity, credential, (coordinator, shared.needs_member))
+    Caller::identify(identity, credential, coordinator, shared.needs_member)
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub(super) async fn answer(session: &Session, command: UmbelCommand<'_>) -> Resu
         UmbelCommand::Where { of } => location(session, of).await,
         UmbelCommand::InsertAt { items, at_ms } => insert_at(session, items, at_ms).await,
         UmbelCommand::PutTogether { target, sources, is_intersection, request } => {
-            put_together(session, (target, sources), is_intersection, request).await
+            put_together(session, target, sources, is_intersection, request).await
         }
         UmbelCommand::Estimate { of, ours, theirs } => estimate(session, of, ours, theirs).await,
         UmbelCommand::Reset(key) => {
@@ -135,7 +135,8 @@ async fn insert_at(session: &Session, items: Items<'_>, at_ms: u64) -> Result<Re
 /// `UMBEL.MERGE`, `UMBEL.INTERSECT`; returns how many positions of the target became set.
 async fn put_together(
     session: &Session,
-    (target, sources): (&[u8], Arguments<'_>),
+    target: &[u8],
+    sources: Arguments<'_>,
     is_intersection: bool,
     request: Option<RequestName>,
 ) -> Result<Reply, Refusal> {

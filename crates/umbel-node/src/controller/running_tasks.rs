@@ -72,7 +72,7 @@ impl RunningTasks {
         }
         let (local, calls) = (Arc::clone(local), Arc::clone(calls));
         let refused = Arc::clone(&self.refused);
-        let carried_out = async move { carry_out((&local, &calls), task, &refused).await };
+        let carried_out = async move { carry_out(&local, &calls, task, &refused).await };
         self.running.spawn(async move { (subject, carried_out.await) });
     }
 

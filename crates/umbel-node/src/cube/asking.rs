@@ -107,7 +107,8 @@ impl Clients {
     pub(super) fn get(
         &mut self,
         member: &Member,
-        (node, address): (NodeId, &str),
+        node: NodeId,
+        address: &str,
     ) -> Result<PeerClient<Channel>, AskError> {
         if let Some((called, client)) = self.0.get(address)
             && *called == node

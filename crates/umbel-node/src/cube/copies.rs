@@ -333,7 +333,7 @@ impl Copies {
         {
             return Ok(());
         }
-        let what = self.too_old(filter, count, (known.by, known.count));
+        let what = self.too_old(filter, count, known.by, known.count);
         self.log_damage(&what);
         Err(what)
     }
@@ -344,8 +344,8 @@ impl Copies {
         }
     }
 
-    /// The error for a copy that has fewer of this node's inserts than another node's copy has.
-    fn too_old(&self, filter: FilterId, ours: u64, (by, theirs): (NodeId, u64)) -> String {
+    /// The error for a copy that has fewer of this node's inserts, `ours`, than the copy of the node `by` has, `theirs`.
+    fn too_old(&self, filter: FilterId, ours: u64, by: NodeId, theirs: u64) -> String {
         let node = self.member.node().0;
         format!(
             "the data folder is older than what the cluster knows of this node: it has {ours} of its own \
@@ -361,7 +361,7 @@ impl Copies {
         if let DeltaError::CoverageAhead { from, filter, theirs, ours, .. } = *error
             && !planted::on(Planted::OldImageJoins)
         {
-            let what = self.too_old(filter, ours, (from, theirs));
+            let what = self.too_old(filter, ours, from, theirs);
             self.log_damage(&what);
             self.member.fail(what.into());
         }

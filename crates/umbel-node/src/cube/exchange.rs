@@ -376,7 +376,7 @@ impl Exchange {
         let address = self.copies.member.address_of(to)?;
         let (epoch, step) = (members.epoch().0, wire::step_number(members.cube(), step));
         let asked = v1::ExchangeStep { epoch, rank: rank.0, sweep, step };
-        Some((self.clients.get(&self.copies.member, (to, &address)), asked))
+        Some((self.clients.get(&self.copies.member, to, &address), asked))
     }
 
     fn answer(&mut self, to: NodeId, step: Step, ours: u64) {
@@ -448,7 +448,7 @@ mod tests {
         for (node, address) in
             [(own, &*copies.member.address_of(own).unwrap()), (left, "127.0.0.1:1")]
         {
-            exchange.clients.get(&copies.member, (node, address)).unwrap();
+            exchange.clients.get(&copies.member, node, address).unwrap();
         }
         exchange.follow_members();
         assert_eq!(exchange.absent.keys().collect::<Vec<_>>(), [&own]);

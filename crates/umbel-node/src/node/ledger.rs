@@ -103,7 +103,7 @@ fn follow(
         let worker = running.entry(job).or_insert_with(|| {
             let (cancel, cancelled) = watch::channel(false);
             let attending =
-                attend(Arc::clone(local), Arc::clone(calls), (job, record.clone()), cancelled);
+                attend(Arc::clone(local), Arc::clone(calls), job, record.clone(), cancelled);
             Running { run: record.run, cancel, task: tokio::spawn(attending) }
         });
         if record.state == JobState::Cancelling {
@@ -131,7 +131,8 @@ fn tidy(workshops: &dyn Workshops, jobs: Option<&BTreeMap<JobId, JobRecord>>) {
 async fn attend(
     local: Arc<Local>,
     calls: Arc<LeaderCalls>,
-    (job, record): (JobId, JobRecord),
+    job: JobId,
+    record: JobRecord,
     cancelled: watch::Receiver<bool>,
 ) {
     let is_coordinator = record.coordinator() == Some(local.node());

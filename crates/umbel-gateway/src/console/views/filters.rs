@@ -44,7 +44,7 @@ pub(super) async fn sample(
         .map(async |(id, record)| {
             let name = record.name.as_str();
             let may = May { read: counts && may_read(name), manage: may_manage(name) };
-            row(coordinator, (caller, may), id, &record).await
+            row(coordinator, caller, may, id, &record).await
         })
         .buffered(ASKED_AT_ONCE_MAX)
         .collect::<Vec<_>>();
@@ -88,7 +88,8 @@ struct May {
 
 async fn row(
     coordinator: &Coordinator,
-    (caller, may): (&Caller, May),
+    caller: &Caller,
+    may: May,
     id: FilterId,
     record: &FilterRecord,
 ) -> Value {
