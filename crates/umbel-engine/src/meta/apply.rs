@@ -88,7 +88,7 @@ impl MetaState {
                 self.create_filter(log_index, name, settings, *importing, owner.as_ref())
             }
             MetaCommand::BeginImport { name, settings, owner, expires_ms: at } => {
-                self.begin_import(log_index, name, settings, (owner.as_ref(), *at))
+                self.begin_import(log_index, name, settings, owner.as_ref(), *at)
             }
             MetaCommand::FilterCreated { filter } => self.filter_created(*filter),
             MetaCommand::ActivateImport { filter } => self.activate_import(*filter),

@@ -95,9 +95,10 @@ fn best_move(
         let (goals, loaded) = (&goals, &loaded);
         let weight = weights.weight(record.shard);
         let gap_min = gap_min.max(weight.saturating_mul(IMBALANCE_MIN));
-        record.replicas.iter().filter_map(move |&from| {
-            best_goal((record, weight, gap_min), loaded(from), goals, zones)
-        })
+        record
+            .replicas
+            .iter()
+            .filter_map(move |&from| best_goal(record, weight, gap_min, loaded(from), goals, zones))
     });
     // Among equal moves, the one with the lowest node numbers.
     let best =
@@ -168,10 +169,12 @@ struct Move {
     to: NodeId,
 }
 
-/// The best destination for a replica, if moving it is worthwhile: with the replica's weight, and the least
-/// difference between two nodes for which it moves. `goals` are sorted by weight, the lightest first.
+/// The best destination for a replica of this weight, if moving it is worthwhile: `gap_min` is the least difference
+/// between two nodes for which it moves. `goals` are sorted by weight, the lightest first.
 fn best_goal(
-    (record, weight, gap_min): (&ShardRecord, u64, u64),
+    record: &ShardRecord,
+    weight: u64,
+    gap_min: u64,
     from: Node,
     goals: &[Node],
     zones: &Zones,

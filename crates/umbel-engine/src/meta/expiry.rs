@@ -71,7 +71,8 @@ impl MetaState {
         log_index: u64,
         name: &FilterName,
         settings: &FilterSettings,
-        (owner, expires_ms): (Option<&PrincipalName>, u64),
+        owner: Option<&PrincipalName>,
+        expires_ms: u64,
     ) -> Result<MetaReply> {
         if let Some((filter, record)) = self.filter_by_name(name.as_str()) {
             let is_own = record.expires_ms == Some(expires_ms);

@@ -74,7 +74,7 @@ pub fn moves_under_way(state: &MetaState) -> Vec<ShardMove> {
         let target = record.target.as_ref()?;
         let mut before = loads.clone();
         weights.shift(&mut before, record.shard, (target, &record.replicas));
-        Some(shard_move(state, record, target, (&weights, &before), true))
+        Some(shard_move(state, record, target, &weights, &before, true))
     };
     state.shard_map().shards.iter().filter_map(moved).collect()
 }
@@ -121,7 +121,7 @@ pub fn forecast_moves(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<ShardM
             };
             let planned = state.shard_map().get(shard).and_then(|record| {
                 let target = record.target.as_ref()?;
-                Some(shard_move(&state, record, target, (&weights, &loads), false))
+                Some(shard_move(&state, record, target, &weights, &loads, false))
             });
             moves.extend(planned);
             moved.push(shard);
@@ -179,12 +179,13 @@ fn finish_moves(state: &mut MetaState, shards: &[ShardId]) {
     }
 }
 
-/// A move with its cause; with what shards weigh, and what the nodes have before it.
+/// A move with its cause. `loads` is what the nodes have before it.
 fn shard_move(
     state: &MetaState,
     record: &ShardRecord,
     target: &[NodeId],
-    (weights, loads): (&Weights, &BTreeMap<NodeId, Load>),
+    weights: &Weights,
+    loads: &BTreeMap<NodeId, Load>,
     is_begun: bool,
 ) -> ShardMove {
     let without = |nodes: &[NodeId], others: &[NodeId]| -> Vec<NodeId> {
