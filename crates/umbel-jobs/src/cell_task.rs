@@ -70,6 +70,9 @@ pub(super) struct CellTask {
     pub(super) figures: Arc<Mutex<ExchangeReport>>,
     pub(super) inbox: mpsc::Receiver<CellTaskInput>,
     pub(super) progress: CellProgress,
+    /// Whether a peer's frame was refused. Only the first one is reported, as the overseer of an attempt heeds one trouble
+    /// alone: a peer may send any number.
+    pub(super) is_in_trouble: bool,
 }
 
 /// Progress of the task in the order of its cells.
@@ -189,7 +192,7 @@ impl CellTask {
         self.progress.window = Some(window);
     }
 
-    /// Processes a peer's frame; a frame that is refused is reported as trouble with the peer.
+    /// Processes a peer's frame; the first frame that is refused is reported as trouble with the peer.
     fn on_frame(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), WorkshopError> {
         let mut out = Outbox::new();
         match self.machine.step(ExchangeInput::Frame { from, bytes }, &mut out) {
@@ -200,8 +203,10 @@ impl CellTask {
                 | ExchangeError::TooEarly { .. }
                 | ExchangeError::TooFarAhead { .. }),
             ) => {
-                let cause = error_text(error.to_string(), std::error::Error::source(&error));
-                self.send_event(CellTaskEvent::Trouble { peer: from, cause });
+                if !std::mem::replace(&mut self.is_in_trouble, true) {
+                    let cause = error_text(error.to_string(), std::error::Error::source(&error));
+                    self.send_event(CellTaskEvent::Trouble { peer: from, cause });
+                }
                 Ok(())
             }
             Err(error) => Err(broken(&error)),

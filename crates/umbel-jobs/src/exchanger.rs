@@ -131,6 +131,7 @@ impl Exchanger {
             queues: Arc::clone(&running.queues),
             events: running.cell_task_events.clone(),
             inbox,
+            is_in_trouble: false,
         };
         // If the overseer is gone, the attempt is over.
         let _ = running.cell_task_events.send(CellTaskEvent::CountingGroups);
@@ -153,6 +154,9 @@ impl Exchanger {
         let begun = self.begun.take().map_or_else(|| self.workshop.begin_attempt(), Ok)?;
         let BegunAttempt { sealed, report, attempt: data } = begun;
         let figures = Arc::new(Figures::new(report, cell_task_count));
+        // Tasks do not wait for the overseer, which makes decisions durable meanwhile. What can wait is one event for
+        // each cell of the job, and for each task and stream a few more: a task reports one refused frame, and a stream
+        // its end.
         let (events, received) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         let queues = PeerQueues::open(&self.reach, attempt, &events, &mut tasks, &self.runtime);
@@ -176,6 +180,7 @@ impl Exchanger {
                 figures: figures.of_cell_task(number),
                 inbox: received,
                 progress: CellProgress::new(),
+                is_in_trouble: false,
             };
             tasks.spawn_on(cell_task.run(), &self.runtime);
         }

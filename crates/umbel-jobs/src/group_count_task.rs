@@ -28,6 +28,9 @@ pub(super) struct GroupCountTask {
     pub(super) queues: Arc<PeerQueues>,
     pub(super) events: mpsc::UnboundedSender<CellTaskEvent>,
     pub(super) inbox: mpsc::Receiver<GroupCountFrame>,
+    /// Whether a peer's frame was refused; see
+    /// [`CellTask::is_in_trouble`](super::cell_task::CellTask::is_in_trouble).
+    pub(super) is_in_trouble: bool,
 }
 
 impl GroupCountTask {
@@ -54,7 +57,7 @@ impl GroupCountTask {
         Ok(())
     }
 
-    /// Processes a peer's frame; a frame that is refused is reported as trouble with the peer.
+    /// Processes a peer's frame; the first frame that is refused is reported as trouble with the peer.
     fn on_frame(
         &mut self,
         from: WorkerId,
@@ -65,8 +68,10 @@ impl GroupCountTask {
         match self.machine.step(GroupCountInput::Frame { from, bytes }, &mut out) {
             Ok(()) => self.carry_out(out, groups),
             Err(error @ (ExchangeError::Frame { .. } | ExchangeError::OutOfPhase { .. })) => {
-                let cause = error_text(error.to_string(), std::error::Error::source(&error));
-                let _ = self.events.send(CellTaskEvent::Trouble { peer: from, cause });
+                if !std::mem::replace(&mut self.is_in_trouble, true) {
+                    let cause = error_text(error.to_string(), std::error::Error::source(&error));
+                    let _ = self.events.send(CellTaskEvent::Trouble { peer: from, cause });
+                }
                 Ok(())
             }
             Err(error) => Err(broken(&error)),

@@ -421,6 +421,8 @@ impl Part {
                 return Ending::Failed(error);
             }
         };
+        // An overseer sends at most a few events, as each ends what its attempt was ordered to do, and an attempt begins
+        // only after the driver has ended the one before; besides, there is one cancellation.
         let (events, received) = mpsc::unbounded_channel();
         let exchanger = Exchanger {
             reach: self.reach.clone(),

@@ -40,7 +40,9 @@ impl Reach {
 }
 
 /// The queues of an attempt. The windows in which cells are opened bound how many of this worker's own
-/// frames wait: a sender has few cells open, and an owner answers only those.
+/// frames wait: a sender has few cells open, and an owner answers only those. Before that, it is this worker's sample, and
+/// after it, while groups are counted, its claims on one range of each owner, which asks for the next range once all
+/// workers have answered; an owner that does not wait gets each claim once nevertheless.
 ///
 /// Every pair of neighbours has a stream: all workers, or the workers in the same row or column of the
 /// grid. A frame for another worker travels over the pair's relay, in the relay's separate stream for
@@ -97,6 +99,7 @@ impl PeerQueues {
         let (me, route, grid) =
             (reach.identity.worker, reach.identity.route, reach.identity.grid());
         let mut stream = |peer, carries| {
+            // Bounded by what is put into it: see `PeerQueues` and `PassOn`.
             let (sender, frames) = mpsc::unbounded_channel();
             let (reach, events) = (reach.clone(), events.clone());
             let feed = async move {

@@ -88,6 +88,8 @@ struct Exchange {
 /// Runs the exchange until it is cancelled.
 pub(crate) async fn exchange(copies: Arc<Copies>, interval: Duration) {
     let Some(mut events) = copies.take_events() else { return };
+    // Each question has one outcome, at most one question to each partner is in flight, and outcomes are taken before all
+    // else: a few for each partner can wait.
     let (finished, mut outcomes) = mpsc::unbounded_channel();
     let mut exchange = Exchange::new(copies, finished);
     let mut look_at = Instant::now();
