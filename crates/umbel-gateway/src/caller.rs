@@ -46,12 +46,12 @@ pub(super) enum Need {
 #[derive(Clone)]
 pub(super) struct Caller {
     connection: PeerIdentity,
-    standing: Standing,
+    standing: CallerStanding,
     coordinator: Arc<Coordinator>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Standing {
+enum CallerStanding {
     /// A node, or a client of a cluster without principals.
     Unlimited,
     /// A principal. Its rights are looked up at every check, and count only while its proof is the one
@@ -139,7 +139,7 @@ fn valid<'a>(state: &'a MetaState, now_ms: u64, name: &str) -> Option<&'a Princi
     state.principal(name).filter(|principal| !principal.is_expired(now_ms))
 }
 
-impl Standing {
+impl CallerStanding {
     /// The standing that follows from the catalogue; `state` is None while this node does not know the
     /// cluster yet.
     fn of(
@@ -194,14 +194,17 @@ impl Caller {
         needs_member: bool,
     ) -> Self {
         let now_ms = coordinator.seed().wall_ms();
-        let with = |state: Option<&MetaState>| Standing::of(connection, shown, state, now_ms);
+        let with = |state: Option<&MetaState>| CallerStanding::of(connection, shown, state, now_ms);
         let is_generic = *connection == PeerIdentity::Node;
         let standing = match coordinator.read_meta(|state| with(Some(state))) {
             Ok(standing) => standing,
             Err(_) => with(None),
         };
-        let standing =
-            if is_generic && needs_member { Standing::Nobody(GENERIC_NODE) } else { standing };
+        let standing = if is_generic && needs_member {
+            CallerStanding::Nobody(GENERIC_NODE)
+        } else {
+            standing
+        };
         Self { connection: connection.clone(), standing, coordinator: Arc::clone(coordinator) }
     }
 
@@ -211,8 +214,8 @@ impl Caller {
         coordinator: &Arc<Coordinator>,
     ) -> Self {
         let standing = match connection {
-            PeerIdentity::Node | PeerIdentity::Member(_) => Standing::Unlimited,
-            _ => Standing::Unknown,
+            PeerIdentity::Node | PeerIdentity::Member(_) => CallerStanding::Unlimited,
+            _ => CallerStanding::Unknown,
         };
         Self { connection: connection.clone(), standing, coordinator: Arc::clone(coordinator) }
     }
@@ -237,7 +240,7 @@ impl Caller {
     /// Whether the caller's proof is unknown here, but may be known elsewhere: its principal may just
     /// have been added through another node.
     pub(super) fn may_be_new(&self) -> bool {
-        matches!(self.standing, Standing::Nobody(BAD_TOKEN | NO_PRINCIPAL))
+        matches!(self.standing, CallerStanding::Nobody(BAD_TOKEN | NO_PRINCIPAL))
     }
 
     /// Takes what the call uses from the principal's rates: calls, items, bytes.
@@ -246,7 +249,9 @@ impl Caller {
     /// If the rates are used up.
     pub(super) fn take(&self, amounts: Amounts) -> Result<()> {
         match &self.standing {
-            Standing::Principal(proved) => self.coordinator.callers().take(&proved.name, amounts),
+            CallerStanding::Principal(proved) => {
+                self.coordinator.callers().take(&proved.name, amounts)
+            }
             _ => Ok(()),
         }
     }
@@ -281,7 +286,7 @@ impl Caller {
 
     /// Whether this node knows too little to decide.
     pub(super) fn is_unknown(&self) -> bool {
-        self.standing == Standing::Unknown
+        self.standing == CallerStanding::Unknown
     }
 
     /// Why this node knows too little to decide.
@@ -294,15 +299,15 @@ impl Caller {
 
     /// Whether the caller has proved its identity.
     pub(super) const fn is_somebody(&self) -> bool {
-        matches!(self.standing, Standing::Unlimited | Standing::Principal(_))
+        matches!(self.standing, CallerStanding::Unlimited | CallerStanding::Principal(_))
     }
 
     /// Whether the caller has presented a proof: a token or a certificate.
     pub(super) fn has_proof(&self) -> bool {
         match &self.standing {
-            Standing::Principal(_) => true,
-            Standing::Unlimited => self.connection != PeerIdentity::Unchecked,
-            Standing::Nobody(_) | Standing::Unknown => false,
+            CallerStanding::Principal(_) => true,
+            CallerStanding::Unlimited => self.connection != PeerIdentity::Unchecked,
+            CallerStanding::Nobody(_) | CallerStanding::Unknown => false,
         }
     }
 
@@ -315,7 +320,7 @@ impl Caller {
     /// The owner of the caller's sessions; empty if the caller is no principal.
     pub(super) fn owner(&self) -> String {
         match &self.standing {
-            Standing::Principal(proved) => proved.name.as_str().to_owned(),
+            CallerStanding::Principal(proved) => proved.name.as_str().to_owned(),
             _ => String::new(),
         }
     }
@@ -323,7 +328,7 @@ impl Caller {
     /// A key that differs between callers that may see different things, also between tokens of one name.
     pub(super) fn viewer(&self) -> String {
         match &self.standing {
-            Standing::Principal(Proved { name, proof }) => format!("{name} {proof:?}"),
+            CallerStanding::Principal(Proved { name, proof }) => format!("{name} {proof:?}"),
             _ => String::new(),
         }
     }
@@ -331,14 +336,14 @@ impl Caller {
     /// The owner of filters that the caller creates; None if the caller is no principal.
     pub(super) fn principal_name(&self) -> Option<PrincipalName> {
         match &self.standing {
-            Standing::Principal(proved) => Some(proved.name.clone()),
+            CallerStanding::Principal(proved) => Some(proved.name.clone()),
             _ => None,
         }
     }
 
     /// The principal whose rights the caller has.
     pub(super) fn principal(&self) -> Option<(PrincipalName, Principal)> {
-        let Standing::Principal(proved) = &self.standing else { return None };
+        let CallerStanding::Principal(proved) = &self.standing else { return None };
         let now_ms = self.coordinator.seed().wall_ms();
         let found = |state: &MetaState| proved.find(state, now_ms).cloned();
         Some((proved.name.clone(), self.coordinator.read_meta(found).ok()??))
@@ -347,15 +352,15 @@ impl Caller {
     /// Checks the rights that the caller has now; they may have been revoked since it passed the gate.
     fn has(&self, is_granted: impl FnOnce(&Rights) -> bool) -> bool {
         match &self.standing {
-            Standing::Unlimited => true,
-            Standing::Principal(proved) => {
+            CallerStanding::Unlimited => true,
+            CallerStanding::Principal(proved) => {
                 let now_ms = self.coordinator.seed().wall_ms();
                 let found = self.coordinator.read_meta(|state| {
                     proved.find(state, now_ms).is_some_and(|found| is_granted(&found.rights))
                 });
                 found.unwrap_or(false)
             }
-            Standing::Nobody(_) | Standing::Unknown => false,
+            CallerStanding::Nobody(_) | CallerStanding::Unknown => false,
         }
     }
 
@@ -367,7 +372,7 @@ impl Caller {
             // A node that is newer than this node's catalogue may call: its calls may bring the missing
             // entries.
             PeerIdentity::Node | PeerIdentity::Member(_) => {
-                !matches!(self.standing, Standing::Nobody(_))
+                !matches!(self.standing, CallerStanding::Nobody(_))
             }
             PeerIdentity::Anonymous | PeerIdentity::Client(_) => false,
         };
@@ -443,7 +448,7 @@ impl Caller {
     /// The rights as they are now; None for callers without limits.
     fn rights_now(&self) -> Option<Rights> {
         match &self.standing {
-            Standing::Unlimited => None,
+            CallerStanding::Unlimited => None,
             _ => Some(self.principal().map(|(_, principal)| principal.rights).unwrap_or_default()),
         }
     }
@@ -456,10 +461,10 @@ impl Caller {
     /// Why the caller is refused.
     pub(super) fn refusal(&self, need: Need) -> String {
         match (&self.standing, need) {
-            (Standing::Nobody(why), _) if need != Need::Node || self.shows_node() => {
+            (CallerStanding::Nobody(why), _) if need != Need::Node || self.shows_node() => {
                 format!("the caller is {self}: {why}")
             }
-            (Standing::Unknown, _) => self.why_unknown().to_string(),
+            (CallerStanding::Unknown, _) => self.why_unknown().to_string(),
             (_, Need::Node) => format!(
                 "this call is for nodes of the cluster, whose certificates say umbel:node; the caller is \
                  {self}"
@@ -478,7 +483,7 @@ impl Caller {
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.standing {
-            Standing::Principal(proved) => write!(f, "principal {}", proved.name),
+            CallerStanding::Principal(proved) => write!(f, "principal {}", proved.name),
             _ => write!(f, "{}", self.connection),
         }
     }

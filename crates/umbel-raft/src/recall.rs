@@ -32,7 +32,7 @@ use umbel_ports::encoding::{decode, encode};
 use umbel_storage::Storage;
 use umbel_storage::types::{LogId, Vote};
 
-use calls::{RecallAnswer, RecallRequest, Standing, Standings};
+use calls::{RecallAnswer, RecallRequest, ReplicaStanding, Standings};
 
 use crate::metrics;
 use crate::peer::{CallError, CallKind, Links, RefusalReason};
@@ -218,7 +218,7 @@ impl Inner {
     /// Merges a node's answer; returns the nodes that it knows of.
     fn take(&mut self, by: NodeId, standings: Standings) -> Vec<(NodeId, String)> {
         self.callers.insert(by);
-        for Standing { group, vote, last } in standings.groups {
+        for ReplicaStanding { group, vote, last } in standings.groups {
             let known = self.groups.entry(group).or_default();
             // If a node leads by that vote, it reports that itself.
             let vote = vote.map(|vote| Vote { committed: false, ..vote });
@@ -319,12 +319,12 @@ async fn standings_of(
     own: NodeId,
     storage: &Storage,
     witness: &Witness,
-) -> Vec<Standing> {
+) -> Vec<ReplicaStanding> {
     let mut confirmed = witness.recall(node);
     let mut standings = Vec::new();
     for group in storage.groups().into_iter().filter(|group| group.copy().is_none()) {
         let (vote, had) = storage.standing_of(group, own, node).await;
-        standings.extend(Standing::of(group, vote, confirmed.remove(&group), had));
+        standings.extend(ReplicaStanding::of(group, vote, confirmed.remove(&group), had));
     }
     standings
 }
@@ -453,7 +453,7 @@ mod tests {
     /// What node 1 learns of its replica from node 2.
     fn known(vote: Option<Vote>, confirmed: Option<LogId>, had: Option<LogId>) -> Known {
         let mut inner = Inner::default();
-        let groups = Standing::of(GroupId::META, vote, confirmed, had).collect();
+        let groups = ReplicaStanding::of(GroupId::META, vote, confirmed, had).collect();
         inner.take(NodeId(2), Standings { groups, ..Standings::default() });
         inner.groups[&GroupId::META]
     }

@@ -35,7 +35,7 @@ const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 /// An output that has its final name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct Standing {
+struct NamedOutput {
     path: PathBuf,
     /// Its length, if it is a file.
     bytes: Option<u64>,
@@ -52,7 +52,7 @@ pub(super) struct EndRecord {
     names_digest: [u8; 16],
     /// Bad records, which determine the exit code.
     bad: u64,
-    outputs: Vec<Standing>,
+    outputs: Vec<NamedOutput>,
 }
 
 impl EndRecord {
@@ -76,7 +76,7 @@ impl EndRecord {
                     Some(found.with_context(|| path.display().to_string())?.len())
                 }
             };
-            Ok(Standing { path, bytes })
+            Ok(NamedOutput { path, bytes })
         });
         let outputs = outputs.collect::<Result<_>>()?;
         let (version, names_digest) = (LAYOUT_VERSION, digest_of_names(&bench.spec));
@@ -91,7 +91,7 @@ impl EndRecord {
     /// Whether there are outputs, and all of them still exist.
     fn stands(&self, spec: &JobSpec) -> Result<bool> {
         let mut objects = Vec::new();
-        for Standing { path, bytes } in &self.outputs {
+        for NamedOutput { path, bytes } in &self.outputs {
             match object_at(path)? {
                 Some(address) => objects.push((store_of(spec, path)?, address)),
                 None if std::fs::metadata(path).ok().map(|found| found.len()) == *bytes => {}

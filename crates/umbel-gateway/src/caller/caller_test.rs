@@ -25,15 +25,19 @@ fn guarded() -> MetaState {
     state
 }
 
-fn standing(connection: &PeerIdentity, token: Option<&str>, state: Option<&MetaState>) -> Standing {
+fn standing(
+    connection: &PeerIdentity,
+    token: Option<&str>,
+    state: Option<&MetaState>,
+) -> CallerStanding {
     let token = token.map(|token| HeaderValue::from_str(token).unwrap());
-    Standing::of(connection, Credential::of_header(token.as_ref()), state, 5)
+    CallerStanding::of(connection, Credential::of_header(token.as_ref()), state, 5)
 }
 
 /// The standing of a principal of [`guarded`] with its proof there.
-fn named(name: &str) -> Standing {
+fn named(name: &str) -> CallerStanding {
     let proof = guarded().principal(name).unwrap().proof;
-    Standing::Principal(Proved { name: PrincipalName::new(name).unwrap(), proof })
+    CallerStanding::Principal(Proved { name: PrincipalName::new(name).unwrap(), proof })
 }
 
 #[test]
@@ -51,7 +55,7 @@ fn a_token_proves_a_principal_on_every_connection() {
 #[test]
 fn what_proved_somebody_has_no_rights_of_what_took_its_place() {
     let mut state = guarded();
-    let Standing::Principal(proved) = named("root.a") else { panic!("it is a principal") };
+    let CallerStanding::Principal(proved) = named("root.a") else { panic!("it is a principal") };
     assert!(proved.find(&state, 5).is_some());
     let before = state.principal("root.a").unwrap().clone();
     for proof in [Proof::Token { digest: [7; 32] }, Proof::Certificate] {
@@ -60,7 +64,7 @@ fn what_proved_somebody_has_no_rights_of_what_took_its_place() {
         assert_eq!(state.principal("root.a").unwrap().proof, proof);
         assert!(proved.find(&state, 5).is_none(), "{proof:?}");
     }
-    let Standing::Principal(alice) = named("alice") else { panic!("it is a principal") };
+    let CallerStanding::Principal(alice) = named("alice") else { panic!("it is a principal") };
     assert!(alice.find(&state, 9).is_some() && alice.find(&state, 10).is_none(), "it expires");
 }
 
@@ -81,7 +85,7 @@ fn wrong_tokens_prove_nobody_and_say_no_more() {
         // A certificate does not make up for a wrong token: the caller meant the token.
         for connection in [PeerIdentity::Unchecked, PeerIdentity::Anonymous, client] {
             let proved = standing(&connection, Some(wrong), Some(&state));
-            assert_eq!(proved, Standing::Nobody(BAD_TOKEN), "{connection} {wrong:?}");
+            assert_eq!(proved, CallerStanding::Nobody(BAD_TOKEN), "{connection} {wrong:?}");
         }
     }
 }
@@ -91,11 +95,15 @@ fn a_certificate_proves_its_own_name_until_it_expires() {
     let state = guarded();
     let of = |name: &str| standing(&PeerIdentity::Client(name.into()), None, Some(&state));
     assert_eq!(of("alice"), named("alice"));
-    assert_eq!(of("root.a"), Standing::Nobody(NO_PRINCIPAL), "it has a token");
-    assert_eq!(of("bob"), Standing::Nobody(NO_PRINCIPAL));
-    let late =
-        Standing::of(&PeerIdentity::Client("alice".into()), Credential::None, Some(&state), 10);
-    assert_eq!(late, Standing::Nobody(NO_PRINCIPAL));
+    assert_eq!(of("root.a"), CallerStanding::Nobody(NO_PRINCIPAL), "it has a token");
+    assert_eq!(of("bob"), CallerStanding::Nobody(NO_PRINCIPAL));
+    let late = CallerStanding::of(
+        &PeerIdentity::Client("alice".into()),
+        Credential::None,
+        Some(&state),
+        10,
+    );
+    assert_eq!(late, CallerStanding::Nobody(NO_PRINCIPAL));
 }
 
 #[test]
@@ -124,14 +132,17 @@ fn without_principals_clients_may_everything_and_strangers_nothing() {
     let client = PeerIdentity::Client("alice".into());
     for state in [None, Some(&open)] {
         for connection in [&client, &PeerIdentity::Unchecked, &PeerIdentity::Node] {
-            assert_eq!(standing(connection, None, state), Standing::Unlimited);
+            assert_eq!(standing(connection, None, state), CallerStanding::Unlimited);
         }
-        assert_eq!(standing(&PeerIdentity::Anonymous, None, state), Standing::Nobody(NO_PROOF));
+        assert_eq!(
+            standing(&PeerIdentity::Anonymous, None, state),
+            CallerStanding::Nobody(NO_PROOF)
+        );
     }
     let token = Some("Bearer a.b");
-    assert_eq!(standing(&PeerIdentity::Anonymous, token, None), Standing::Unknown);
-    assert_eq!(standing(&PeerIdentity::Unchecked, token, None), Standing::Unknown);
-    assert_eq!(standing(&PeerIdentity::Unchecked, token, Some(&open)), Standing::Unlimited);
+    assert_eq!(standing(&PeerIdentity::Anonymous, token, None), CallerStanding::Unknown);
+    assert_eq!(standing(&PeerIdentity::Unchecked, token, None), CallerStanding::Unknown);
+    assert_eq!(standing(&PeerIdentity::Unchecked, token, Some(&open)), CallerStanding::Unlimited);
 }
 
 #[test]
@@ -144,17 +155,17 @@ fn a_certain_node_is_one_as_long_as_it_is_a_member_of_this_cluster() {
         let member = PeerIdentity::Member(NodeIdentity { cluster, node });
         standing(&member, None, Some(state))
     };
-    assert_eq!(of(&state, 9, 2), Standing::Unlimited);
-    assert_eq!(of(&state, 8, 2), Standing::Nobody(OTHER_CLUSTER));
-    assert_eq!(of(&state, 9, 0), Standing::Nobody(NO_MEMBER), "it never was");
-    assert_eq!(of(&state, 9, 4), Standing::Unknown, "it may have joined since");
+    assert_eq!(of(&state, 9, 2), CallerStanding::Unlimited);
+    assert_eq!(of(&state, 8, 2), CallerStanding::Nobody(OTHER_CLUSTER));
+    assert_eq!(of(&state, 9, 0), CallerStanding::Nobody(NO_MEMBER), "it never was");
+    assert_eq!(of(&state, 9, 4), CallerStanding::Unknown, "it may have joined since");
     state.apply(7, &MetaCommand::RemoveNode { node: NodeId(2) });
-    assert_eq!(of(&state, 9, 2), Standing::Nobody(NO_MEMBER));
+    assert_eq!(of(&state, 9, 2), CallerStanding::Nobody(NO_MEMBER));
     let member = PeerIdentity::Member(NodeIdentity { cluster: 9, node: 2 });
     let token = format!("Bearer root.a.{SECRET}");
     let with_token = standing(&member, Some(&token), Some(&state));
-    assert_eq!(with_token, Standing::Nobody(NO_MEMBER), "a token does not make it good");
-    assert_eq!(standing(&member, None, None), Standing::Unknown);
+    assert_eq!(with_token, CallerStanding::Nobody(NO_MEMBER), "a token does not make it good");
+    assert_eq!(standing(&member, None, None), CallerStanding::Unknown);
 }
 
 #[test]
@@ -177,7 +188,10 @@ fn who_may_call_as_a_node() {
 fn with_principals_who_proves_nothing_is_nobody() {
     let state = guarded();
     let nobody = standing(&PeerIdentity::Unchecked, None, Some(&state));
-    assert_eq!(nobody, Standing::Nobody(NO_TOKEN));
-    assert_eq!(standing(&PeerIdentity::Anonymous, None, Some(&state)), Standing::Nobody(NO_PROOF));
-    assert_eq!(standing(&PeerIdentity::Node, None, Some(&state)), Standing::Unlimited);
+    assert_eq!(nobody, CallerStanding::Nobody(NO_TOKEN));
+    assert_eq!(
+        standing(&PeerIdentity::Anonymous, None, Some(&state)),
+        CallerStanding::Nobody(NO_PROOF)
+    );
+    assert_eq!(standing(&PeerIdentity::Node, None, Some(&state)), CallerStanding::Unlimited);
 }

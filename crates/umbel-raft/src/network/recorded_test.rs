@@ -18,7 +18,7 @@ use umbel_storage::types::{
 };
 
 use super::snapshot_receiver::{ChunkHead, SnapshotBegin, SnapshotEnd, chunk_body};
-use crate::recall::calls::{RecallAnswer, RecallRequest, Standing, Standings};
+use crate::recall::calls::{RecallAnswer, RecallRequest, ReplicaStanding, Standings};
 
 type AppendAnswer = AppendEntriesResponse<Types>;
 type TransferError = TransferLeaderError<Types>;
@@ -81,7 +81,7 @@ fn check_recalls(recordings: &mut Recordings) {
     check_all(recordings, &[RecallRequest::Standings, lost, RecallRequest::Committed]);
     let group = GroupId::of_shard_in(ShardId(3), 1);
     let standings = Standings {
-        groups: vec![Standing { group, vote: Some(vote()), last: Some(id(4, 8)) }],
+        groups: vec![ReplicaStanding { group, vote: Some(vote()), last: Some(id(4, 8)) }],
         copies: vec![(FilterId(7), Generation(2), 40)],
         nodes: vec![(NodeId(2), "n2:1".to_owned())],
     };
@@ -126,7 +126,7 @@ fn long_lists_of_short_records_are_understood() {
     assert!(decode::<BTreeMap<NodeId, NodeRecord>>(&encode(&nodes)).unwrap() == nodes);
     let left = |era| {
         let group = GroupId::of_shard_in(ShardId(1), era);
-        Standing { group, vote: Some(vote()), last: None }
+        ReplicaStanding { group, vote: Some(vote()), last: None }
     };
     let standings = Standings { groups: (0..20_000).map(left).collect(), ..Standings::default() };
     let answer = RecallAnswer::Standings(standings);

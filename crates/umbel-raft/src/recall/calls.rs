@@ -30,7 +30,7 @@ pub(crate) enum RecallAnswer {
 /// What a node knows of another one.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Standings {
-    pub(crate) groups: Vec<Standing>,
+    pub(crate) groups: Vec<ReplicaStanding>,
     /// How many of the other node's inserts into replicated filters this node has.
     pub(crate) copies: Vec<(FilterId, Generation, u64)>,
     /// Nodes that may know more.
@@ -39,7 +39,7 @@ pub(crate) struct Standings {
 
 /// What a node knows of another node's replica of a group. There may be two of a group.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Standing {
+pub(crate) struct ReplicaStanding {
     pub(crate) group: GroupId,
     /// This node's own vote in the group: the other node may have voted the same. None also in the second
     /// standing of a group.
@@ -50,7 +50,7 @@ pub(crate) struct Standing {
     pub(crate) last: Option<LogId>,
 }
 
-impl Standing {
+impl ReplicaStanding {
     /// The standings that tell what the other node has confirmed, and what it must have besides. They are
     /// two because a release that knows only one merges any number of them, but reads no other field.
     pub(crate) fn of(
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     /// Of the catalogue and of all shards of the largest cluster.
-    fn answer(of: impl Fn(GroupId) -> Vec<Standing>) -> RecallAnswer {
+    fn answer(of: impl Fn(GroupId) -> Vec<ReplicaStanding>) -> RecallAnswer {
         let groups = (0..=SHARD_COUNT_MAX).map(GroupId::from_number).flat_map(of).collect();
         RecallAnswer::Standings(Standings { groups, ..Standings::default() })
     }
@@ -88,9 +88,9 @@ mod tests {
         let [confirmed, had] = [4, 9].map(|index| Some(id(1, index)));
         let answers = [
             // Earlier releases send those that say nothing, too.
-            answer(|group| vec![Standing { group, vote: None, last: None }]),
-            answer(|group| Standing::of(group, vote, None, None).collect()),
-            answer(|group| Standing::of(group, vote, confirmed, had).collect()),
+            answer(|group| vec![ReplicaStanding { group, vote: None, last: None }]),
+            answer(|group| ReplicaStanding::of(group, vote, None, None).collect()),
+            answer(|group| ReplicaStanding::of(group, vote, confirmed, had).collect()),
         ];
         for sent in answers {
             assert!(decode::<RecallAnswer>(&encode(&sent)).unwrap() == sent);
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_group_without_vote_and_entry_has_no_standing() {
         let standings = |vote, confirmed, had| -> Vec<_> {
-            let standings = Standing::of(GroupId::META, vote, confirmed, had);
+            let standings = ReplicaStanding::of(GroupId::META, vote, confirmed, had);
             standings.map(|standing| (standing.vote, standing.last)).collect()
         };
         let (vote, entry) = (Some(Vote::new(1, NodeId(2))), Some(id(1, 4)));

@@ -16,7 +16,7 @@ use crate::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 use crate::status::status_now;
 
 /// The standing of each node that has reported it.
-pub(super) type Standings = BTreeMap<NodeId, NodeStanding>;
+pub(super) type NodeStandings = BTreeMap<NodeId, NodeStanding>;
 
 /// Takes a sample.
 ///
@@ -33,7 +33,7 @@ pub(super) async fn sample(coordinator: &Coordinator) -> Result<Value> {
 ///
 /// # Errors
 /// If this node belongs to no cluster.
-pub(super) async fn standings(coordinator: &Coordinator) -> Result<Standings> {
+pub(super) async fn standings(coordinator: &Coordinator) -> Result<NodeStandings> {
     let nodes = coordinator.read_meta(MetaState::live_nodes)?;
     let asked = stream::iter(nodes).map(async |node| {
         let standing = coordinator.reports().standing_of(node, STATUS_TIMEOUT).await;
@@ -42,7 +42,7 @@ pub(super) async fn standings(coordinator: &Coordinator) -> Result<Standings> {
     Ok(asked.buffer_unordered(STATUS_CALLS_MAX).filter_map(std::future::ready).collect().await)
 }
 
-fn described(status: &v1::StatusResponse, standings: &Standings) -> Value {
+fn described(status: &v1::StatusResponse, standings: &NodeStandings) -> Value {
     json::object([
         ("epoch", status.epoch.into()),
         ("meta_leader", status.meta_leader.into()),
@@ -59,7 +59,7 @@ fn clock(node: &v1::NodeStatus) -> Option<(NodeId, i64)> {
     Some((NodeId(node.node), node.clock_ahead_ms?))
 }
 
-fn node(node: &v1::NodeStatus, standings: &Standings) -> Value {
+fn node(node: &v1::NodeStatus, standings: &NodeStandings) -> Value {
     let standing = standings.get(&NodeId(node.node));
     json::object([
         ("node", node.node.into()),
@@ -112,7 +112,7 @@ mod tests {
         let shown = |ahead_ms| {
             let nodes = vec![node(1, Some(0)), node(2, None), node(3, Some(ahead_ms))];
             let status = v1::StatusResponse { nodes, ..Default::default() };
-            described(&status, &Standings::new())["clocks_differ"].clone()
+            described(&status, &NodeStandings::new())["clocks_differ"].clone()
         };
         assert_eq!(shown(30_000), Value::Null);
         assert_eq!(shown(95_000), "node 3 is 95 s ahead of node 1: correct the wrong clock");
@@ -152,7 +152,7 @@ mod tests {
             (&node["free_bytes"], &node["is_disk_short"]),
             (&(3 << 26).into(), &true.into())
         );
-        assert_eq!(described(&status, &Standings::new())["nodes"][0]["version"], Value::Null);
+        assert_eq!(described(&status, &NodeStandings::new())["nodes"][0]["version"], Value::Null);
         let shard = &shown["shards"][0];
         assert_eq!((&shard["start"], &shard["end"]), (&0.75.into(), &1.0.into()));
         assert_eq!(shard["first"], "c000000000000000");

@@ -11,7 +11,7 @@ use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
 use umbel_node::calls::{CopyReport, SweepCounts};
 use umbel_replicated_engine::hypercube::{Cube, CubeRank};
 
-use super::cluster::{Standings, standings};
+use super::cluster::{NodeStandings, standings};
 use super::filters::{ASKED_AT_ONCE_MAX, ROWS_MAX, info};
 use crate::caller::Caller;
 use crate::console::json::{self, Value};
@@ -69,7 +69,11 @@ fn reports(infos: &[FilterInfo]) -> impl Iterator<Item = (NodeId, &CopyReport)> 
         .filter_map(|(node, report)| Some((*node, report.as_ref()?)))
 }
 
-fn nodes_shown(members: &[(NodeId, bool)], infos: &[FilterInfo], standings: &Standings) -> Value {
+fn nodes_shown(
+    members: &[(NodeId, bool)],
+    infos: &[FilterInfo],
+    standings: &NodeStandings,
+) -> Value {
     // Nodes of releases that do not report their standing report their sweeps with their copies.
     let mut swept: BTreeMap<NodeId, SweepCounts> =
         reports(infos).map(|(node, report)| (node, report.sweeps)).collect();

@@ -28,7 +28,7 @@ const PROGRESS_TIMEOUT: Duration = Duration::from_secs(1);
 const TEXT_CHARS_MAX: usize = 500;
 
 /// The progress that a job's workers report, in the order of the ledger: the coordinator first.
-type Standings = Vec<(NodeId, Option<JobStanding>)>;
+type WorkersProgress = Vec<(NodeId, Option<JobStanding>)>;
 
 /// Takes a sample; for the job with the number `open` also the repeats that it counted, if it is done.
 ///
@@ -44,7 +44,9 @@ pub(super) async fn sample(coordinator: &Coordinator, open: &str) -> Result<Valu
     let opened = jobs.iter().find(|(job, _)| job.0.to_string() == open);
     let opened = opened.map(|(job, record)| counted(*job, record));
     let rows = stream::iter(jobs)
-        .map(async |(job, record)| row(job, &record, &standings(coordinator, job, &record).await))
+        .map(async |(job, record)| {
+            row(job, &record, &workers_progress(coordinator, job, &record).await)
+        })
         .buffered(JOBS_AT_ONCE_MAX)
         .collect::<Vec<_>>();
     let rows = Value::Array(rows.await);
@@ -61,7 +63,11 @@ fn counted(job: JobId, record: &JobRecord) -> Value {
 }
 
 /// Requests the progress of a running job from its workers.
-async fn standings(coordinator: &Coordinator, job: JobId, record: &JobRecord) -> Standings {
+async fn workers_progress(
+    coordinator: &Coordinator,
+    job: JobId,
+    record: &JobRecord,
+) -> WorkersProgress {
     let workers = if record.state.is_active() { record.order.workers.clone() } else { Vec::new() };
     let asked = stream::iter(workers).map(async |node| {
         let deadline = Instant::now() + PROGRESS_TIMEOUT;
@@ -70,7 +76,7 @@ async fn standings(coordinator: &Coordinator, job: JobId, record: &JobRecord) ->
     asked.buffered(WORKERS_AT_ONCE_MAX).collect().await
 }
 
-fn row(job: JobId, record: &JobRecord, standings: &Standings) -> Value {
+fn row(job: JobId, record: &JobRecord, workers: &WorkersProgress) -> Value {
     let (cause, is_resumable) = match &record.state {
         JobState::Failed { cause, resumable } => (cut(cause).into(), *resumable),
         _ => (Value::Null, false),
@@ -79,7 +85,7 @@ fn row(job: JobId, record: &JobRecord, standings: &Standings) -> Value {
         JobState::Done { summary } => outcome(summary),
         _ => Value::Null,
     };
-    let coordinators = standings.iter().find(|(node, _)| Some(*node) == record.coordinator());
+    let coordinators = workers.iter().find(|(node, _)| Some(*node) == record.coordinator());
     let progress = coordinators.and_then(|(_, standing)| standing.as_ref()).map(progress);
     json::object([
         // Job numbers are random and have 64 bits, which JavaScript's numbers cannot hold.
@@ -92,7 +98,7 @@ fn row(job: JobId, record: &JobRecord, standings: &Standings) -> Value {
         ("workers", json::list(record.order.workers.iter().map(|node| node.0))),
         ("submitted_ms", record.order.submitted_ms.into()),
         ("progress", progress.into()),
-        ("settled", json::list(standings.iter().map(worker_cells))),
+        ("settled", json::list(workers.iter().map(worker_cells))),
         ("outcome", done),
     ])
 }
