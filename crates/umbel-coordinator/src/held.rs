@@ -15,7 +15,7 @@ use umbel_node::metrics;
 
 /// What this node holds of a filter: the slices of the shards that it leads, or its copy.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Held {
+pub struct HeldPart {
     /// Bits, or counters.
     pub positions: u64,
     /// Those of them that are set.
@@ -46,7 +46,7 @@ pub struct HeldFilter {
     /// The planned false-positive rate.
     pub rate_planned: f64,
     /// The part on this node.
-    pub held: Held,
+    pub held: HeldPart,
 }
 
 impl Coordinator {
@@ -99,8 +99,8 @@ fn home(shape: &SliceShape, state: &MetaState) -> Option<ShardId> {
 }
 
 /// The slices of a filter in the shards that this node leads; None if it has none.
-async fn slices(local: &Local, id: FilterId, record: &FilterRecord) -> Option<Held> {
-    let mut sum = Held { items: Some(0.0), unexplained_ones: Some(0), ..Held::default() };
+async fn slices(local: &Local, id: FilterId, record: &FilterRecord) -> Option<HeldPart> {
+    let mut sum = HeldPart { items: Some(0.0), unexplained_ones: Some(0), ..HeldPart::default() };
     let (shard_count, home) =
         local.read_meta(|state| (state.shard_count(), home(&record.settings.shape, state)));
     let loads = local.led_slices((id, record.generation), home).await;
@@ -127,10 +127,10 @@ async fn slices(local: &Local, id: FilterId, record: &FilterRecord) -> Option<He
 }
 
 /// This node's copy of a replicated filter, if it has one.
-async fn copy(local: &Local, id: FilterId) -> Option<Held> {
+async fn copy(local: &Local, id: FilterId) -> Option<HeldPart> {
     let probe_seed = Some(local.seed().number(Purpose::RateProbes));
     let load = local.copies().get(id)?.load(probe_seed).await;
-    Some(Held {
+    Some(HeldPart {
         positions: load.position_count,
         ones: load.one_count,
         items: load.item_count,

@@ -87,10 +87,10 @@ impl Budget {
     ///
     /// # Errors
     /// If there is no room for them.
-    pub(super) fn hold(self: &Arc<Self>, byte_count: u64) -> Result<Held, NoRoom> {
+    pub(super) fn hold(self: &Arc<Self>, byte_count: u64) -> Result<BudgetShare, NoRoom> {
         let lease = self.lease();
         lease.take(byte_count).map_err(|Spent| NoRoom)?;
-        Ok(Held { lease })
+        Ok(BudgetShare { lease })
     }
 
     fn next_number(&self) -> u64 {
@@ -170,11 +170,11 @@ impl Lease {
 }
 
 /// What an open stream, or one of its requests in progress, holds of the budget until it is dropped.
-pub(super) struct Held {
+pub(super) struct BudgetShare {
     lease: Arc<Lease>,
 }
 
-impl Held {
+impl BudgetShare {
     /// Returns all but so many bytes.
     pub(super) fn keep(&self, byte_count: u64) {
         let held = self.lease.held.load(Ordering::Relaxed);

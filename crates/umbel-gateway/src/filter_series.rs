@@ -204,7 +204,7 @@ fn escaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use umbel_coordinator::catalogue::outlook::Outlook;
-    use umbel_coordinator::held::Held;
+    use umbel_coordinator::held::HeldPart;
     use umbel_node::calls::RateProbes;
 
     use super::*;
@@ -214,7 +214,7 @@ mod tests {
         let outlook = Outlook { new_per_second: Some(2.5), ..Outlook::default() };
         let (positions, ones, memory_bytes, rate_now) = (8, 2, 64, 0.5);
         let unexplained_ones = Some(0);
-        let held = Held {
+        let held = HeldPart {
             positions,
             ones,
             items,

@@ -17,7 +17,7 @@ use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_proto::v1;
 use umbel_proto::v1::filters_server::FiltersServer;
 
-use super::budget::Held;
+use super::budget::BudgetShare;
 use super::caller::Caller;
 use super::convert;
 use super::deadlines::Deadlines;
@@ -59,7 +59,7 @@ impl FiltersService {
     }
 
     /// Holds the memory of a call's items until it ends. The console has no such calls.
-    fn hold(&self, items: Option<&v1::Items>) -> Result<Option<Held>> {
+    fn hold(&self, items: Option<&v1::Items>) -> Result<Option<BudgetShare>> {
         let Some(streams) = &self.streams else { return Ok(None) };
         item_calls::hold(&streams.budget, items)
     }

@@ -9,7 +9,7 @@ use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_engine::meta::FilterVerb;
 use umbel_proto::v1;
 
-use super::budget::{Budget, Held, no_room};
+use super::budget::{Budget, BudgetShare, no_room};
 use super::caller::Caller;
 use super::convert;
 use super::errors::Result;
@@ -36,7 +36,7 @@ fn bytes_beside(items: &v1::Items) -> u64 {
 ///
 /// # Errors
 /// If the budget has no room for it.
-pub(super) fn hold(budget: &Arc<Budget>, items: Option<&v1::Items>) -> Result<Option<Held>> {
+pub(super) fn hold(budget: &Arc<Budget>, items: Option<&v1::Items>) -> Result<Option<BudgetShare>> {
     match items.map_or(0, bytes_beside) {
         0 => Ok(None),
         byte_count => budget.hold(byte_count).map(Some).map_err(|_| no_room()),

@@ -27,7 +27,7 @@ use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 
-use super::budget::{Budget, Held, no_room};
+use super::budget::{Budget, BudgetShare, no_room};
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::entrance::Entrance;
@@ -133,7 +133,7 @@ fn request_status(status: &Status) -> v1::RequestStatus {
 struct Answered<A> {
     answer: A,
     _place: OwnedSemaphorePermit,
-    _held: Option<Held>,
+    _held: Option<BudgetShare>,
 }
 
 /// What goes out: answers, then at most one status, with which the stream ends.

@@ -115,7 +115,7 @@ impl Reading {
 
 /// A wall clock that is not believed.
 #[derive(Clone, Copy)]
-struct Held {
+struct UnbelievedClock {
     /// The last look before the jump.
     before: Reading,
     ends: Instant,
@@ -124,7 +124,7 @@ struct Held {
 /// The last look, and what is held back.
 struct Looks {
     last: Reading,
-    held: Option<Held>,
+    held: Option<UnbelievedClock>,
 }
 
 impl Looks {
@@ -136,7 +136,7 @@ impl Looks {
             // A further jump does not prolong the hold: a machine that is suspended again and again would
             // never believe its clock.
             Some(held) => held,
-            None if has_jumped => Held { before: last, ends: now.at + CLOCK_HOLD },
+            None if has_jumped => UnbelievedClock { before: last, ends: now.at + CLOCK_HOLD },
             None => return (now.wall_ms, None),
         };
         let ahead_ms = now.ahead_ms(&held.before);

@@ -28,7 +28,7 @@ pub(crate) const RATE: f64 = 0.01;
 
 /// The result of a holder's call.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Held {
+pub(crate) enum HoldOutcome {
     /// It was done.
     Done,
     /// The quota is used up, with this error text.
@@ -85,7 +85,7 @@ impl Holders {
             *self.drops.borrow_mut().entry(filter.clone()).or_default() += 1;
         }
         let came = called(channel, &filter, plan.call).await;
-        if is_drop && !matches!(came, Held::Open(_)) {
+        if is_drop && !matches!(came, HoldOutcome::Open(_)) {
             *self.drops.borrow_mut().entry(filter.clone()).or_default() -= 1;
         }
         trace::line(now_us(), "holders", "called", format_args!("{plan:?} {came:?}"));
@@ -95,9 +95,9 @@ impl Holders {
         let us = (from_us, now_us());
         let made = Made { holder, filter, sample, machine, us, is_contested };
         match came {
-            Held::Done => quotas_hold::acknowledged(&made),
-            Held::Full(text) => quotas_hold::refused(&made, &text),
-            Held::Vain | Held::Open(_) => {}
+            HoldOutcome::Done => quotas_hold::acknowledged(&made),
+            HoldOutcome::Full(text) => quotas_hold::refused(&made, &text),
+            HoldOutcome::Vain | HoldOutcome::Open(_) => {}
         }
     }
 
@@ -111,7 +111,7 @@ impl Holders {
 }
 
 /// Sends a call once and classifies its result.
-pub(crate) async fn called(channel: NodeChannel, filter: &str, call: Hold) -> Held {
+pub(crate) async fn called(channel: NodeChannel, filter: &str, call: Hold) -> HoldOutcome {
     let mut client = FiltersClient::new(channel);
     let name = filter.to_owned();
     let calling = async {
@@ -122,9 +122,9 @@ pub(crate) async fn called(channel: NodeChannel, filter: &str, call: Hold) -> He
         }
     };
     match tokio::time::timeout(CALL_TIMEOUT, calling).await {
-        Ok(Ok(())) => Held::Done,
+        Ok(Ok(())) => HoldOutcome::Done,
         Ok(Err(status)) => of_status(&status),
-        Err(_) => Held::Open("no answer".to_owned()),
+        Err(_) => HoldOutcome::Open("no answer".to_owned()),
     }
 }
 
@@ -139,14 +139,14 @@ fn request(name: String, size: Size) -> CreateRequest {
     }
 }
 
-fn of_status(status: &Status) -> Held {
+fn of_status(status: &Status) -> HoldOutcome {
     let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
     let text = format!("{:?}: {}", status.code(), status.message());
     match (detail.code(), status.code()) {
-        (ErrorCode::Quota, _) => Held::Full(text),
+        (ErrorCode::Quota, _) => HoldOutcome::Full(text),
         (ErrorCode::NameTaken | ErrorCode::UnknownFilter, Code::AlreadyExists | Code::NotFound) => {
-            Held::Vain
+            HoldOutcome::Vain
         }
-        _ => Held::Open(text),
+        _ => HoldOutcome::Open(text),
     }
 }

@@ -16,7 +16,7 @@ use umbel_client::{Hashing, Kind};
 
 use super::run_until;
 use crate::access::Clerk;
-use crate::access::holders::{Held, RATE, called, token_of};
+use crate::access::holders::{HoldOutcome, RATE, called, token_of};
 use crate::channel::node_channel;
 use crate::counters;
 use crate::net::SimNet;
@@ -90,7 +90,7 @@ async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, holders: u
         }
         let beyond = made(ROOM).await;
         counters::checked(NAME, 1);
-        if !matches!(beyond, Held::Full(_)) {
+        if !matches!(beyond, HoldOutcome::Full(_)) {
             let what =
                 format!("{} may have {ROOM} filters, one more: {beyond:?}", holder_name(holder));
             watch::violated(NAME, what);
@@ -219,9 +219,9 @@ async fn set(clerk: &Clerk, name: &str, quota: Quota) {
     }
 }
 
-fn expect_room(holder: u32, slot: u32, came: &Held) {
+fn expect_room(holder: u32, slot: u32, came: &HoldOutcome) {
     counters::checked(SERVED, 1);
-    if let Held::Full(text) = came {
+    if let HoldOutcome::Full(text) = came {
         let what =
             format!("{} was refused although there is room: {text}", held_filter(holder, slot));
         watch::violated(SERVED, what);
@@ -229,13 +229,13 @@ fn expect_room(holder: u32, slot: u32, came: &Held) {
 }
 
 /// Makes a call at one node after the other until its result is known.
-async fn resolved(net: &SimNet, addresses: &[String], holder: u32, call: Hold) -> Held {
+async fn resolved(net: &SimNet, addresses: &[String], holder: u32, call: Hold) -> HoldOutcome {
     let filter = held_filter(holder, call.slot());
     for turn in call.slot() as usize.. {
         let address = addresses[turn % addresses.len()].clone();
         let channel = node_channel(net, address, Some(&token_of(holder)));
         match called(channel, &filter, call).await {
-            Held::Open(_) => tokio::time::sleep(TRY_PAUSE).await,
+            HoldOutcome::Open(_) => tokio::time::sleep(TRY_PAUSE).await,
             came => return came,
         }
     }

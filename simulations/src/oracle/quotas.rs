@@ -20,7 +20,7 @@ pub(crate) const SERVED: &str = "room_is_given";
 
 /// What a holder has: the number of filters, and the bytes of one copy of each, by number of copies.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Held {
+pub(crate) struct Holdings {
     /// Filters.
     pub(crate) count: u64,
     /// Bytes of filters that are stored once per shard replica.
@@ -43,8 +43,8 @@ pub(crate) struct Limits {
 pub(crate) struct Version {
     replicas: u64,
     nodes: u64,
-    all: Held,
-    held: BTreeMap<String, Held>,
+    all: Holdings,
+    held: BTreeMap<String, Holdings>,
     of_all: Limits,
     limits: BTreeMap<String, Limits>,
 }
@@ -55,7 +55,7 @@ struct Filter {
     owner: Option<String>,
     name: String,
     /// With what it has grown by.
-    one: Held,
+    one: Holdings,
     generation: u64,
     /// Bytes of each slice beyond the plan.
     grown: BTreeMap<ShardId, u64>,
@@ -70,7 +70,7 @@ pub(crate) struct Quotas {
     defined: u64,
 }
 
-impl Held {
+impl Holdings {
     fn of(settings: &FilterSettings) -> Self {
         let bytes = settings.memory_bytes;
         match settings.distribution {
@@ -93,12 +93,12 @@ impl Held {
 }
 
 impl Version {
-    fn bytes(&self, held: Held) -> u64 {
+    fn bytes(&self, held: Holdings) -> u64 {
         held.partitioned * self.replicas + held.replicated * self.nodes
     }
 
     /// Who would exceed its limits with one more filter; `None` if there is room.
-    fn over(&self, owner: Option<&str>, one: Held) -> Option<String> {
+    fn over(&self, owner: Option<&str>, one: Holdings) -> Option<String> {
         let limits = |name| self.limits.get(name).copied().unwrap_or_default();
         let own = owner.map(|name| (name, self.held(name), limits(name)));
         let all = ("the cluster", self.all, self.of_all);
@@ -113,7 +113,7 @@ impl Version {
     }
 
     /// What a principal holds.
-    pub(crate) fn held(&self, name: &str) -> Held {
+    pub(crate) fn held(&self, name: &str) -> Holdings {
         self.held.get(name).copied().unwrap_or_default()
     }
 
@@ -199,7 +199,7 @@ impl Quotas {
         (name, settings, owner): (&FilterName, &FilterSettings, Option<&PrincipalName>),
         reply: &MetaReply,
     ) -> Result<(), (&'static str, String)> {
-        let (one, owner) = (Held::of(settings), owner.map(PrincipalName::as_str));
+        let (one, owner) = (Holdings::of(settings), owner.map(PrincipalName::as_str));
         let over = self.now.over(owner, one);
         let name = name.as_str();
         match (reply, over) {
@@ -246,7 +246,8 @@ impl Quotas {
             return Ok(());
         };
         let had = grown.get(&shard).copied().unwrap_or(0);
-        let more = Held { partitioned: growth_bytes.saturating_sub(had), ..Held::default() };
+        let more =
+            Holdings { partitioned: growth_bytes.saturating_sub(had), ..Holdings::default() };
         let over = self.now.over(owner.as_deref(), more);
         match (reply, over) {
             (MetaReply::Done, None) => {
@@ -265,7 +266,7 @@ impl Quotas {
         }
     }
 
-    fn add_growth(&mut self, (filter, shard): (FilterId, ShardId), more: Held) {
+    fn add_growth(&mut self, (filter, shard): (FilterId, ShardId), more: Holdings) {
         let Some(grown) = self.filters.get_mut(&filter) else { return };
         *grown.grown.entry(shard).or_default() += more.partitioned;
         grown.one.add(more);
@@ -283,7 +284,7 @@ impl Quotas {
         }
         cleared.generation = generation;
         let partitioned = std::mem::take(&mut cleared.grown).into_values().sum();
-        let grown = Held { partitioned, ..Held::default() };
+        let grown = Holdings { partitioned, ..Holdings::default() };
         cleared.one.take(grown);
         self.now.all.take(grown);
         if let Some(held) = cleared.owner.as_ref().and_then(|owner| self.now.held.get_mut(owner)) {
@@ -328,7 +329,7 @@ impl Quotas {
         versions.any(|(_, version)| version.over(Some(owner), one).is_some())
     }
 
-    fn sample(&self, name: &str) -> Option<Held> {
+    fn sample(&self, name: &str) -> Option<Holdings> {
         self.filters.values().find(|filter| filter.name == name).map(|filter| filter.one)
     }
 

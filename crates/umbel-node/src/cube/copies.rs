@@ -71,7 +71,7 @@ pub struct Copies {
     recollection: Arc<Recollection>,
     delta_log_bytes_max: usize,
     queue_items_max: usize,
-    held: RwLock<BTreeMap<FilterId, Held>>,
+    held: RwLock<BTreeMap<FilterId, OpenCopy>>,
     /// The index in the meta group's log up to which the copies agree with the catalogue.
     followed: watch::Sender<u64>,
     pub(super) events: mpsc::Sender<Event>,
@@ -93,7 +93,8 @@ pub struct Copies {
     refused_count: AtomicU64,
 }
 
-struct Held {
+/// A copy that is open on this node.
+struct OpenCopy {
     copy: Arc<Copy>,
     writer: JoinHandle<()>,
     saved_at: Instant,
@@ -164,12 +165,12 @@ impl Copies {
         Some(self.get(filter)?.bits())
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<FilterId, Held>> {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<FilterId, OpenCopy>> {
         // No holder of the lock panics, and the map is consistent after every statement.
         self.held.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<FilterId, Held>> {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<FilterId, OpenCopy>> {
         self.held.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -315,7 +316,7 @@ impl Copies {
         let copy = Arc::new(copy);
         let writer = tokio::spawn(journal::run(Arc::clone(&copy), jobs, log.clone(), last));
         let held =
-            Held { copy: Arc::clone(&copy), writer, saved_at: Instant::now(), log, snapshots };
+            OpenCopy { copy: Arc::clone(&copy), writer, saved_at: Instant::now(), log, snapshots };
         self.write().insert(filter, held);
         tracing::info!(%filter, "copy opened");
         // The exchange gives the copy its partners and requests what it lacks.
@@ -369,7 +370,7 @@ impl Copies {
 
     /// How many of a node's inserts each copy on this node has.
     pub(crate) fn inserts_of(&self, node: NodeId) -> Vec<(FilterId, Generation, u64)> {
-        let count = |(&filter, held): (&FilterId, &Held)| {
+        let count = |(&filter, held): (&FilterId, &OpenCopy)| {
             let state = held.copy.read();
             (filter, state.generation(), state.replica.version_of(node))
         };

@@ -16,7 +16,8 @@ pub(super) const COMMIT_HOLD: Duration = Duration::from_millis(20);
 
 type Request = AppendEntriesRequest<Types>;
 
-struct Held<S> {
+/// The requests to a follower, of which those without entries are held back.
+struct HeldCommits<S> {
     input: S,
     is_first: bool,
     is_ended: bool,
@@ -32,14 +33,14 @@ pub(super) fn hold_commits<S>(
 where
     S: Stream<Item = Request> + Send + Unpin + 'static,
 {
-    let held = Held { input, is_first: true, is_ended: false };
+    let held = HeldCommits { input, is_first: true, is_ended: false };
     Box::pin(unfold(held, move |mut held| async move {
         let request = held.take(hold).await?;
         Some((request, held))
     }))
 }
 
-impl<S: Stream<Item = Request> + Unpin> Held<S> {
+impl<S: Stream<Item = Request> + Unpin> HeldCommits<S> {
     async fn take(&mut self, hold: Duration) -> Option<Request> {
         let mut request = self.receive().await?;
         if std::mem::take(&mut self.is_first) {

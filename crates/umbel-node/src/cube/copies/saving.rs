@@ -9,7 +9,7 @@ use umbel_filter::AnyFilter;
 
 use super::super::failure::CopyFailure;
 use super::super::image;
-use super::{Copies, Held};
+use super::{Copies, OpenCopy};
 use crate::cube::Result;
 
 /// A copy with merges that are not on this node's disk is saved after this long, so that a restart need
@@ -23,7 +23,7 @@ impl Copies {
     /// If the copy was forgotten, or the disk fails.
     pub(super) async fn save(&self, filter: FilterId) -> Result<()> {
         let stored =
-            |held: &Held| (Arc::clone(&held.copy), held.log.clone(), held.snapshots.clone());
+            |held: &OpenCopy| (Arc::clone(&held.copy), held.log.clone(), held.snapshots.clone());
         let unknown = CopyFailure::UnknownCopy { filter };
         let Some((copy, log, snapshots)) = self.read().get(&filter).map(stored) else {
             return Err(unknown);
@@ -76,7 +76,7 @@ impl Copies {
             if is_long { self.storage.groups_holding_oldest_segment() } else { Vec::new() };
         let due: Vec<FilterId> = {
             let held = self.read();
-            let is_due = |held: &Held| {
+            let is_due = |held: &OpenCopy| {
                 let log_bytes = self.storage.log_bytes(held.copy.group);
                 log_bytes > log_bytes_max / 4
                     || oldest.contains(&held.copy.group)
