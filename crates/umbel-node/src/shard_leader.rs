@@ -47,7 +47,7 @@ pub struct ShardLeader {
     /// Held for reading by every write until it is in the log, and for writing while no write may be.
     writes: Writes,
     /// When each slice was last compared; permits one comparison at a time.
-    scrubs: scrub::Scrubs,
+    scrubs: scrub::SliceScrubs,
     /// Counts of the fill of slices.
     loads: load::Loads,
     /// Rates of new items per slice.
@@ -70,7 +70,7 @@ impl ShardLeader {
         exports: Arc<Exports>,
         links: Arc<Links>,
     ) -> Arc<Self> {
-        let (writes, scrubs) = (Writes::default(), scrub::Scrubs::default());
+        let (writes, scrubs) = (Writes::default(), scrub::SliceScrubs::default());
         let queue = InsertQueue::start(Arc::clone(&group), queue_items_max, Arc::clone(&writes));
         let (loads, growing) = (load::Loads::default(), growing::Growing::default());
         Arc::new(Self {

@@ -129,7 +129,7 @@ struct Looks {
 
 impl Looks {
     /// Returns the time that is believed, and what is to be logged.
-    fn look(&mut self, now: Reading) -> (u64, Option<Event>) {
+    fn look(&mut self, now: Reading) -> (u64, Option<ClockEvent>) {
         let last = std::mem::replace(&mut self.last, now);
         let has_jumped = is_jump(now.ahead_ms(&last));
         let held = match self.held {
@@ -143,11 +143,11 @@ impl Looks {
         let is_back = !is_jump(ahead_ms);
         if is_back || now.at >= held.ends {
             self.held = None;
-            let event = if is_back { Event::Returned } else { Event::Taken { ahead_ms } };
+            let event = if is_back { ClockEvent::Returned } else { ClockEvent::Taken { ahead_ms } };
             return (now.wall_ms, Some(event));
         }
         self.held = Some(held);
-        let event = has_jumped.then(|| Event::Jumped { ahead_ms, left: held.ends - now.at });
+        let event = has_jumped.then(|| ClockEvent::Jumped { ahead_ms, left: held.ends - now.at });
         // A clock that jumped back is followed: it makes nothing expire.
         (now.wall_ms.min(held.before.expected_ms(now.at)), event)
     }
@@ -159,7 +159,7 @@ const fn is_jump(ahead_ms: i64) -> bool {
 
 /// What a look found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Event {
+enum ClockEvent {
     /// The wall clock jumped, and is now ahead by so much of what it showed before. A jump ahead is held back for
     /// so long.
     Jumped { ahead_ms: i64, left: Duration },
@@ -169,7 +169,7 @@ enum Event {
     Taken { ahead_ms: i64 },
 }
 
-impl Event {
+impl ClockEvent {
     fn log(self) {
         match self {
             Self::Jumped { ahead_ms, left } if ahead_ms > 0 => tracing::error!(
@@ -333,15 +333,15 @@ mod tests {
         assert_eq!(look(), None);
         machine.wall.add(DAY_MS);
         let ahead_ms = i64::try_from(DAY_MS).unwrap();
-        assert_eq!(look(), Some(Event::Jumped { ahead_ms, left: CLOCK_HOLD }));
+        assert_eq!(look(), Some(ClockEvent::Jumped { ahead_ms, left: CLOCK_HOLD }));
         assert_eq!(look(), None);
         machine.wall.subtract(DAY_MS);
-        assert_eq!(look(), Some(Event::Returned));
+        assert_eq!(look(), Some(ClockEvent::Returned));
         assert_eq!(look(), None);
         machine.wall.subtract(DAY_MS);
-        assert_eq!(look(), Some(Event::Jumped { ahead_ms: -ahead_ms, left: CLOCK_HOLD }));
+        assert_eq!(look(), Some(ClockEvent::Jumped { ahead_ms: -ahead_ms, left: CLOCK_HOLD }));
         machine.pass(HOUR_MS).await;
-        assert_eq!(look(), Some(Event::Taken { ahead_ms: -ahead_ms }));
+        assert_eq!(look(), Some(ClockEvent::Taken { ahead_ms: -ahead_ms }));
         assert_eq!(look(), None);
     }
 }

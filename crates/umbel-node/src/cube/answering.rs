@@ -18,7 +18,7 @@ use umbel_replicated_engine::hypercube::{DeltaError, DeltaReply};
 
 use super::copies::Copies;
 use super::copy::Copy;
-use super::events::{Asked, Event, PARTS_WAITING_MAX};
+use super::events::{Asked, ExchangeEvent, PARTS_WAITING_MAX};
 use super::questions::{QuestionError, Questions};
 use super::wire::{self, CopyDelta, CopyQuestion};
 use crate::metrics;
@@ -93,7 +93,7 @@ pub(crate) async fn take_questions(
     let Questions { list: questions, taken: room, .. } = asked;
     let asked = Asked { from, step, questions, parts, _room: room };
     let events = &copies.events;
-    events.try_send(Event::Asked(asked)).map_err(|_| too_many())?;
+    events.try_send(ExchangeEvent::Asked(asked)).map_err(|_| too_many())?;
     Ok(AnswerParts::new(receiver))
 }
 

@@ -18,9 +18,9 @@ use umbel_step::planted::{self, Planted};
 use umbel_storage::{LogStore, SnapshotStore, Storage};
 
 use super::copy::{Copy, CopyState, SliceClock};
-use super::events::Event;
+use super::events::ExchangeEvent;
 use super::questions::QuestionRooms;
-use super::scrub::Scrubs;
+use super::scrub::CopyScrubs;
 use super::{image, journal};
 use crate::calls::SweepCounts;
 use crate::comparisons::Comparison;
@@ -74,9 +74,9 @@ pub struct Copies {
     held: RwLock<BTreeMap<FilterId, OpenCopy>>,
     /// The index in the meta group's log up to which the copies agree with the catalogue.
     followed: watch::Sender<u64>,
-    pub(super) events: mpsc::Sender<Event>,
+    pub(super) events: mpsc::Sender<ExchangeEvent>,
     /// Taken by the exchange when it starts.
-    waiting: Mutex<Option<mpsc::Receiver<Event>>>,
+    waiting: Mutex<Option<mpsc::Receiver<ExchangeEvent>>>,
     pub(super) questions: QuestionRooms,
     pub(super) pacer: Pacer,
     pub(super) whole_sends: Semaphore,
@@ -86,7 +86,7 @@ pub struct Copies {
     exports: Arc<Semaphore>,
     /// One permit per filter that is being assembled for an import.
     imports: Arc<Semaphore>,
-    scrubs: Scrubs,
+    scrubs: CopyScrubs,
     sweeps: Mutex<SweepCounts>,
     /// The current step of the running sweep.
     step: Mutex<Option<Step>>,
@@ -105,7 +105,7 @@ struct OpenCopy {
 }
 
 /// A replicated filter in the catalogue.
-struct Wanted {
+struct WantedCopy {
     generation: Generation,
     settings: FilterSettings,
 }
@@ -139,14 +139,14 @@ impl Copies {
             listed: Arc::new(Semaphore::new(LISTED_BYTES_MAX)),
             exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
             imports: Arc::new(Semaphore::new(WHOLE_IMPORTS_MAX)),
-            scrubs: Scrubs::new(),
+            scrubs: CopyScrubs::new(),
             sweeps: Mutex::default(),
             step: Mutex::default(),
             refused_count: AtomicU64::new(0),
         }
     }
 
-    pub(super) fn take_events(&self) -> Option<mpsc::Receiver<Event>> {
+    pub(super) fn take_events(&self) -> Option<mpsc::Receiver<ExchangeEvent>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -215,7 +215,7 @@ impl Copies {
     }
 
     /// State of the comparisons.
-    pub(super) const fn scrubs(&self) -> &Scrubs {
+    pub(super) const fn scrubs(&self) -> &CopyScrubs {
         &self.scrubs
     }
 
@@ -227,7 +227,7 @@ impl Copies {
     /// Makes the exchange begin a sweep as soon as possible.
     pub(crate) fn begin_sweep(&self) {
         // If the queue of events is full, a sweep begins anyway.
-        let _ = self.events.try_send(Event::Wanted);
+        let _ = self.events.try_send(ExchangeEvent::Wanted);
     }
 
     fn draw_log_number(&self) -> u64 {
@@ -248,13 +248,13 @@ impl Copies {
         index: u64,
         read: impl FnOnce(&mut dyn FnMut(&MetaState)),
     ) -> Result<(), String> {
-        let mut wanted: BTreeMap<FilterId, Wanted> = BTreeMap::new();
+        let mut wanted: BTreeMap<FilterId, WantedCopy> = BTreeMap::new();
         read(&mut |state| {
             let replicated = state.filters().filter(|(_, record)| record.is_replicated());
             let present = replicated.filter(|(_, r)| r.state != FilterState::Dropping);
             wanted.extend(present.map(|(filter, record)| {
                 let (generation, settings) = (record.generation, record.settings.clone());
-                (filter, Wanted { generation, settings })
+                (filter, WantedCopy { generation, settings })
             }));
         });
         let on_disk = self.storage.groups().into_iter().filter_map(GroupId::copy);
@@ -320,7 +320,7 @@ impl Copies {
         self.write().insert(filter, held);
         tracing::info!(%filter, "copy opened");
         // The exchange gives the copy its partners and requests what it lacks.
-        let _ = self.events.try_send(Event::Opened);
+        let _ = self.events.try_send(ExchangeEvent::Opened);
         Ok(copy)
     }
 

@@ -11,7 +11,7 @@ use super::wire::CopyQuestion;
 pub(super) const PARTS_WAITING_MAX: usize = 2;
 
 /// Events for the exchange.
-pub(crate) enum Event {
+pub(crate) enum ExchangeEvent {
     /// A sweep should begin as soon as possible.
     Wanted,
     /// A copy was opened.

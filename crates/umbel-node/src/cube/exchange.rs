@@ -22,7 +22,7 @@ use umbel_step::Outbox;
 use super::answering;
 use super::asking::{self, Clients};
 use super::copies::Copies;
-use super::events::{Asked, Event};
+use super::events::{Asked, ExchangeEvent};
 use super::in_sync::check_copies;
 use super::wire;
 use crate::metrics;
@@ -139,18 +139,18 @@ impl Exchange {
         }
     }
 
-    fn take(&mut self, event: Event) {
+    fn take(&mut self, event: ExchangeEvent) {
         match event {
-            Event::Wanted => {
+            ExchangeEvent::Wanted => {
                 self.is_wanted = true;
                 // If a sweep is running, the next one begins after it.
                 self.look();
             }
-            Event::Opened => {
+            ExchangeEvent::Opened => {
                 self.is_wanted = true;
                 self.set_partners();
             }
-            Event::Asked(asked) => self.asked(asked),
+            ExchangeEvent::Asked(asked) => self.asked(asked),
         }
     }
 

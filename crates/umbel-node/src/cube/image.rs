@@ -46,7 +46,7 @@ struct Head {
 }
 
 /// What a snapshot of a copy contains.
-struct Image {
+struct CopyImage {
     head: Head,
     slices: Option<(u64, u64)>,
     filter: AnyFilter,
@@ -74,7 +74,7 @@ pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore)
         merge_count.store(state.merge_count, Ordering::Relaxed);
         generation.store(state.generation().0, Ordering::Relaxed);
         let meta = own_snapshot_meta(copy.node, state.applied_index);
-        (meta, Image { head, slices, filter, key: copy.settings.frame_key() })
+        (meta, CopyImage { head, slices, filter, key: copy.settings.frame_key() })
     };
     let file = snapshots.build(copied, |to, image| Box::pin(write(to, image))).await?;
     let applied_index = file.last_index();
@@ -91,7 +91,7 @@ pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore)
     Ok(())
 }
 
-async fn write(writer: &mut SnapshotWriter, image: Image) -> io::Result<()> {
+async fn write(writer: &mut SnapshotWriter, image: CopyImage) -> io::Result<()> {
     writer.write(piece(&encode(&image.head))).await?;
     if let Some(slices) = image.slices {
         writer.write(piece(&encode(&slices))).await?;

@@ -126,7 +126,7 @@ pub(crate) enum ScrubError {
 }
 
 /// State of a node's comparisons.
-pub(crate) struct Scrubs {
+pub(crate) struct CopyScrubs {
     asking: Arc<Semaphore>,
     answering: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
@@ -147,7 +147,7 @@ struct Due {
     try_count: u32,
 }
 
-impl Scrubs {
+impl CopyScrubs {
     pub(super) fn new() -> Self {
         let room = |count| Arc::new(Semaphore::new(count));
         Self {

@@ -35,12 +35,12 @@ const HELD_PATIENCE: Duration = Duration::from_millis(500);
 const HOLD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// State of the comparisons that a shard's leader runs.
-pub(super) struct Scrubs {
+pub(super) struct SliceScrubs {
     turn: Semaphore,
     last: LastComparisons<FilterId>,
 }
 
-impl Default for Scrubs {
+impl Default for SliceScrubs {
     fn default() -> Self {
         Self { turn: Semaphore::new(1), last: LastComparisons::default() }
     }

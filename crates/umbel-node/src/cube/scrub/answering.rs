@@ -12,7 +12,7 @@ use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_proto::v1;
 use umbel_proto::v1::scrub_part::Part;
 
-use super::image::Image;
+use super::image::ComparedImage;
 use super::line::{Line, Outlet, PARTS_WAITING_MAX, claim_part};
 use super::talk::{Side, talk};
 use super::{SESSION_TIME_MAX, ScrubError, TURN_PATIENCE};
@@ -100,7 +100,7 @@ async fn answer(copies: &Copies, from: NodeId, line: &mut Line<Answer>) -> Resul
     let answering = Arc::clone(&copies.scrubs().answering);
     let turn = timeout(TURN_PATIENCE, answering.acquire_owned()).await;
     let _turn = turn.map_err(|_| ScrubError::Busy)?.expect("it is never closed");
-    let mut image = Image::of(copies, &copy, generation)?;
+    let mut image = ComparedImage::of(copies, &copy, generation)?;
     line.send(claim_part(&image.claim)).await?;
     let theirs = line.claim().await?;
     copy.check_coverage(from, &theirs)?;

@@ -11,7 +11,7 @@ use umbel_proto::v1;
 use umbel_proto::v1::scrub_part::Part;
 use umbel_raft::peer::{add_hello, member_client};
 
-use super::image::Image;
+use super::image::ComparedImage;
 use super::line::{Line, Outlet, PART_PATIENCE, PARTS_WAITING_MAX, claim_part, of_status};
 use super::talk::{Side, talk};
 use super::{CopyComparison, SESSION_TIME_MAX, ScrubError, SetBits};
@@ -72,7 +72,7 @@ async fn compare_now(
 
     let theirs = line.claim().await?;
     copy.check_coverage(partner, &theirs)?;
-    let mut image = Image::of(copies, copy, generation)?;
+    let mut image = ComparedImage::of(copies, copy, generation)?;
     line.send(claim_part(&image.claim)).await?;
     let outcome = talk(copies, Side::Asking, &mut image, &mut line).await?;
     let ours = image.set_missing(copies, partner, &theirs)?;

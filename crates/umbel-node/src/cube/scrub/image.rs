@@ -21,7 +21,7 @@ const LACKING_PER_ITEM_MAX: u64 = 2;
 const LACKING_LEAST: u64 = 1 << 16;
 
 /// A copy's bits at one moment.
-pub(super) struct Image {
+pub(super) struct ComparedImage {
     copy: Arc<Copy>,
     pub(super) generation: Generation,
     pub(super) claim: Coverage,
@@ -31,7 +31,7 @@ pub(super) struct Image {
     lacking_max: u64,
 }
 
-impl Image {
+impl ComparedImage {
     /// Takes the bits of a copy of this generation.
     pub(super) fn of(
         copies: &Copies,

@@ -12,7 +12,7 @@ use umbel_replicated_engine::repair::{
 use umbel_step::Outbox;
 
 use super::ScrubError;
-use super::image::Image;
+use super::image::ComparedImage;
 use super::line::{Line, Outlet};
 use crate::cube::copies::Copies;
 use crate::member::Member;
@@ -30,7 +30,7 @@ pub(super) enum Side {
 pub(super) async fn talk<T: Send + 'static>(
     copies: &Copies,
     side: Side,
-    image: &mut Image,
+    image: &mut ComparedImage,
     line: &mut Line<T>,
 ) -> Result<Box<RepairOutcome>, ScrubError> {
     let table = run_blocking(|| image.table())?;
@@ -117,7 +117,7 @@ async fn next_input<T>(line: &mut Line<T>) -> Result<RepairInput, ScrubError> {
     })
 }
 
-fn options(member: &Member, image: &Image, table: &ResidueTable) -> RepairOptions {
+fn options(member: &Member, image: &ComparedImage, table: &ResidueTable) -> RepairOptions {
     RepairOptions {
         shape_id: image.shape_id(table),
         secret: member.identity().cluster.to_le_bytes(),

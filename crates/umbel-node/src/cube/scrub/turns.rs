@@ -9,7 +9,7 @@ use umbel_engine::{FilterId, NodeId};
 use umbel_ports::{Purpose, Seed};
 
 use super::asking::compare;
-use super::{Due, Scrubs};
+use super::{CopyScrubs, Due};
 use crate::cube::copies::Copies;
 use crate::cube::copy::Copy;
 
@@ -24,7 +24,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// its regular turn.
 const TRIES_MAX: u32 = 6;
 
-impl Scrubs {
+impl CopyScrubs {
     /// Schedules comparisons with all partners except `except`, after this copy had lost bits that
     /// `except` still had: the others may lack them too, and no delta would carry them.
     pub(super) fn compare_soon(&self, filter: FilterId, partners: Vec<NodeId>, except: NodeId) {
