@@ -41,7 +41,7 @@ pub struct ScrubbedSlice {
 
 /// A filter to compare.
 #[derive(Clone)]
-pub(super) struct Wanted {
+pub(super) struct FilterToScrub {
     pub(super) name: String,
     pub(super) filter: FilterId,
     pub(super) generation: Generation,
@@ -63,7 +63,7 @@ impl Coordinator {
             Some(name) => {
                 let filter = self.live_filter(name, deadline).await?;
                 let (name, generation) = (name.to_owned(), filter.record.generation);
-                let wanted = vec![Wanted { name, filter: filter.id, generation }];
+                let wanted = vec![FilterToScrub { name, filter: filter.id, generation }];
                 if filter.record.is_replicated() {
                     (wanted, Vec::new())
                 } else {
@@ -84,10 +84,11 @@ impl Coordinator {
 /// Compares the replicas of each slice of partitioned filters. Results arrive as comparisons end.
 fn scrub_slices(
     calls: &Arc<LeaderCalls>,
-    filters: Vec<Wanted>,
+    filters: Vec<FilterToScrub>,
 ) -> Result<impl Stream<Item = ScrubbedSlice> + use<>> {
     let ranges = calls.read_meta(ranges_of)??;
-    let of_filter = move |filter: Wanted| ranges.shards().map(move |shard| (filter.clone(), shard));
+    let of_filter =
+        move |filter: FilterToScrub| ranges.shards().map(move |shard| (filter.clone(), shard));
     let calls = Arc::clone(calls);
     let compared = stream::iter(filters.into_iter().flat_map(of_filter)).map(move |slice| {
         let calls = Arc::clone(&calls);
@@ -96,8 +97,11 @@ fn scrub_slices(
     Ok(compared.buffer_unordered(SHARDS_AT_ONCE_MAX))
 }
 
-async fn scrub_slice(calls: &LeaderCalls, (wanted, shard): (Wanted, ShardId)) -> ScrubbedSlice {
-    let Wanted { name, filter, generation } = wanted;
+async fn scrub_slice(
+    calls: &LeaderCalls,
+    (wanted, shard): (FilterToScrub, ShardId),
+) -> ScrubbedSlice {
+    let FilterToScrub { name, filter, generation } = wanted;
     let request = ShardRequest::Scrub { filter, generation };
     let answer = calls.shard_call(shard, request, Instant::now() + SESSION_TIME_MAX).await;
     let compared = match answer {
@@ -109,15 +113,13 @@ async fn scrub_slice(calls: &LeaderCalls, (wanted, shard): (Wanted, ShardId)) ->
 }
 
 /// The live filters, replicated and partitioned ones apart, in ascending order of their ids.
-fn all_live(state: &MetaState) -> (Vec<Wanted>, Vec<Wanted>) {
+fn all_live(state: &MetaState) -> (Vec<FilterToScrub>, Vec<FilterToScrub>) {
     let live = state.filters().filter(|(_, record)| record.state == FilterState::Live);
     let (replicated, partitioned): (Vec<_>, Vec<_>) =
         live.partition(|(_, record)| record.is_replicated());
     let wanted = |all: Vec<(FilterId, &umbel_engine::meta::FilterRecord)>| {
-        let wanted = |(filter, record): (FilterId, &umbel_engine::meta::FilterRecord)| Wanted {
-            name: record.name.to_string(),
-            filter,
-            generation: record.generation,
+        let wanted = |(filter, record): (FilterId, &umbel_engine::meta::FilterRecord)| {
+            FilterToScrub { name: record.name.to_string(), filter, generation: record.generation }
         };
         all.into_iter().map(wanted).collect()
     };

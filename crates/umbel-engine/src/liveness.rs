@@ -49,7 +49,7 @@ mod vacancy;
 mod liveness_test;
 
 use peer::Peer;
-use rest::Rest;
+use rest::GroupRest;
 use vacancy::Vacancy;
 
 /// Failed attempts in a row to reach a node after which it is suspected. A single one may be a broken
@@ -219,7 +219,7 @@ pub struct Liveness {
     peers: BTreeMap<NodeId, Peer>,
     vacancies: BTreeMap<GroupId, Vacancy>,
     /// How long each group that this node leads has been idle.
-    rests: BTreeMap<GroupId, Rest>,
+    rests: BTreeMap<GroupId, GroupRest>,
     ticked_ms: Option<u64>,
     handed_over_ms: Option<u64>,
 }
@@ -413,7 +413,7 @@ impl Liveness {
         let group = standing.group;
         if standing.is_leader {
             self.vacancies.remove(&group);
-            let rest = self.rests.entry(group).or_insert_with(|| Rest::new(standing));
+            let rest = self.rests.entry(group).or_insert_with(|| GroupRest::new(standing));
             if rest.is_reminder_due(standing) {
                 outbox.push(LivenessOrder::Remind(group));
             }

@@ -46,7 +46,7 @@ pub(crate) struct Claim {
 }
 
 /// A claim whose group waits for the outcome.
-struct Waiting {
+struct WaitingClaim {
     claim: Claim,
     outcome: oneshot::Sender<bool>,
 }
@@ -54,7 +54,7 @@ struct Waiting {
 /// The rounds of a node, one at a time: claims that are made during a round go into the next one.
 #[derive(Clone)]
 pub(crate) struct ReadRounds {
-    queue: mpsc::Sender<Waiting>,
+    queue: mpsc::Sender<WaitingClaim>,
 }
 
 impl ReadRounds {
@@ -69,7 +69,7 @@ impl ReadRounds {
     /// known.
     pub(crate) async fn confirm(&self, claim: Claim) -> bool {
         let (outcome, decided) = oneshot::channel();
-        let sent = self.queue.send(Waiting { claim, outcome }).await;
+        let sent = self.queue.send(WaitingClaim { claim, outcome }).await;
         sent.is_ok() && decided.await.unwrap_or(false)
     }
 }
@@ -78,7 +78,7 @@ async fn run(
     own: NodeId,
     links: Arc<Links>,
     beats: Arc<Beats>,
-    mut queue: mpsc::Receiver<Waiting>,
+    mut queue: mpsc::Receiver<WaitingClaim>,
 ) {
     let mut claims = Vec::new();
     // A node that hangs must not delay groups that do not need it, for longer than half of the time
@@ -131,10 +131,11 @@ struct Round {
 }
 
 impl Round {
-    fn new(own: NodeId, waiting: Vec<Waiting>) -> Self {
+    fn new(own: NodeId, waiting: Vec<WaitingClaim>) -> Self {
         let undecided_count = waiting.len();
         let confirmed_by = vec![BTreeSet::from([own]); undecided_count];
-        let split = waiting.into_iter().map(|Waiting { claim, outcome }| (claim, Some(outcome)));
+        let split =
+            waiting.into_iter().map(|WaitingClaim { claim, outcome }| (claim, Some(outcome)));
         let (claims, outcomes) = split.unzip();
         Self { own, claims, confirmed_by, outcomes, undecided_count }
     }

@@ -8,7 +8,7 @@ use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_replicated_engine::hypercube::{Cube, CubeRank};
 
 use crate::Result;
-use crate::scrub::Wanted;
+use crate::scrub::FilterToScrub;
 use umbel_node::calls::{CopyAnswer, CopyRequest};
 use umbel_node::cube::{CopyComparison, SESSION_TIME_MAX};
 use umbel_node::leader_calls::LeaderCalls;
@@ -37,10 +37,10 @@ pub struct ScrubbedPair {
 /// If this node belongs to no cluster.
 pub(crate) fn scrub_pairs(
     calls: &Arc<LeaderCalls>,
-    filters: Vec<Wanted>,
+    filters: Vec<FilterToScrub>,
 ) -> Result<impl Stream<Item = ScrubbedPair> + use<>> {
     let pairs = Arc::new(calls.read_meta(partners)?);
-    let of_filter = move |filter: Wanted| {
+    let of_filter = move |filter: FilterToScrub| {
         let pairs = Arc::clone(&pairs);
         (0..pairs.len()).map(move |at| (filter.clone(), pairs[at]))
     };
@@ -54,9 +54,9 @@ pub(crate) fn scrub_pairs(
 
 async fn scrub_pair(
     calls: &LeaderCalls,
-    (wanted, (node, partner)): (Wanted, (NodeId, NodeId)),
+    (wanted, (node, partner)): (FilterToScrub, (NodeId, NodeId)),
 ) -> ScrubbedPair {
-    let Wanted { name, filter, generation } = wanted;
+    let FilterToScrub { name, filter, generation } = wanted;
     let compared = compare(calls, (filter, generation), node, partner).await;
     ScrubbedPair { filter: name, node, partner, compared }
 }

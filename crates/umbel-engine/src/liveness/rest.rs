@@ -11,7 +11,7 @@ const REMINDER_BEATS_MAX: u32 = 320;
 
 /// How long a group has been idle.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(super) struct GroupRest {
     committed_index: u64,
     term: u64,
     /// Beats since the last entry, or since the last reminder.
@@ -20,7 +20,7 @@ pub(super) struct Rest {
     pause_beats: u32,
 }
 
-impl Rest {
+impl GroupRest {
     pub(super) const fn new(standing: &GroupStanding) -> Self {
         let (committed_index, term) = (standing.committed_index, standing.term);
         Self { committed_index, term, beat_count: 0, pause_beats: FIRST_REMINDER_BEATS }

@@ -84,9 +84,11 @@ fn best_move(
 ) -> Option<MetaCommand> {
     let map = state.shard_map();
     let loads = weights.loads(map);
-    let loaded = |node| Node { weight: loads.get(&node).map_or(0, |load| load.weight), node };
+    let loaded =
+        |node| WeighedNode { weight: loads.get(&node).map_or(0, |load| load.weight), node };
     let available = state.available_nodes();
-    let mut goals: Vec<Node> = available.intersection(alive).map(|&node| loaded(node)).collect();
+    let mut goals: Vec<WeighedNode> =
+        available.intersection(alive).map(|&node| loaded(node)).collect();
     goals.sort_unstable();
     let gap_min = mean(loads.values(), available.len()) / GAP_MEAN_PARTS;
     let no_zones = Zones::default();
@@ -146,7 +148,7 @@ impl MetaState {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Node {
+struct WeighedNode {
     /// Of all its replicas.
     weight: u64,
     node: NodeId,
@@ -175,8 +177,8 @@ fn best_goal(
     record: &ShardRecord,
     weight: u64,
     gap_min: u64,
-    from: Node,
-    goals: &[Node],
+    from: WeighedNode,
+    goals: &[WeighedNode],
     zones: &Zones,
 ) -> Option<Move> {
     let staying: Vec<NodeId> =

@@ -43,12 +43,12 @@ struct Inner {
     next: WordAt,
     /// What positions held that were not read yet.
     kept: KeptPositions,
-    rest: Rest,
+    rest: Unread,
 }
 
 /// Where the reader finds what it has not read yet.
 #[derive(Debug)]
-enum Rest {
+enum Unread {
     /// In the slice, which keeps what changes.
     InSlice,
     /// In the positions as they were when the log ended, with what was kept until then.
@@ -92,7 +92,7 @@ impl Inner {
             }
         }
         self.kept.clear();
-        self.rest = Rest::Copied(parts);
+        self.rest = Unread::Copied(parts);
     }
 }
 
@@ -118,7 +118,7 @@ impl UndoLog {
         // A log of a third of the slice and a copy of the rest are hardly less than a copy of all.
         let bytes_max = UNDO_LOG_BYTES_MAX.min(bytes / 3);
         let (next, kept) = (WordAt { array: 0, word: 0 }, KeptPositions::new(kind, &arrays));
-        let inner = Mutex::new(Inner { next, kept, rest: Rest::InSlice });
+        let inner = Mutex::new(Inner { next, kept, rest: Unread::InSlice });
         Self { inner, array_count: arrays.len(), kind, bytes_max }
     }
 
@@ -131,7 +131,7 @@ impl UndoLog {
     /// not read yet. Returns whether the log goes on.
     pub(super) fn keep(&self, filter: &AnyFilter, hashes: impl Iterator<Item = ItemHash>) -> bool {
         let mut inner = self.lock();
-        if !matches!(inner.rest, Rest::InSlice) || inner.next.array as usize >= self.array_count {
+        if !matches!(inner.rest, Unread::InSlice) || inner.next.array as usize >= self.array_count {
             return false;
         }
         let Inner { next, kept, .. } = &mut *inner;
@@ -167,14 +167,14 @@ impl UndoLog {
     /// Ends the log: the reader reads the rest in these positions, which must not change any more.
     pub(super) fn end(&self, filter: &Arc<AnyFilter>) {
         let mut inner = self.lock();
-        if matches!(inner.rest, Rest::InSlice) {
-            inner.rest = Rest::Shared(Arc::clone(filter));
+        if matches!(inner.rest, Unread::InSlice) {
+            inner.rest = Unread::Shared(Arc::clone(filter));
         }
     }
 
     /// Whether the log ended, so that the reader needs the slice no longer.
     pub(super) fn has_ended(&self) -> bool {
-        !matches!(self.lock().rest, Rest::InSlice)
+        !matches!(self.lock().rest, Unread::InSlice)
     }
 
     /// The words of the next piece as they were when the reader began, from the slice's positions or, if the log
@@ -191,13 +191,13 @@ impl UndoLog {
         }
         let end = WordAt::new(array, words.end);
         let piece = match &inner.rest {
-            Rest::InSlice => inner.former(filter?, array, words)?,
-            Rest::Shared(filter) => inner.former(filter, array, words)?,
-            Rest::Copied(parts) => words_of(parts, array, &words)?,
+            Unread::InSlice => inner.former(filter?, array, words)?,
+            Unread::Shared(filter) => inner.former(filter, array, words)?,
+            Unread::Copied(parts) => words_of(parts, array, &words)?,
         };
         inner.next = end;
         inner.kept.release_before(end);
-        if let Rest::Copied(parts) = &mut inner.rest {
+        if let Unread::Copied(parts) = &mut inner.rest {
             parts.retain(|part| WordAt::new(part.array, part.words.end) > end);
         }
         Some(piece)
@@ -219,8 +219,8 @@ impl UndoLog {
     #[cfg(test)]
     pub(super) fn copied_bytes(&self) -> usize {
         match &self.lock().rest {
-            Rest::Copied(parts) => parts.iter().map(|part| 8 * part.content.len()).sum(),
-            Rest::InSlice | Rest::Shared(_) => 0,
+            Unread::Copied(parts) => parts.iter().map(|part| 8 * part.content.len()).sum(),
+            Unread::InSlice | Unread::Shared(_) => 0,
         }
     }
 

@@ -12,19 +12,19 @@ use umbel_filter::{HashRange, ItemHash};
 use umbel_ports::PortFuture;
 
 use super::memory_records::{CHUNKS, part, rank};
-use super::memory_workshop::{Point, Process};
+use super::memory_workshop::{Point, ProcessState};
 use crate::{Attempt, CellItems, GatheredGroups, WorkshopError};
 
 /// An attempt of one process.
 pub(crate) struct MemoryAttempt {
-    process: Arc<Process>,
+    process: Arc<ProcessState>,
     decided: Mutex<BTreeMap<u32, Drops>>,
     suspects: Arc<Mutex<BTreeMap<u32, Vec<Suspect>>>>,
 }
 
 impl MemoryAttempt {
     /// An attempt that has decided nothing.
-    pub(crate) fn new(process: Arc<Process>) -> Self {
+    pub(crate) fn new(process: Arc<ProcessState>) -> Self {
         Self { process, decided: Mutex::default(), suspects: Arc::default() }
     }
 }
@@ -100,7 +100,7 @@ impl Attempt for MemoryAttempt {
 
 /// The groups that one process learns.
 struct MemoryGroups {
-    process: Arc<Process>,
+    process: Arc<ProcessState>,
     groups: Vec<KeptGroup>,
 }
 

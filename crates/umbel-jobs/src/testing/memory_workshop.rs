@@ -152,7 +152,7 @@ impl MemoryDisk {
 }
 
 /// A disk as seen by one process.
-pub(crate) struct MemoryWorkshop(Arc<Process>);
+pub(crate) struct MemoryWorkshop(Arc<ProcessState>);
 
 impl MemoryWorkshop {
     /// Creates a process; `sprung` is notified when the trap has sprung.
@@ -162,7 +162,7 @@ impl MemoryWorkshop {
         sprung: mpsc::UnboundedSender<()>,
         net: &Arc<CutNet>,
     ) -> Arc<Self> {
-        Arc::new(Self(Arc::new(Process {
+        Arc::new(Self(Arc::new(ProcessState {
             disk: Arc::clone(disk),
             trap,
             calls: AtomicU32::new(0),
@@ -178,7 +178,7 @@ impl MemoryWorkshop {
     }
 }
 
-pub(crate) struct Process {
+pub(crate) struct ProcessState {
     pub(crate) disk: Arc<MemoryDisk>,
     trap: Option<Trap>,
     calls: AtomicU32,
@@ -189,7 +189,7 @@ pub(crate) struct Process {
     is_dead: AtomicBool,
 }
 
-impl Process {
+impl ProcessState {
     fn kill(&self) {
         self.net.kill();
         self.is_dead.store(true, Ordering::SeqCst);

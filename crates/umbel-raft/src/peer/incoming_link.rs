@@ -23,13 +23,13 @@ use super::service::CallHandler;
 use super::{CallKind, CallRefusal, RefusalReason};
 
 /// A response, and the call's share of the allowance, which it holds until it is sent.
-type Waiting = (LinkAnswer, Option<Admitted>);
+type WaitingAnswer = (LinkAnswer, Option<Admitted>);
 
 /// The serving side of one link.
 pub(super) struct IncomingLink {
     from: NodeId,
     handler: Arc<dyn CallHandler>,
-    outbox: Arc<Outbox<Waiting>>,
+    outbox: Arc<Outbox<WaitingAnswer>>,
     raft: Allowance,
     others: Allowance,
 }
@@ -157,7 +157,7 @@ impl IncomingLink {
 
 /// Answers a call exactly once, even if its task panics or times out.
 struct Reply {
-    outbox: Arc<Outbox<Waiting>>,
+    outbox: Arc<Outbox<WaitingAnswer>>,
     id: u64,
     kind: CallKind,
     admitted: Option<Admitted>,
@@ -179,7 +179,7 @@ impl Drop for Reply {
 }
 
 fn answer(
-    outbox: &Outbox<Waiting>,
+    outbox: &Outbox<WaitingAnswer>,
     id: u64,
     kind: CallKind,
     admitted: Option<Admitted>,
@@ -214,7 +214,7 @@ fn answer(
 /// The answers of a link as a stream. The server drops it when the connection is gone, which ends the
 /// link.
 pub struct Answers {
-    outbox: Arc<Outbox<Waiting>>,
+    outbox: Arc<Outbox<WaitingAnswer>>,
     reader: AbortHandle,
     _slot: LinkSlot,
 }

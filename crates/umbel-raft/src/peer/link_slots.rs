@@ -16,11 +16,11 @@ pub(super) struct LinkSlots(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     last: u64,
-    nodes: BTreeMap<NodeId, Links>,
+    nodes: BTreeMap<NodeId, LinksOfNode>,
 }
 
 /// The links of one node, oldest first; dropping a sender ends its link.
-struct Links {
+struct LinksOfNode {
     links: VecDeque<(u64, oneshot::Sender<()>)>,
     is_known: bool,
 }
@@ -46,8 +46,10 @@ impl LinkSlots {
             table.end_unknown();
         }
         let (sender, ended) = oneshot::channel();
-        let of_node =
-            table.nodes.entry(from).or_insert_with(|| Links { links: VecDeque::new(), is_known });
+        let of_node = table
+            .nodes
+            .entry(from)
+            .or_insert_with(|| LinksOfNode { links: VecDeque::new(), is_known });
         of_node.is_known = is_known;
         of_node.links.push_back((number, sender));
         if of_node.links.len() > LINKS_PER_NODE_MAX {

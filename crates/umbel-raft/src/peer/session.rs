@@ -109,12 +109,12 @@ struct Calls {
 }
 
 /// A call that waits; dropping it abandons the call.
-pub(super) struct Waiting {
+pub(super) struct WaitingCall {
     session: Arc<Session>,
     id: u64,
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingCall {
     fn drop(&mut self) {
         self.session.lock().pending.remove(&self.id);
     }
@@ -144,7 +144,7 @@ impl Session {
         group: GroupId,
         body: Bytes,
         timeout: Duration,
-    ) -> Result<(Waiting, oneshot::Receiver<Answer>), CallError> {
+    ) -> Result<(WaitingCall, oneshot::Receiver<Answer>), CallError> {
         let (sender, receiver) = oneshot::channel();
         let id = {
             let mut calls = self.lock();
@@ -160,7 +160,7 @@ impl Session {
             calls.silent_since.get_or_insert_with(Instant::now);
             id
         };
-        let waiting = Waiting { session: Arc::clone(self), id };
+        let waiting = WaitingCall { session: Arc::clone(self), id };
         let timeout_ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX).max(1);
         let bytes = LINK_HEAD_BYTES + body.len();
         let call = LinkCall { id, kind: kind.number(), group: group.number(), timeout_ms, body };

@@ -31,7 +31,7 @@ fn claim(shard: u32, voters: &[&[u64]]) -> Claim {
 fn round(claims: Vec<Claim>) -> (Round, Vec<oneshot::Receiver<bool>>) {
     let waiting = claims.into_iter().map(|claim| {
         let (outcome, decided) = oneshot::channel();
-        (Waiting { claim, outcome }, decided)
+        (WaitingClaim { claim, outcome }, decided)
     });
     let (waiting, decided) = waiting.unzip();
     (Round::new(OWN, waiting), decided)
