@@ -49,7 +49,7 @@ impl Budgets {
 
 /// How a call uses request and response streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Manner {
+enum CallManner {
     /// One request message, one response; also plain pages.
     Unary,
     /// Many request messages, one response, within a time limit.
@@ -72,7 +72,7 @@ enum Manner {
     Peer,
 }
 
-impl Manner {
+impl CallManner {
     fn of(path: &str) -> Self {
         if console::is_stream(path) {
             return Self::GivesLong;
@@ -111,31 +111,31 @@ pub(super) async fn admit(
     request: Request,
     next: Next,
 ) -> Response {
-    let manner = Manner::of(request.uri().path());
-    if manner == Manner::Peer {
+    let manner = CallManner::of(request.uri().path());
+    if manner == CallManner::Peer {
         return next.run(request).await;
     }
-    if manner == Manner::Link {
+    if manner == CallManner::Link {
         let lease = budgets.of_links.lease_on(request.extensions().get().cloned());
         return next.run(request.map(|body| Body::new(AdmittedBody::of_link(body, lease)))).await;
     }
     let ends_at = match manner {
-        Manner::Takes | Manner::Gives | Manner::Talks => {
+        CallManner::Takes | CallManner::Gives | CallManner::Talks => {
             let named = timeout_of(request.headers()).map(|named| named.min(STREAM_TIMEOUT_MAX));
             Some(Instant::now() + named.unwrap_or(STREAM_TIMEOUT_DEFAULT))
         }
-        Manner::Unary
-        | Manner::PeerUnary
-        | Manner::TakesLong
-        | Manner::GivesLong
-        | Manner::TalksLong
-        | Manner::Link
-        | Manner::Peer => None,
+        CallManner::Unary
+        | CallManner::PeerUnary
+        | CallManner::TakesLong
+        | CallManner::GivesLong
+        | CallManner::TalksLong
+        | CallManner::Link
+        | CallManner::Peer => None,
     };
     let connection: Option<ConnectionHandle> =
         manner.gives_many().then(|| request.extensions().get().cloned()).flatten();
     let budget = match manner {
-        Manner::PeerUnary => &budgets.of_nodes,
+        CallManner::PeerUnary => &budgets.of_nodes,
         _ => &budgets.of_clients,
     };
     let lease = budget.lease();
@@ -170,23 +170,23 @@ mod tests {
         for service in files.file.iter().flat_map(|file| &file.service) {
             for method in &service.method {
                 let path = format!("/umbel.v1.{}/{}", service.name(), method.name());
-                let manner = Manner::of(&path);
+                let manner = CallManner::of(&path);
                 let is_right = match (method.client_streaming(), method.server_streaming()) {
-                    (false, false) if service.name() == "Peer" => manner == Manner::PeerUnary,
-                    _ if path == "/umbel.v1.Peer/Link" => manner == Manner::Link,
+                    (false, false) if service.name() == "Peer" => manner == CallManner::PeerUnary,
+                    _ if path == "/umbel.v1.Peer/Link" => manner == CallManner::Link,
                     _ if matches!(service.name(), "Peer" | "JobControl" | "JobExchange") => {
-                        manner == Manner::Peer
+                        manner == CallManner::Peer
                     }
-                    (false, false) => manner == Manner::Unary,
-                    (true, false) => matches!(manner, Manner::Takes | Manner::TakesLong),
-                    (false, true) => matches!(manner, Manner::Gives | Manner::GivesLong),
-                    (true, true) => matches!(manner, Manner::Talks | Manner::TalksLong),
+                    (false, false) => manner == CallManner::Unary,
+                    (true, false) => matches!(manner, CallManner::Takes | CallManner::TakesLong),
+                    (false, true) => matches!(manner, CallManner::Gives | CallManner::GivesLong),
+                    (true, true) => matches!(manner, CallManner::Talks | CallManner::TalksLong),
                 };
                 assert!(is_right, "{path} is {manner:?}");
             }
         }
-        assert_eq!(Manner::of("/metrics"), Manner::Unary);
-        assert_eq!(Manner::of("/console"), Manner::Unary);
-        assert_eq!(Manner::of("/console/events/cluster"), Manner::GivesLong);
+        assert_eq!(CallManner::of("/metrics"), CallManner::Unary);
+        assert_eq!(CallManner::of("/console"), CallManner::Unary);
+        assert_eq!(CallManner::of("/console/events/cluster"), CallManner::GivesLong);
     }
 }

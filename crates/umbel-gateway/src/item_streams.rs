@@ -130,14 +130,14 @@ fn request_status(status: &Status) -> v1::RequestStatus {
 }
 
 /// An answer, and what its request holds until the answer goes out.
-struct Answered<A> {
+struct AnswerWithPlace<A> {
     answer: A,
     _place: OwnedSemaphorePermit,
     _held: Option<BudgetShare>,
 }
 
 /// What goes out: answers, then at most one status, with which the stream ends.
-type Outgoing<A> = mpsc::Sender<Result<Answered<A>, Status>>;
+type Outgoing<A> = mpsc::Sender<Result<AnswerWithPlace<A>, Status>>;
 
 /// Opens a stream for a call that has passed the gate.
 ///
@@ -199,7 +199,7 @@ impl<R> OpenStream<R> {
     {
         let Self { mut requests, terms, budget, mut is_stopping } = self;
         let places = Arc::new(Semaphore::new(ITEM_STREAM_REQUESTS_MAX));
-        let mut in_progress: FuturesOrdered<BoxFuture<'static, Answered<Q::Answer>>> =
+        let mut in_progress: FuturesOrdered<BoxFuture<'static, AnswerWithPlace<Q::Answer>>> =
             FuturesOrdered::new();
         let mut place: Option<OwnedSemaphorePermit> = None;
         let (mut is_open, mut end): (bool, Option<Status>) = (true, None);
@@ -242,7 +242,7 @@ impl<R> OpenStream<R> {
         budget: &Arc<Budget>,
         mut request: Q,
         place: OwnedSemaphorePermit,
-    ) -> BoxFuture<'static, Answered<Q::Answer>> {
+    ) -> BoxFuture<'static, AnswerWithPlace<Q::Answer>> {
         let deadline = terms.deadlines.of_streamed(request.timeout_ms());
         let memory_bytes = request.items_mut().map_or(0, |items| item_calls::memory_bytes(items));
         let byte_count = request.encoded_len().max(memory_bytes) as u64;
@@ -262,7 +262,7 @@ impl<R> OpenStream<R> {
                 }
                 Err(_) => (Err(status(&no_room())), None),
             };
-            Answered { answer: Q::answer(outcome), _place: place, _held: held }
+            AnswerWithPlace { answer: Q::answer(outcome), _place: place, _held: held }
         })
     }
 }

@@ -29,7 +29,7 @@ use umbel_ports::PeerIdentity;
 use super::Console;
 use super::actions::Action;
 use super::json::{self, Value};
-use super::places::Place;
+use super::places::StreamPlace;
 use super::sampler::Latest;
 use super::views::View;
 use crate::caller::Caller;
@@ -55,7 +55,7 @@ pub(super) struct Watcher {
     allowed: Option<Vec<Action>>,
     /// When a comment is due if nothing changes before; None before the first part.
     speaks_at: Option<Instant>,
-    _place: Place,
+    _place: StreamPlace,
 }
 
 impl Watcher {
@@ -64,7 +64,7 @@ impl Watcher {
         view: View,
         owner: String,
         latest: watch::Receiver<Latest>,
-        place: Place,
+        place: StreamPlace,
         request: &Request,
     ) -> Self {
         let connection = request.extensions().get().cloned().unwrap_or(PeerIdentity::Anonymous);

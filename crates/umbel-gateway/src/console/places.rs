@@ -21,7 +21,7 @@ struct Taken {
 }
 
 /// A place for one stream; dropping it frees the place.
-pub(super) struct Place {
+pub(super) struct StreamPlace {
     places: Arc<Places>,
     owner: String,
 }
@@ -41,7 +41,7 @@ pub(super) enum NoPlace {
 
 impl Places {
     /// Takes a place for `owner`.
-    pub(super) fn take(self: &Arc<Self>, owner: &str) -> Result<Place, NoPlace> {
+    pub(super) fn take(self: &Arc<Self>, owner: &str) -> Result<StreamPlace, NoPlace> {
         let mut taken = self.lock();
         if taken.count >= STREAMS_MAX {
             return Err(NoPlace::OfNode);
@@ -52,7 +52,7 @@ impl Places {
         }
         taken.by_owner.insert(owner.to_owned(), own + 1);
         taken.count += 1;
-        Ok(Place { places: Arc::clone(self), owner: owner.to_owned() })
+        Ok(StreamPlace { places: Arc::clone(self), owner: owner.to_owned() })
     }
 
     /// How many places are taken.
@@ -66,7 +66,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPlace {
     fn drop(&mut self) {
         let mut taken = self.places.lock();
         taken.count -= 1;

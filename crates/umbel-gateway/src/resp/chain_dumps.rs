@@ -30,7 +30,7 @@ type Piece = Option<(i64, Bytes)>;
 /// Copies that clients are reading.
 #[derive(Default)]
 pub(super) struct ChainDumps {
-    read: Mutex<BTreeMap<Reader, Arc<Reading>>>,
+    read: Mutex<BTreeMap<Reader, Arc<ChainReading>>>,
 }
 
 impl ChainDumps {
@@ -47,13 +47,13 @@ impl ChainDumps {
 }
 
 /// A copy that a client is reading.
-struct Reading {
+struct ChainReading {
     used: Mutex<Instant>,
-    pieces: tokio::sync::Mutex<Pieces>,
+    pieces: tokio::sync::Mutex<ChainPieces>,
 }
 
 /// The pieces of a copy.
-struct Pieces {
+struct ChainPieces {
     parts: ExportParts,
     writer: DumpWriter,
     has_ended: bool,
@@ -103,13 +103,13 @@ pub(super) async fn next(
     }
     let coordinator = &session.shared.coordinator;
     let parts = coordinator.export(&reader.1, ExportWish::default(), deadline).await;
-    let mut pieces = Pieces::new(parts.map_err(|failure| refusal(&failure))?);
+    let mut pieces = ChainPieces::new(parts.map_err(|failure| refusal(&failure))?);
     if iterator > 0 && !pieces.skip(offset, deadline).await? {
         return Ok(None);
     }
     let piece = pieces.take(iterator, deadline).await?;
     let used = Mutex::new(Instant::now());
-    let reading = Arc::new(Reading { used, pieces: tokio::sync::Mutex::new(pieces) });
+    let reading = Arc::new(ChainReading { used, pieces: tokio::sync::Mutex::new(pieces) });
     {
         let mut read = lock(&dumps.read);
         while read.len() >= COPIES_MAX && !read.contains_key(&reader) {
@@ -124,7 +124,7 @@ pub(super) async fn next(
 }
 
 /// Drops a copy that has been idle for `IDLE_MAX`. Holds only weak references, so that a stopping node can end.
-async fn give_up_idle(shared: Weak<Shared>, reader: Reader, ours: Weak<Reading>) {
+async fn give_up_idle(shared: Weak<Shared>, reader: Reader, ours: Weak<ChainReading>) {
     loop {
         let used = {
             let (Some(shared), Some(ours)) = (shared.upgrade(), ours.upgrade()) else { return };
@@ -144,7 +144,7 @@ async fn give_up_idle(shared: Weak<Shared>, reader: Reader, ours: Weak<Reading>)
     }
 }
 
-impl Pieces {
+impl ChainPieces {
     fn new(parts: ExportParts) -> Self {
         Self { parts, writer: DumpWriter::default(), has_ended: false, last: None }
     }
@@ -230,7 +230,7 @@ mod tests {
         client.call("UMBEL.CREATE k KIND redisbloom CAPACITY 2000000 ERROR 0.01", "+OK\r\n").await;
         add(&mut client, "k", 0..100).await;
         let later = Instant::now() + IDLE_MAX;
-        let mut pieces = Pieces::new(exported(&node, "k").await);
+        let mut pieces = ChainPieces::new(exported(&node, "k").await);
         assert!(matches!(pieces.skip(1 << 40, Instant::now()).await, Err(Refusal::Other(_))));
         assert!(pieces.writer.header().is_none());
         assert_eq!(pieces.skip(1 << 40, later).await, Ok(false));

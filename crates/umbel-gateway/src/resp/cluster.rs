@@ -56,17 +56,17 @@ pub(super) async fn answer(session: &Session, query: ClusterQuery<'_>) -> Result
         ClusterAnswers::Spread if is_about_others => {
             let (coordinator, own) = (&shared.coordinator, &shared.announced);
             let seen = SeenNodes::now(coordinator, &shared.addresses, own).await;
-            View::spread(coordinator.cluster_id(), coordinator.node(), seen)
+            ShownCluster::spread(coordinator.cluster_id(), coordinator.node(), seen)
         }
         ClusterAnswers::Spread | ClusterAnswers::Single => {
-            View::single(own_id(session), shared.announced.clone())
+            ShownCluster::single(own_id(session), shared.announced.clone())
         }
     };
     Ok(view.answer(query))
 }
 
 /// The cluster as clients of a Redis cluster see it.
-struct View {
+struct ShownCluster {
     /// In the order of their slots.
     nodes: Vec<ShownNode>,
     /// The id of the node that answers.
@@ -86,7 +86,7 @@ struct ShownNode {
     slots: Option<(u16, u16)>,
 }
 
-impl View {
+impl ShownCluster {
     /// One node that has all slots.
     fn single(id: String, reached_at: (String, u16)) -> Self {
         let slots = slot::deal(1).next();
@@ -226,18 +226,19 @@ mod tests {
     }
 
     /// What node 1 answers.
-    fn seen(nodes: Vec<RespNode>, has_majority: bool) -> View {
-        View::spread(CLUSTER, NodeId(1), SeenNodes { nodes, has_majority })
+    fn seen(nodes: Vec<RespNode>, has_majority: bool) -> ShownCluster {
+        ShownCluster::spread(CLUSTER, NodeId(1), SeenNodes { nodes, has_majority })
     }
 
     /// The numbers of the nodes with slots, with these.
-    fn dealt(view: &View) -> Vec<(&str, u16, u16)> {
+    fn dealt(view: &ShownCluster) -> Vec<(&str, u16, u16)> {
         view.slots().map(|(node, (first, last))| (&*node.reached_at.0, first, last)).collect()
     }
 
     #[test]
     fn answers_follow_the_transcripts_in_both_protocols() {
-        let single = || View::single(id_of(CLUSTER, NodeId(0)), ("cache.example".to_owned(), 6379));
+        let single =
+            || ShownCluster::single(id_of(CLUSTER, NodeId(0)), ("cache.example".to_owned(), 6379));
         let spread = || seen(vec![alive(1), alive(2), silent(3), draining(4)], true);
         let cut_off = || seen(vec![alive(1), silent(2)], false);
         for (view, protocol, transcript) in [
@@ -281,7 +282,7 @@ mod tests {
     fn each_node_answers_the_same() {
         let of = |own| {
             let nodes = vec![alive(1), alive(2), draining(3)];
-            View::spread(CLUSTER, NodeId(own), SeenNodes { nodes, has_majority: true })
+            ShownCluster::spread(CLUSTER, NodeId(own), SeenNodes { nodes, has_majority: true })
         };
         for query in [ClusterQuery::Slots, ClusterQuery::Shards, ClusterQuery::Info] {
             assert_eq!(of(1).answer(query), of(2).answer(query), "{query:?}");

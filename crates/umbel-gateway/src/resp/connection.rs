@@ -19,7 +19,7 @@ use umbel_resp::{Decoder, ProtocolError, Refusal, Request};
 
 use super::pipeline;
 use super::session::{Executing, Queue, Session};
-use super::shared::{Counts, Place, Shared};
+use super::shared::{ConnectionPlace, Counts, Shared};
 use super::writing::write_answers;
 use crate::budget::{Budget, Holding, NoRoom};
 use crate::limits::{
@@ -34,7 +34,7 @@ pub(super) async fn serve(taken: Incoming, shared: Arc<Shared>, stop: watch::Rec
     if !matches!(identity, PeerIdentity::Unchecked | PeerIdentity::Anonymous) {
         connection.prove();
     }
-    let place = Place::new(&shared, from, connection.clone());
+    let place = ConnectionPlace::new(&shared, from, connection.clone());
     let session = Session::new(Arc::clone(&shared), Arc::clone(&place.client), identity).await;
     if session.is_known() {
         shared.clients.keep(place.client.id);

@@ -19,7 +19,7 @@ use umbel_node::item_batch::ItemBatch;
 use umbel_resp::{Arguments, CuckooCommand, CuckooInsert, Items, Protocol, Refusal, Reply};
 
 use super::answers::refusal;
-use super::filters::{self, Answered, create, described, memory_bytes, unless_busy};
+use super::filters::{self, ItemAnswers, create, described, memory_bytes, unless_busy};
 use super::packed::Packed;
 use super::session::{NoFilter, Session};
 
@@ -230,7 +230,7 @@ async fn contains(session: &Session, items: Items<'_>) -> Result<Reply, Refusal>
     if is_there {
         let mut packed = Packed::default();
         items.items.pack(&mut packed.data, &mut packed.lengths);
-        let Answered { bits, refusal } = filters::contains(session, items.key, packed).await;
+        let ItemAnswers { bits, refusal } = filters::contains(session, items.key, packed).await;
         if let Some(refusal) = refusal {
             return Err(refusal);
         }

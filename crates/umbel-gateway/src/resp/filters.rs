@@ -35,12 +35,12 @@ const LINK_BYTES: u64 = 64;
 const KEY_BYTES: u64 = 48;
 
 /// The outcome for items: an answer for each of the first ones, and why the others have none.
-pub(super) struct Answered {
+pub(super) struct ItemAnswers {
     pub(super) bits: Vec<bool>,
     pub(super) refusal: Option<Refusal>,
 }
 
-impl Answered {
+impl ItemAnswers {
     fn refused(refusal: impl Into<Refusal>) -> Self {
         Self { bits: Vec::new(), refusal: Some(refusal.into()) }
     }
@@ -122,19 +122,19 @@ pub(super) async fn insert(
     new: Option<NewBloom>,
     items: Packed,
     request: Option<RequestName>,
-) -> Answered {
+) -> ItemAnswers {
     let deadline = session.shared.deadlines.of_command();
     let name = match session.filter(FilterVerb::Insert, key) {
         Ok(name) => name,
-        Err(why) => return Answered::refused(why),
+        Err(why) => return ItemAnswers::refused(why),
     };
     if request.is_some() && items.lengths.len() > REQUEST_ITEMS_MAX {
         let what = format!("ERR a named request has at most {REQUEST_ITEMS_MAX} items");
-        return Answered::refused(Refusal::Other(what.into()));
+        return ItemAnswers::refused(Refusal::Other(what.into()));
     }
     let request = match client_request(session, request, deadline).await {
         Ok(request) => request,
-        Err(refusal) => return Answered::refused(refusal),
+        Err(refusal) => return ItemAnswers::refused(refusal),
     };
     let (mut bits, mut rest) = (Vec::with_capacity(items.lengths.len()), items);
     while !rest.lengths.is_empty() {
@@ -147,10 +147,10 @@ pub(super) async fn insert(
         let batch = std::mem::replace(&mut rest, behind).into_batch();
         match insert_batch(session, &name, new, &batch, request, deadline).await {
             Ok(answers) => bits.extend(answers.iter()),
-            Err(failure) => return Answered::of_failure(bits, failure),
+            Err(failure) => return ItemAnswers::of_failure(bits, failure),
         }
     }
-    Answered { bits, refusal: None }
+    ItemAnswers { bits, refusal: None }
 }
 
 /// The request id as shards know it, after the session was checked.
@@ -203,28 +203,28 @@ async fn insert_batch(
 }
 
 /// Looks up items.
-pub(super) async fn contains(session: &Session, key: &[u8], items: Packed) -> Answered {
+pub(super) async fn contains(session: &Session, key: &[u8], items: Packed) -> ItemAnswers {
     let deadline = session.shared.deadlines.of_command();
     let count = items.lengths.len();
     let absent = || {
         Counts::add(&session.shared.counts.misses, 1);
-        Answered { bits: vec![false; count], refusal: None }
+        ItemAnswers { bits: vec![false; count], refusal: None }
     };
     let name = match session.filter(FilterVerb::Read, key) {
         Ok(name) => name,
         Err(NoFilter::NoName) => return absent(),
-        Err(why @ NoFilter::Denied) => return Answered::refused(why),
+        Err(why @ NoFilter::Denied) => return ItemAnswers::refused(why),
     };
     let mut bits = Vec::with_capacity(count);
     for batch in items.batches() {
         match unless_busy(deadline, || look_up(session, &name, &batch, deadline)).await {
             Ok(present) => bits.extend(present.iter()),
             Err(CallFailure::UnknownFilter { .. }) => return absent(),
-            Err(failure) => return Answered { bits, refusal: Some(refusal(&failure)) },
+            Err(failure) => return ItemAnswers { bits, refusal: Some(refusal(&failure)) },
         }
     }
     Counts::add(&session.shared.counts.hits, 1);
-    Answered { bits, refusal: None }
+    ItemAnswers { bits, refusal: None }
 }
 
 /// Looks up items, after `READONLY` on the fewest nodes.
@@ -458,7 +458,7 @@ mod tests {
     fn a_batch_that_fails_behind_another_is_uncertain() {
         let busy = || CallFailure::Overloaded { what: "w".to_owned() };
         let text = |bits: &[bool], failure| {
-            let answered = Answered::of_failure(bits.to_vec(), failure);
+            let answered = ItemAnswers::of_failure(bits.to_vec(), failure);
             assert_eq!(answered.bits, bits);
             match Reply::from(answered.refusal.unwrap()) {
                 Reply::Error(text) => text.into_owned(),

@@ -52,7 +52,7 @@ impl SeenNodes {
         // Read behind the questions: a node that fell silent meanwhile gets no slots.
         let mut members = members(coordinator);
         // A node that is being started, or removed, is not in its catalogue.
-        members.entry(this).or_insert(Member {
+        members.entry(this).or_insert(ClusterMember {
             address: String::new(),
             is_alive: true,
             is_draining: false,
@@ -62,12 +62,12 @@ impl SeenNodes {
     }
 
     fn of(
-        members: &BTreeMap<NodeId, Member>,
+        members: &BTreeMap<NodeId, ClusterMember>,
         mut reached_at: BTreeMap<NodeId, (String, u16)>,
     ) -> Self {
         let alive_count = members.values().filter(|member| member.is_alive).count();
-        let node = |(&node, member): (&NodeId, &Member)| {
-            let Member { is_alive, is_draining, .. } = *member;
+        let node = |(&node, member): (&NodeId, &ClusterMember)| {
+            let ClusterMember { is_alive, is_draining, .. } = *member;
             Some(RespNode { node, reached_at: reached_at.remove(&node)?, is_alive, is_draining })
         };
         let nodes = members.iter().filter_map(node).collect();
@@ -76,14 +76,14 @@ impl SeenNodes {
 }
 
 /// A member of the cluster.
-struct Member {
+struct ClusterMember {
     /// Where other nodes reach it.
     address: String,
     is_alive: bool,
     is_draining: bool,
 }
 
-fn members(coordinator: &Coordinator) -> BTreeMap<NodeId, Member> {
+fn members(coordinator: &Coordinator) -> BTreeMap<NodeId, ClusterMember> {
     let this = coordinator.node();
     let address = |(node, record): (NodeId, &NodeRecord)| match record {
         NodeRecord::Live { address, is_draining, .. } => {
@@ -95,7 +95,7 @@ fn members(coordinator: &Coordinator) -> BTreeMap<NodeId, Member> {
     let addresses = coordinator.read_meta(read).unwrap_or_default();
     let member = |(node, address, is_draining)| {
         let is_alive = node == this || coordinator.is_alive(node);
-        (node, Member { address, is_alive, is_draining })
+        (node, ClusterMember { address, is_alive, is_draining })
     };
     addresses.into_iter().map(member).collect()
 }
@@ -122,7 +122,7 @@ impl RespAddresses {
     async fn of<Answer>(
         &self,
         this: NodeId,
-        members: &BTreeMap<NodeId, Member>,
+        members: &BTreeMap<NodeId, ClusterMember>,
         ask: impl Fn(NodeId, String) -> Answer,
     ) -> BTreeMap<NodeId, (String, u16)>
     where
@@ -164,8 +164,8 @@ mod tests {
 
     use super::*;
 
-    fn member(is_alive: bool) -> Member {
-        Member { address: "n:1".to_owned(), is_alive, is_draining: false }
+    fn member(is_alive: bool) -> ClusterMember {
+        ClusterMember { address: "n:1".to_owned(), is_alive, is_draining: false }
     }
 
     /// The nodes whose ports node 1 knows once it has asked nodes 2 to 4, which answer after so long, and the nodes that

@@ -19,7 +19,7 @@ use umbel_resp::{
 };
 
 use super::answers::refusal;
-use super::filters::{self, Answered};
+use super::filters::{self, ItemAnswers};
 use super::packed::Packed;
 use super::session::{Executing, Queue, Session, name_of};
 use super::{chain_debug, cluster, cuckoo, dumps, expiry, keys, payloads, server, umbel};
@@ -73,15 +73,15 @@ enum ItemVerb {
 struct Group<'a> {
     key: &'a [u8],
     verb: ItemVerb,
-    members: Vec<Member<'a>>,
+    members: Vec<CommandItems<'a>>,
 }
 
 /// The items of a command, or why it is refused.
-type Member<'a> = Result<Items<'a>, Refusal>;
+type CommandItems<'a> = Result<Items<'a>, Refusal>;
 
 /// How adjacent commands go to the cluster.
 #[derive(Clone, Copy)]
-enum Manner {
+enum GroupManner {
     /// As one batch.
     Joined,
     /// As one batch until an item finds no room, and those behind its command again so: a chain that does not grow
@@ -149,20 +149,20 @@ impl<'a> Group<'a> {
     async fn run(self, session: &Session, out: &mut Vec<u8>) -> usize {
         let mut left = &self.members[..];
         while !left.is_empty() {
-            let manner = if left.len() > 1 { self.manner(session) } else { Manner::Joined };
+            let manner = if left.len() > 1 { self.manner(session) } else { GroupManner::Joined };
             let count = match manner {
-                Manner::Joined => left.len(),
-                Manner::Fitting => left.len().min(COMMANDS_AT_ONCE),
-                Manner::Apart => distinct_count(left),
+                GroupManner::Joined => left.len(),
+                GroupManner::Fitting => left.len().min(COMMANDS_AT_ONCE),
+                GroupManner::Apart => distinct_count(left),
                 // The first of them may create the filter.
-                Manner::Unknown if left.len() == self.members.len() => 1,
-                Manner::Unknown => left.len(),
+                GroupManner::Unknown if left.len() == self.members.len() => 1,
+                GroupManner::Unknown => left.len(),
             };
             let some = &left[..count];
             let answered_count = match manner {
-                Manner::Apart => self.run_apart(session, some, out).await,
-                Manner::Fitting => self.run_joined(session, some, true, out).await,
-                Manner::Joined | Manner::Unknown => {
+                GroupManner::Apart => self.run_apart(session, some, out).await,
+                GroupManner::Fitting => self.run_joined(session, some, true, out).await,
+                GroupManner::Joined | GroupManner::Unknown => {
                     self.run_joined(session, some, false, out).await
                 }
             };
@@ -171,9 +171,9 @@ impl<'a> Group<'a> {
         self.members.len()
     }
 
-    fn manner(&self, session: &Session) -> Manner {
+    fn manner(&self, session: &Session) -> GroupManner {
         match self.verb {
-            ItemVerb::Contains => Manner::Joined,
+            ItemVerb::Contains => GroupManner::Joined,
             ItemVerb::Insert(..) => manner_of_inserts(session, self.key),
         }
     }
@@ -183,7 +183,7 @@ impl<'a> Group<'a> {
     async fn run_joined(
         &self,
         session: &Session,
-        some: &[Member<'a>],
+        some: &[CommandItems<'a>],
         ends_when_full: bool,
         out: &mut Vec<u8>,
     ) -> usize {
@@ -212,7 +212,12 @@ impl<'a> Group<'a> {
 
     /// Sends each command alone, all at once: those for which there is room are not refused with the others. Returns
     /// how many there are.
-    async fn run_apart(&self, session: &Session, some: &[Member<'a>], out: &mut Vec<u8>) -> usize {
+    async fn run_apart(
+        &self,
+        session: &Session,
+        some: &[CommandItems<'a>],
+        out: &mut Vec<u8>,
+    ) -> usize {
         let each = some.iter().map(|member| async move {
             let items = member.as_ref().map_err(Refusal::clone)?;
             let mut packed = Packed::default();
@@ -230,7 +235,7 @@ impl<'a> Group<'a> {
         some.len()
     }
 
-    async fn call(&self, session: &Session, packed: Packed) -> Answered {
+    async fn call(&self, session: &Session, packed: Packed) -> ItemAnswers {
         match self.verb {
             ItemVerb::Insert(new, request) => {
                 filters::insert(session, self.key, new, packed, request).await
@@ -242,26 +247,26 @@ impl<'a> Group<'a> {
 
 /// How adjacent inserts go to a filter: a shard may have no room for some items of a batch, and then refuses others
 /// with them. Growing filters count as having room: only at their largest size, or a quota, they have none.
-fn manner_of_inserts(session: &Session, key: &[u8]) -> Manner {
-    let Some(name) = name_of(session.database, key) else { return Manner::Unknown };
+fn manner_of_inserts(session: &Session, key: &[u8]) -> GroupManner {
+    let Some(name) = name_of(session.database, key) else { return GroupManner::Unknown };
     let look = |state: &MetaState| {
         let (_, record) = state.filter_by_name(&name)?;
         Some(match record.settings.shape {
-            SliceShape::RedisBloom { is_fixed: true, .. } => Manner::Fitting,
+            SliceShape::RedisBloom { is_fixed: true, .. } => GroupManner::Fitting,
             // Replicated windows are bits.
-            SliceShape::RedisBloom { .. } | SliceShape::Ring { .. } => Manner::Joined,
+            SliceShape::RedisBloom { .. } | SliceShape::Ring { .. } => GroupManner::Joined,
             _ => match Kind::from_id(record.settings.kind) {
-                Some(kind) if kind.has_fingerprints() => Manner::Apart,
-                _ => Manner::Joined,
+                Some(kind) if kind.has_fingerprints() => GroupManner::Apart,
+                _ => GroupManner::Joined,
             },
         })
     };
-    session.shared.coordinator.read_meta(look).ok().flatten().unwrap_or(Manner::Unknown)
+    session.shared.coordinator.read_meta(look).ok().flatten().unwrap_or(GroupManner::Unknown)
 }
 
 /// How many of the first commands may be in flight at once: of two equal items the second is present, so it waits
 /// for the first.
-fn distinct_count(members: &[Member<'_>]) -> usize {
+fn distinct_count(members: &[CommandItems<'_>]) -> usize {
     let mut seen = BTreeSet::new();
     let of_others = members.iter().take(COMMANDS_AT_ONCE).take_while(|member| {
         let Ok(items) = member else { return true };

@@ -117,20 +117,20 @@ struct Table {
 
 /// A connection among the open ones. It leaves them, and the copies that it reads end, however its task ends, also by a
 /// panic: its place would be lost otherwise.
-pub(super) struct Place {
+pub(super) struct ConnectionPlace {
     shared: Arc<Shared>,
     /// The connection.
     pub(super) client: Arc<Client>,
 }
 
-impl Place {
+impl ConnectionPlace {
     /// A place for a connection from this address.
     pub(super) fn new(shared: &Arc<Shared>, from: String, connection: ConnectionHandle) -> Self {
         Self { shared: Arc::clone(shared), client: shared.clients.enter(from, connection) }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.shared.clients.leave(self.client.id);
         self.shared.chain_dumps.leave(self.client.id);
