@@ -78,7 +78,7 @@ pub(crate) struct Failure {
 /// What a child writes to its standard output.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Answer {
+struct ChildOutput {
     report: RunReport,
     cpu_us: u64,
 }
@@ -126,9 +126,9 @@ impl Order {
             child.wait_with_output().map_err(|error| ChildError::Process("waited for", error))?;
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success()
-            && let Ok(answer) = serde_json::from_slice::<Answer>(&output.stdout)
+            && let Ok(answer) = serde_json::from_slice::<ChildOutput>(&output.stdout)
         {
-            let Answer { report, cpu_us } = answer;
+            let ChildOutput { report, cpu_us } = answer;
             return Ok(Ended { report, cpu_us, exceeded: None, messages });
         }
         if output.status.code() == Some(i32::from(Exit::Usage.code())) {
@@ -205,7 +205,7 @@ pub(crate) fn serve() -> anyhow::Result<()> {
 
     let mut report = ran.unwrap_or_else(|panic| broken_off(&order.plan, panic.as_ref()));
     report.violations.splice(0..0, seen_panics());
-    let answer = serde_json::to_vec(&Answer { report, cpu_us: clock::cpu_us() })?;
+    let answer = serde_json::to_vec(&ChildOutput { report, cpu_us: clock::cpu_us() })?;
     io::stdout().write_all(&answer)?;
     Ok(())
 }

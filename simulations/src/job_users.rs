@@ -22,12 +22,12 @@ const LOOK_PAUSE: Duration = Duration::from_millis(500);
 /// All users, and what they know of their jobs.
 pub(crate) struct Users {
     client: Client,
-    jobs: RefCell<Vec<Known>>,
+    jobs: RefCell<Vec<KnownJob>>,
 }
 
 /// What the user of one job knows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownJob {
     /// Its id, once it has been accepted.
     pub(crate) job: Option<JobId>,
     /// The job as the cluster last reported it.
@@ -36,7 +36,7 @@ pub(crate) struct Known {
     pub(crate) refusal: Option<String>,
 }
 
-impl Known {
+impl KnownJob {
     /// Whether the job has ended for good, or its submission was refused.
     pub(crate) fn is_over(&self) -> bool {
         let row = self.row.as_ref();
@@ -57,11 +57,11 @@ impl Users {
         count: usize,
     ) -> Rc<Self> {
         let client = admin_client(net, addresses, token);
-        Rc::new(Self { client, jobs: RefCell::new(vec![Known::default(); count]) })
+        Rc::new(Self { client, jobs: RefCell::new(vec![KnownJob::default(); count]) })
     }
 
     /// What is known of all jobs, in the plan's order.
-    pub(crate) fn known(&self) -> Vec<Known> {
+    pub(crate) fn known(&self) -> Vec<KnownJob> {
         self.jobs.borrow().clone()
     }
 

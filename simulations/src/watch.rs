@@ -21,7 +21,7 @@ use crate::oracle::generations::Generations;
 use crate::oracle::quotas::Quotas;
 use crate::oracle::reference::Reference;
 use crate::oracle::rights::RightsOracle;
-use crate::oracle::seen::Seen;
+use crate::oracle::seen::SeenRefusals;
 use crate::trace;
 use crate::violation::Violation;
 
@@ -37,7 +37,7 @@ pub(crate) struct Checks {
     pub(crate) rights: RightsOracle,
     pub(crate) quotas: Quotas,
     pub(crate) acknowledged: Acknowledged,
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenRefusals,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn begin() {
         rights: RightsOracle::default(),
         quotas: Quotas::default(),
         acknowledged: Acknowledged::default(),
-        seen: Seen::default(),
+        seen: SeenRefusals::default(),
         violations: Vec::new(),
     };
     CHECKS.set(Some(checks));

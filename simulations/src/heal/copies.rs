@@ -8,7 +8,7 @@ use crate::history::{Call, Outcome};
 use crate::invariants::copies_converge::{self, Wanted};
 use crate::invariants::copies_forget::forgets;
 use crate::now::now_us;
-use crate::oracle::generations::{Generations, Life};
+use crate::oracle::generations::{GenerationLife, Generations};
 use crate::plan::{Ack, Op, OpPlan};
 use crate::watch;
 use crate::workload::Clients;
@@ -34,7 +34,8 @@ const ROUND_ITEMS: u32 = 8;
 /// If a host's task panicked.
 pub(super) fn heal(world: &mut World) -> Result<(), String> {
     let names: Vec<String> = watch::with(|checks| {
-        let lives = |lives: &[Life]| lives.last().is_some_and(|life| life.to_us == u64::MAX);
+        let lives =
+            |lives: &[GenerationLife]| lives.last().is_some_and(|life| life.to_us == u64::MAX);
         let all = checks.generations.all().filter(|(_, all)| lives(all));
         all.map(|(name, _)| name.to_owned()).collect()
     });
@@ -194,7 +195,8 @@ fn lingering(world: &World) -> Option<String> {
     watch::with(|checks| {
         checks.generations.all().find_map(|(_, lives)| {
             let last = lives.last()?;
-            let is_gone = |life: &&Life| life.filter != last.filter || last.to_us != u64::MAX;
+            let is_gone =
+                |life: &&GenerationLife| life.filter != last.filter || last.to_us != u64::MAX;
             let dropped = lives.iter().filter(is_gone);
             let copy = dropped.flat_map(|life| copies_of(&world.hosts, life)).next()?;
             Some(format!("{} still has {}, which was dropped", copy.host, copy.filter))
@@ -223,7 +225,7 @@ fn of_filter(
     world: &World,
     generations: &Generations,
     calls: &[Call],
-    of: (&str, usize, &Life),
+    of: (&str, usize, &GenerationLife),
     losses_max: usize,
 ) -> Option<String> {
     let copies = copies_of(&world.hosts, of.2);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::checked::Checked;
 use crate::history::Call;
 use crate::oracle::bits::{FirstSet, NEVER_US, Probes};
-use crate::oracle::register::{self, Answer, Crossing, Operation};
+use crate::oracle::register::{self, Crossing, Operation, RegisterAnswer};
 use crate::oracle::view::{FilterView, View, end_us};
 
 /// Name of the invariant.
@@ -75,17 +75,17 @@ fn operations(filter: &FilterView<'_>) -> BTreeMap<u32, Vec<Operation>> {
             operations.entry(item).or_default().push(operation);
         };
         if insert.answers.is_none() {
-            insert.call.items.iter().for_each(|&item| push(item, Answer::Unknown));
+            insert.call.items.iter().for_each(|&item| push(item, RegisterAnswer::Unknown));
         }
         for (item, is_new) in insert.answered() {
-            push(item, if is_new { Answer::New } else { Answer::Yes });
+            push(item, if is_new { RegisterAnswer::New } else { RegisterAnswer::Yes });
         }
     }
     for &read in &filter.reads {
         let (call, start_us, end_us) = (read.id, read.start_us, end_us(read));
         for (item, is_maybe) in FilterView::read_answers(read) {
             // The leader confirms absence even if any replica may answer that an item is present.
-            let answer = if is_maybe { Answer::Yes } else { Answer::No };
+            let answer = if is_maybe { RegisterAnswer::Yes } else { RegisterAnswer::No };
             let operation = Operation { call, answer, start_us, end_us };
             operations.entry(item).or_default().push(operation);
         }

@@ -10,7 +10,7 @@ use super::copies_forget;
 use super::copies_hold_what_was_tried::SeenCopy;
 use crate::history::{Call, Outcome, Verb};
 use crate::oracle::bits::hash_of;
-use crate::oracle::generations::{Generations, Life};
+use crate::oracle::generations::{GenerationLife, Generations};
 use crate::plan::Ack;
 
 /// Name of the invariant.
@@ -19,7 +19,7 @@ pub(crate) const NAME: &str = "copies_converge";
 /// The state that the copies of a filter must have.
 pub(crate) struct Wanted<'a> {
     name: &'a str,
-    life: &'a Life,
+    life: &'a GenerationLife,
     items: BTreeSet<u32>,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Wanted<'a> {
     pub(crate) fn new(
         generations: &Generations,
         calls: &[Call],
-        (name, place, life): (&'a str, usize, &'a Life),
+        (name, place, life): (&'a str, usize, &'a GenerationLife),
         losses_max: usize,
     ) -> Self {
         let inserts = calls.iter().filter(|call| call.filter == name);
@@ -59,7 +59,7 @@ impl<'a> Wanted<'a> {
 
     /// How the copies differ from that, or from each other.
     pub(crate) fn difference(&self, copies: &[SeenCopy<'_>]) -> Option<String> {
-        let Life { filter, generation, settings, .. } = self.life;
+        let GenerationLife { filter, generation, settings, .. } = self.life;
         let described = |copy: &SeenCopy<'_>, what: &str| {
             format!("the copy of {} ({filter}) on {} {what}", self.name, copy.host)
         };

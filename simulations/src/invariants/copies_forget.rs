@@ -9,7 +9,7 @@ use umbel_filter::Kind;
 
 use super::checked::Checked;
 use crate::history::{Call, Outcome, Verb};
-use crate::oracle::generations::{Generations, Life};
+use crate::oracle::generations::{GenerationLife, Generations};
 use crate::oracle::view::CLOCKS_APART_US;
 use crate::plan::{Ack, WALL_CLOCK_NEAR_MS, WINDOW};
 
@@ -82,7 +82,7 @@ pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
 
 /// A finished insert on the same node called it new, and its slices have not ended.
 fn should_be_kept(
-    (of_name, lives): (&[&Call], &[Life]),
+    (of_name, lives): (&[&Call], &[GenerationLife]),
     generations: &Generations,
     question: &Call,
     item: u32,

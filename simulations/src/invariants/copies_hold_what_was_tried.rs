@@ -14,7 +14,7 @@ use super::checked::Checked;
 use super::copies_forget;
 use crate::history::{Call, Outcome, Verb};
 use crate::oracle::bits::hash_of;
-use crate::oracle::generations::{Generations, Life};
+use crate::oracle::generations::{GenerationLife, Generations};
 use crate::violation::Violation;
 
 /// Name of the invariant.
@@ -33,7 +33,7 @@ pub(crate) fn items(calls: &[Call], name: &str) -> BTreeSet<u32> {
 pub(crate) fn tried(
     generations: &Generations,
     calls: &[Call],
-    (name, place, life): (&str, usize, &Life),
+    (name, place, life): (&str, usize, &GenerationLife),
 ) -> AnyFilter {
     let mut filter = empty(life);
     for call in calls.iter().filter(|call| call.filter == name && may_insert(call)) {
@@ -44,7 +44,7 @@ pub(crate) fn tried(
     filter
 }
 
-fn empty(life: &Life) -> AnyFilter {
+fn empty(life: &GenerationLife) -> AnyFilter {
     life.settings.shape.create_copy().expect("the nodes have created one")
 }
 
@@ -52,7 +52,7 @@ fn may_insert(call: &Call) -> bool {
     matches!(call.verb, Verb::InsertCopy(_)) && !matches!(call.outcome, Outcome::NotApplied(_))
 }
 
-fn insert(filter: &mut AnyFilter, life: &Life, call: &Call) {
+fn insert(filter: &mut AnyFilter, life: &GenerationLife, call: &Call) {
     for &item in &call.items {
         let hash = hash_of(life.settings.key, item);
         filter.insert(hash).expect("a copy has the whole hash space");
@@ -71,7 +71,7 @@ pub(crate) struct SeenCopy<'a> {
 /// into any generation: they help to find where a bit came from.
 pub(crate) fn look(
     at_us: u64,
-    (name, life): (&str, &Life),
+    (name, life): (&str, &GenerationLife),
     tried: &AnyFilter,
     copies: &[SeenCopy<'_>],
     others: &BTreeSet<u32>,

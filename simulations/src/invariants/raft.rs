@@ -53,7 +53,7 @@ const CHECKS: [(&str, Check); 10] = [
 
 /// A host during one incarnation.
 #[derive(Default)]
-struct Host {
+struct HostLife {
     incarnation: u32,
     /// Its node id, since its first group was opened.
     node: Option<NodeId>,
@@ -66,7 +66,7 @@ struct Host {
 /// All events so far, and the checks on them.
 #[derive(Default)]
 pub(crate) struct RaftInvariants {
-    hosts: BTreeMap<String, Host>,
+    hosts: BTreeMap<String, HostLife>,
     groups: BTreeMap<GroupId, GroupFacts>,
     /// Groups that others have absorbed: nodes forget them at different times, whatever the others have.
     ended: BTreeSet<GroupId>,

@@ -52,7 +52,7 @@ fn acked_by_item<'a, 'b>(filter: &'b FilterView<'a>) -> BTreeMap<u32, Vec<&'b Re
 
 /// The first evidence of a clear: the answer, and when it arrived.
 #[derive(Clone, Copy)]
-struct Seen {
+struct FirstEvidence {
     call: u32,
     end_us: u64,
 }
@@ -62,8 +62,8 @@ fn first_seen(
     filter: &FilterView<'_>,
     clear: &Request<'_>,
     acked: &BTreeMap<u32, Vec<&Request<'_>>>,
-) -> Option<Seen> {
-    let done = clear.answers.map(|_| Seen { call: clear.call.id, end_us: clear.end_us });
+) -> Option<FirstEvidence> {
+    let done = clear.answers.map(|_| FirstEvidence { call: clear.call.id, end_us: clear.end_us });
     let absent = negatives(filter).filter(|negative| {
         let before = acked.get(&negative.item).map_or(&[][..], Vec::as_slice);
         let latest_us = clear.start_us.min(negative.start_us);
@@ -71,7 +71,7 @@ fn first_seen(
         let last = before.iter().rev().find(|insert| insert.end_us < latest_us);
         last.is_some_and(|insert| is_only_one(filter, clear, insert.start_us, negative.end_us))
     });
-    let absent = absent.map(|Negative { call, end_us, .. }| Seen { call, end_us });
+    let absent = absent.map(|Absence { call, end_us, .. }| FirstEvidence { call, end_us });
     done.into_iter().chain(absent).min_by_key(|seen| seen.end_us)
 }
 
@@ -83,7 +83,7 @@ fn is_only_one(filter: &FilterView<'_>, clear: &Request<'_>, from_us: u64, to_us
 }
 
 /// An item that was called absent.
-struct Negative {
+struct Absence {
     call: u32,
     item: u32,
     start_us: u64,
@@ -91,16 +91,16 @@ struct Negative {
 }
 
 /// Items reported as absent. Leaders confirm absence at every level.
-fn negatives<'b>(filter: &'b FilterView<'_>) -> impl Iterator<Item = Negative> + 'b {
+fn negatives<'b>(filter: &'b FilterView<'_>) -> impl Iterator<Item = Absence> + 'b {
     let new = filter.inserts.iter().flat_map(|insert| {
         let Request { call, start_us, end_us, .. } = *insert;
         let news = insert.answered().filter(|&(_, is_new)| is_new);
-        news.map(move |(item, _)| Negative { call: call.id, item, start_us, end_us })
+        news.map(move |(item, _)| Absence { call: call.id, item, start_us, end_us })
     });
     let no = filter.reads.iter().flat_map(|&read| {
         let (call, start_us, end_us) = (read.id, read.start_us, end_us(read));
         let absent = FilterView::read_answers(read).filter(|&(_, is_maybe)| !is_maybe);
-        absent.map(move |(item, _)| Negative { call, item, start_us, end_us })
+        absent.map(move |(item, _)| Absence { call, item, start_us, end_us })
     });
     new.chain(no)
 }
@@ -109,7 +109,7 @@ fn check_after(
     filter: &FilterView<'_>,
     probes: &Probes,
     clear: &Request<'_>,
-    seen: Seen,
+    seen: FirstEvidence,
     checked: &mut Checked,
 ) {
     // What may be in the generations from the clearing on.
@@ -132,7 +132,7 @@ fn check_after(
 fn broken(
     filter: &FilterView<'_>,
     clear: &Request<'_>,
-    seen: Seen,
+    seen: FirstEvidence,
     read: &Call,
     item: u32,
 ) -> String {

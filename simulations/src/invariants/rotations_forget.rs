@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use super::checked::Checked;
-use super::window_answers::{Answer, answers};
+use super::window_answers::{ItemAnswer, answers};
 use crate::oracle::view::{FilterView, Request, View};
 use crate::plan::{FilterKind, MANUAL_WINDOW};
 
@@ -44,7 +44,7 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
 }
 
 /// By item: when it was found absent by answers that came, their starts and ends.
-fn absences(answers: &[Answer]) -> BTreeMap<u32, Vec<(u64, u64)>> {
+fn absences(answers: &[ItemAnswer]) -> BTreeMap<u32, Vec<(u64, u64)>> {
     let mut absences: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
     for answer in answers.iter().filter(|answer| !answer.is_present && !answer.is_of_insert) {
         absences.entry(answer.item).or_default().push((answer.start_us, answer.end_us));
@@ -55,7 +55,7 @@ fn absences(answers: &[Answer]) -> BTreeMap<u32, Vec<(u64, u64)>> {
 /// Inserts of an item, whatever came of them.
 fn tries<'a>(
     filter: &'a FilterView<'_>,
-    answer: &'a Answer,
+    answer: &'a ItemAnswer,
 ) -> impl Iterator<Item = &'a Request<'a>> {
     let is_of_item = |insert: &&Request<'_>| insert.call.items.contains(&answer.item);
     // An insert's answer is about other inserts.
@@ -64,7 +64,7 @@ fn tries<'a>(
 }
 
 /// Why an item that was found absent should have been there.
-fn kept(filter: &FilterView<'_>, answer: &Answer) -> Option<String> {
+fn kept(filter: &FilterView<'_>, answer: &ItemAnswer) -> Option<String> {
     let is_kept = |insert: &&Request<'_>| {
         let called_new = insert.answered().any(|described| described == (answer.item, true));
         let rotations = filter.rotations.iter();
@@ -82,7 +82,7 @@ fn kept(filter: &FilterView<'_>, answer: &Answer) -> Option<String> {
 }
 
 /// Why an item that was found present should have been gone.
-fn gone(filter: &FilterView<'_>, answer: &Answer) -> Option<String> {
+fn gone(filter: &FilterView<'_>, answer: &ItemAnswer) -> Option<String> {
     let may_be_there = |insert: &Request<'_>| {
         insert.start_us <= answer.end_us
             && rotations_between(filter, insert.last_us, answer.start_us) < GONE
@@ -107,7 +107,7 @@ fn rotations_between(filter: &FilterView<'_>, from_us: u64, to_us: u64) -> usize
 /// Why an item that was reported as present had been found gone before, and was not inserted again.
 fn was_absent(
     filter: &FilterView<'_>,
-    answer: &Answer,
+    answer: &ItemAnswer,
     absences: &BTreeMap<u32, Vec<(u64, u64)>>,
 ) -> Option<String> {
     let came_again = |absent_us: u64| {

@@ -4,7 +4,7 @@ use crate::oracle::bits::NEVER_US;
 use crate::oracle::view::FilterView;
 
 /// An answer about one item.
-pub(super) struct Answer {
+pub(super) struct ItemAnswer {
     pub(super) item: u32,
     pub(super) call: u32,
     pub(super) is_present: bool,
@@ -15,10 +15,10 @@ pub(super) struct Answer {
 }
 
 /// All answers about a window, those of inserts too.
-pub(super) fn answers(filter: &FilterView<'_>) -> Vec<Answer> {
+pub(super) fn answers(filter: &FilterView<'_>) -> Vec<ItemAnswer> {
     let inserts = filter.inserts.iter().flat_map(|insert| {
         let (call, start_us, end_us) = (insert.call.id, insert.start_us, insert.end_us);
-        insert.answered().map(move |(item, is_new)| Answer {
+        insert.answered().map(move |(item, is_new)| ItemAnswer {
             item,
             call,
             is_present: !is_new,
@@ -33,13 +33,13 @@ pub(super) fn answers(filter: &FilterView<'_>) -> Vec<Answer> {
         let answers = FilterView::read_answers(read);
         answers.map(move |(item, is_present)| {
             let is_of_insert = false;
-            Answer { item, call, is_present, is_of_insert, start_us, end_us }
+            ItemAnswer { item, call, is_present, is_of_insert, start_us, end_us }
         })
     });
     inserts.chain(reads).collect()
 }
 
-impl Answer {
+impl ItemAnswer {
     /// What it said, in words.
     pub(super) fn described(&self, filter: &FilterView<'_>) -> String {
         let Self { item, call, start_us, end_us, .. } = self;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::checked::Checked;
-use super::window_answers::{Answer, answers};
+use super::window_answers::{ItemAnswer, answers};
 use crate::oracle::view::{CLOCKS_APART_US, FilterView, View};
 pub(crate) use crate::oracle::windows::NAME;
 use crate::plan::{FilterKind, WINDOW};
@@ -62,7 +62,7 @@ impl Times {
     }
 
     /// A finished insert called it new, and its slices have not ended.
-    fn should_be_kept(&self, filter: &FilterView<'_>, answer: &Answer) -> Option<String> {
+    fn should_be_kept(&self, filter: &FilterView<'_>, answer: &ItemAnswer) -> Option<String> {
         let kept = |&&(start_us, end_us, call): &&(u64, u64, u32)| {
             call != answer.call
                 && end_us < answer.start_us
@@ -74,7 +74,7 @@ impl Times {
     }
 
     /// No insert that began before the answer can have been applied late enough.
-    fn should_be_gone(&self, answer: &Answer) -> Option<String> {
+    fn should_be_gone(&self, answer: &ItemAnswer) -> Option<String> {
         let may_have = |&(start_us, last_us): &(u64, u64)| {
             start_us <= answer.end_us && last_us.saturating_add(GONE_US) >= answer.start_us
         };

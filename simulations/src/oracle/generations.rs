@@ -19,7 +19,7 @@ use crate::names::host_name;
 
 /// One generation of a replicated filter.
 #[derive(Clone, Debug)]
-pub(crate) struct Life {
+pub(crate) struct GenerationLife {
     /// The filter.
     pub(crate) filter: FilterId,
     /// Its generation.
@@ -36,7 +36,7 @@ pub(crate) struct Life {
 
 /// A permanent loss of a machine's disk.
 #[derive(Clone, Copy, Debug)]
-struct Loss {
+struct DiskLoss {
     machine: u32,
     /// When the retirement of its node began.
     from_us: u64,
@@ -48,12 +48,12 @@ struct Loss {
 #[derive(Default, Debug)]
 pub(crate) struct Generations {
     /// By name, in the order of their beginnings.
-    lives: BTreeMap<String, Vec<Life>>,
+    lives: BTreeMap<String, Vec<GenerationLife>>,
     /// The last processed entry of the meta group.
     defined: u64,
     /// For each host, which entries its node had applied since its last start, with times.
     applied_on: BTreeMap<String, Vec<(u64, u64)>>,
-    losses: Vec<Loss>,
+    losses: Vec<DiskLoss>,
     /// Maximum age of the catalogue that a node uses.
     catalogue_age_us: u64,
 }
@@ -104,7 +104,7 @@ impl Generations {
                 .iter()
                 .any(|life| (life.filter, life.generation) == (filter, record.generation));
             if !is_known {
-                lives.push(Life {
+                lives.push(GenerationLife {
                     filter,
                     generation: record.generation,
                     settings: record.settings.clone(),
@@ -118,9 +118,9 @@ impl Generations {
 
     /// A machine's node begins to be retired, with everything on its disk.
     pub(crate) fn losing(&mut self, at_us: u64, machine: u32) {
-        let is_open = |loss: &Loss| loss.machine == machine && loss.to_us == NEVER_US;
+        let is_open = |loss: &DiskLoss| loss.machine == machine && loss.to_us == NEVER_US;
         if !self.losses.iter().any(is_open) {
-            self.losses.push(Loss { machine, from_us: at_us, to_us: NEVER_US });
+            self.losses.push(DiskLoss { machine, from_us: at_us, to_us: NEVER_US });
         }
     }
 
@@ -132,7 +132,7 @@ impl Generations {
     }
 
     /// Names and generations of all replicated filters that there ever were.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &[Life])> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &[GenerationLife])> {
         self.lives.iter().map(|(name, lives)| (name.as_str(), lives.as_slice()))
     }
 
@@ -179,7 +179,7 @@ impl Generations {
 
     /// How many nodes were lost in that interval.
     pub(crate) fn loss_count(&self, from_us: u64, to_us: u64) -> usize {
-        let overlaps = |loss: &&Loss| loss.to_us >= from_us && loss.from_us <= to_us;
+        let overlaps = |loss: &&DiskLoss| loss.to_us >= from_us && loss.from_us <= to_us;
         self.losses.iter().filter(overlaps).count()
     }
 }

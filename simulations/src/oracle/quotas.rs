@@ -31,7 +31,7 @@ pub(crate) struct Holdings {
 
 /// A holder's limits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct HolderLimits {
     /// Filters.
     pub(crate) count: Option<u64>,
     /// Bytes on all nodes.
@@ -40,13 +40,13 @@ pub(crate) struct Limits {
 
 /// All holdings and limits after some entry.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Version {
+pub(crate) struct HoldingsVersion {
     replicas: u64,
     nodes: u64,
     all: Holdings,
     held: BTreeMap<String, Holdings>,
-    of_all: Limits,
-    limits: BTreeMap<String, Limits>,
+    of_all: HolderLimits,
+    limits: BTreeMap<String, HolderLimits>,
 }
 
 /// A filter that was created and still exists.
@@ -64,8 +64,8 @@ struct Filter {
 /// Every version, and when it was first applied anywhere, in simulated microseconds.
 #[derive(Default, Debug)]
 pub(crate) struct Quotas {
-    now: Version,
-    versions: Vec<(u64, Version)>,
+    now: HoldingsVersion,
+    versions: Vec<(u64, HoldingsVersion)>,
     filters: BTreeMap<FilterId, Filter>,
     defined: u64,
 }
@@ -92,7 +92,7 @@ impl Holdings {
     }
 }
 
-impl Version {
+impl HoldingsVersion {
     fn bytes(&self, held: Holdings) -> u64 {
         held.partitioned * self.replicas + held.replicated * self.nodes
     }
@@ -305,17 +305,17 @@ impl Quotas {
             None => &mut self.now.of_all,
             Some(name) => self.now.limits.entry(name.as_str().to_owned()).or_default(),
         };
-        let before = if from_none { Limits::default() } else { *limits };
+        let before = if from_none { HolderLimits::default() } else { *limits };
         // The cluster's default memory limit is gigabytes, which no simulated world fills.
-        *limits = Limits {
+        *limits = HolderLimits {
             count: change.filter_count.or(before.count),
             bytes: change.memory_bytes.or(before.bytes),
         };
     }
 
     /// Versions that a linearizable read of the catalogue may have returned between two times.
-    pub(crate) fn between(&self, from_us: u64, to_us: u64) -> &[(u64, Version)] {
-        let sure = |&(at_us, _): &(u64, Version)| at_us + CLOCKS_APART_US < from_us;
+    pub(crate) fn between(&self, from_us: u64, to_us: u64) -> &[(u64, HoldingsVersion)] {
+        let sure = |&(at_us, _): &(u64, HoldingsVersion)| at_us + CLOCKS_APART_US < from_us;
         let least = self.versions.partition_point(sure).saturating_sub(1);
         let by_us = to_us + CLOCKS_APART_US;
         let most = self.versions.partition_point(|&(at_us, _)| at_us <= by_us);
@@ -339,7 +339,7 @@ impl Quotas {
     }
 
     /// The last version.
-    pub(crate) const fn now(&self) -> &Version {
+    pub(crate) const fn now(&self) -> &HoldingsVersion {
         &self.now
     }
 }

@@ -141,7 +141,7 @@ impl Reference {
         payload: &Payload<'_>,
         digest: &dyn Fn() -> u64,
     ) -> Result<(), Violation> {
-        let seen = Seen { at_us, node, group, entry };
+        let seen = Observation { at_us, node, group, entry };
         let log = self.logs.entry(group).or_default();
         // Logs begin at 0 or 1, depending on the first node.
         if log.entries.is_empty() && entry.index <= 1 {
@@ -158,7 +158,7 @@ impl Reference {
     }
 
     /// Applies an entry to the reference's own state.
-    fn define(&mut self, seen: &Seen<'_>, payload: &Payload<'_>) -> Result<(), Violation> {
+    fn define(&mut self, seen: &Observation<'_>, payload: &Payload<'_>) -> Result<(), Violation> {
         let (reply, broken) = match (payload, seen.group.shard()) {
             (Payload::Blank | Payload::Members { .. }, _) => (Reply::None, Ok(())),
             (Payload::Meta(command, _), None) => {
@@ -183,7 +183,7 @@ impl Reference {
         broken
     }
 
-    fn apply_meta(&mut self, seen: &Seen<'_>, command: &MetaCommand) -> MetaReply {
+    fn apply_meta(&mut self, seen: &Observation<'_>, command: &MetaCommand) -> MetaReply {
         let is_there = |filter: FilterId| {
             self.meta.filter(filter).is_some_and(|was| was.state != FilterState::Dropping)
         };
@@ -226,7 +226,7 @@ impl Reference {
     /// been.
     fn apply_shard(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &Observation<'_>,
         command: &ShardCommand,
     ) -> Result<(ShardReply, Result<(), Violation>), Violation> {
         let group = seen.group;
@@ -298,7 +298,7 @@ impl Reference {
     /// Compares what a node applied with what was first applied.
     fn compare(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &Observation<'_>,
         payload: &Payload<'_>,
         digest: &dyn Fn() -> u64,
     ) -> Result<(), Violation> {
@@ -355,7 +355,7 @@ impl Reference {
         through: Option<EntryId>,
     ) -> Result<(), Violation> {
         let Some(entry) = through else { return Ok(()) };
-        let seen = Seen { at_us, node, group, entry };
+        let seen = Observation { at_us, node, group, entry };
         self.covered(&seen)?;
         // The snapshot will be loaded, so a digest is worth its cost, if it can still be computed.
         if let Some(log) = self.logs.get_mut(&group)
@@ -382,7 +382,7 @@ impl Reference {
         digest: &dyn Fn() -> u64,
     ) -> Result<(), Violation> {
         let Some(entry) = through else { return Ok(()) };
-        let seen = Seen { at_us, node, group, entry };
+        let seen = Observation { at_us, node, group, entry };
         if let Some(expected) = self.covered(&seen)? {
             self.compared.snapshots += 1;
             seen.check_digest(expected, digest())?;
@@ -391,7 +391,7 @@ impl Reference {
     }
 
     /// The digest after the last entry of a snapshot, if there is one.
-    fn covered(&self, seen: &Seen<'_>) -> Result<Option<u64>, Violation> {
+    fn covered(&self, seen: &Observation<'_>) -> Result<Option<u64>, Violation> {
         let log = self.logs.get(&seen.group);
         match log.and_then(|log| log.get(seen.entry.index)) {
             Some(applied) if applied.id == seen.entry => Ok(applied.digest),
@@ -451,14 +451,14 @@ impl Reference {
 }
 
 /// The context of an observation, for messages.
-struct Seen<'a> {
+struct Observation<'a> {
     at_us: u64,
     node: &'a str,
     group: GroupId,
     entry: EntryId,
 }
 
-impl Seen<'_> {
+impl Observation<'_> {
     fn violation(&self, invariant: &'static str, what: &str) -> Violation {
         let Self { at_us, node, group, entry } = *self;
         let EntryId { term, leader, index } = entry;

@@ -14,7 +14,7 @@
 
 /// An answer about the item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum RegisterAnswer {
     /// An insert found it absent and set it.
     New,
     /// A query found it absent.
@@ -31,7 +31,7 @@ pub(crate) struct Operation {
     /// The call, for messages.
     pub(crate) call: u32,
     /// What was answered.
-    pub(crate) answer: Answer,
+    pub(crate) answer: RegisterAnswer,
     /// When the call began.
     pub(crate) start_us: u64,
     /// When its answer arrived.
@@ -53,22 +53,22 @@ pub(crate) enum Crossing {
 /// Checks all operations on one item, in any order. `others_from_us` is the time from which other items
 /// may have set all its bits, or never.
 pub(crate) fn check(operations: &[Operation], others_from_us: u64) -> Result<(), Crossing> {
-    let of = |wanted: Answer| operations.iter().filter(move |seen| seen.answer == wanted);
-    let mut news = of(Answer::New);
+    let of = |wanted: RegisterAnswer| operations.iter().filter(move |seen| seen.answer == wanted);
+    let mut news = of(RegisterAnswer::New);
     let winner = news.next();
     if let (Some(one), Some(two)) = (winner, news.next()) {
         return Err(Crossing::TwoNew(*one, *two));
     }
     // Not before this one began, and not after that one ended.
-    let before = of(Answer::No).chain(winner).max_by_key(|seen| seen.start_us);
-    let after = of(Answer::Yes).chain(winner).min_by_key(|seen| seen.end_us);
+    let before = of(RegisterAnswer::No).chain(winner).max_by_key(|seen| seen.start_us);
+    let after = of(RegisterAnswer::Yes).chain(winner).min_by_key(|seen| seen.end_us);
     let Some(after) = after else { return Ok(()) };
     if let Some(before) = before
         && before.start_us > after.end_us
     {
         return Err(Crossing::Crossed(*before, *after));
     }
-    let unknown_from_us = of(Answer::Unknown).map(|seen| seen.start_us).min();
+    let unknown_from_us = of(RegisterAnswer::Unknown).map(|seen| seen.start_us).min();
     let may_be_set_us = unknown_from_us.map_or(others_from_us, |from| from.min(others_from_us));
     if winner.is_none() && (may_be_set_us > after.end_us || may_be_set_us == u64::MAX) {
         return Err(Crossing::YesOfNothing(*after));

@@ -18,7 +18,7 @@ use crate::plan::access::{AccessCall, access_filter};
 
 /// A principal, reduced to what a decision needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownPrincipal {
     digest: Option<[u8; 32]>,
     grants: Vec<(String, BTreeSet<FilterVerb>)>,
     cluster: BTreeSet<ClusterVerb>,
@@ -27,9 +27,9 @@ pub(crate) struct Known {
 
 /// The catalogue's principals and nodes from some entry on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Version {
+pub(crate) struct RightsVersion {
     is_formed: bool,
-    principals: BTreeMap<String, Known>,
+    principals: BTreeMap<String, KnownPrincipal>,
     removed: BTreeSet<NodeId>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Version {
 #[derive(Default, Debug)]
 pub(crate) struct RightsOracle {
     /// The entries of the meta group's log that began them, and when these were first applied.
-    versions: Vec<(u64, u64, Version)>,
+    versions: Vec<(u64, u64, RightsVersion)>,
     /// The last processed entry.
     defined: u64,
     /// For each host, the minimum number of versions that its node must know, with times.
@@ -72,9 +72,9 @@ pub(crate) struct Shown {
     pub(crate) token: Option<(String, [u8; 32])>,
 }
 
-impl Version {
+impl RightsVersion {
     fn of(state: &MetaState) -> Self {
-        let known = |principal: &umbel_engine::meta::Principal| Known {
+        let known = |principal: &umbel_engine::meta::Principal| KnownPrincipal {
             digest: match principal.proof {
                 Proof::Token { digest } => Some(digest),
                 Proof::Certificate => None,
@@ -191,7 +191,8 @@ impl RightsOracle {
     pub(crate) fn started(&mut self, at_us: u64, machine: u32) {
         self.starts.insert(machine, at_us);
         let host = &host_name(machine);
-        let is_old = |&(_, from_us, _): &(u64, u64, Version)| from_us + CLOCKS_APART_US < at_us;
+        let is_old =
+            |&(_, from_us, _): &(u64, u64, RightsVersion)| from_us + CLOCKS_APART_US < at_us;
         let count = self.versions.partition_point(is_old);
         self.must_go_by(at_us, host, count);
         self.applied.entry(host.to_owned()).or_default().push((at_us, 0));
@@ -202,7 +203,7 @@ impl RightsOracle {
     pub(crate) fn applied_on(&mut self, at_us: u64, host: &str, index: u64, newest: &MetaState) {
         if index > self.defined {
             self.defined = index;
-            let version = Version::of(newest);
+            let version = RightsVersion::of(newest);
             if self.versions.last().is_none_or(|(_, _, last)| *last != version) {
                 self.versions.push((index, at_us, version));
             }
@@ -229,7 +230,7 @@ impl RightsOracle {
         machine: u32,
         from_us: u64,
         to_us: u64,
-    ) -> Option<&[(u64, u64, Version)]> {
+    ) -> Option<&[(u64, u64, RightsVersion)]> {
         let applied_on = self.applied_on.get(&host_name(machine))?;
         let sure = applied_on.partition_point(|&(at_us, _)| at_us + CLOCKS_APART_US < from_us);
         let (_, least) = *applied_on[..sure].last()?;
@@ -265,19 +266,23 @@ impl RightsOracle {
 
 /// All possible decisions.
 pub(crate) fn verdicts(
-    versions: &[(u64, u64, Version)],
+    versions: &[(u64, u64, RightsVersion)],
     shown: &Shown,
     ask: AccessCall,
     (from_ms, to_ms): (u64, u64),
 ) -> BTreeSet<Verdict> {
-    let of = |(_, _, version): &(u64, u64, Version)| {
+    let of = |(_, _, version): &(u64, u64, RightsVersion)| {
         [version.verdict(shown, ask, from_ms), version.verdict(shown, ask, to_ms)]
     };
     versions.iter().flat_map(of).collect()
 }
 
 /// Whether a list may contain a name.
-pub(crate) fn may_list(versions: &[(u64, u64, Version)], shown: &Shown, filter: &str) -> bool {
+pub(crate) fn may_list(
+    versions: &[(u64, u64, RightsVersion)],
+    shown: &Shown,
+    filter: &str,
+) -> bool {
     versions.iter().any(|(_, _, version)| version.may_see(shown, filter))
 }
 

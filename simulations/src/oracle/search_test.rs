@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::register::{self, Answer, Operation};
+use super::register::{self, Operation, RegisterAnswer};
 
 /// Whether some order of the operations respects their times and yields their answers on one register.
 /// Tries all orders; operations with unknown outcomes may be left out.
@@ -23,7 +23,7 @@ fn search(
 ) -> bool {
     let open = |at: &usize| done & 1 << at == 0;
     let left: Vec<usize> = (0..operations.len()).filter(open).collect();
-    if left.iter().all(|&at| operations[at].answer == Answer::Unknown) {
+    if left.iter().all(|&at| operations[at].answer == RegisterAnswer::Unknown) {
         return true;
     }
     if !seen.insert((done, is_set)) {
@@ -34,11 +34,11 @@ fn search(
     left.iter().any(|&at| {
         let Operation { answer, start_us, .. } = operations[at];
         let fits = match answer {
-            Answer::New | Answer::No => !is_set,
-            Answer::Yes => is_set,
-            Answer::Unknown => true,
+            RegisterAnswer::New | RegisterAnswer::No => !is_set,
+            RegisterAnswer::Yes => is_set,
+            RegisterAnswer::Unknown => true,
         };
-        let sets = matches!(answer, Answer::New | Answer::Unknown);
+        let sets = matches!(answer, RegisterAnswer::New | RegisterAnswer::Unknown);
         let next = |seen| search(operations, done | 1 << at, is_set || sets, seen);
         start_us <= first_end_us && fits && next(seen)
     })
@@ -90,22 +90,22 @@ fn run(clients: &[Vec<TimedCall>]) -> Vec<Operation> {
         // Of two unknown inserts one is never applied.
         is_set |= asked.is_insert && !(asked.is_unknown && asked.applied_per_mille % 2 == 0);
         let (answer, end_us) = match (asked.is_insert, asked.is_unknown, was_set) {
-            (true, true, _) => (Answer::Unknown, u64::MAX),
-            (true, false, false) => (Answer::New, end_us),
-            (false, _, false) => (Answer::No, end_us),
-            (_, _, true) => (Answer::Yes, end_us),
+            (true, true, _) => (RegisterAnswer::Unknown, u64::MAX),
+            (true, false, false) => (RegisterAnswer::New, end_us),
+            (false, _, false) => (RegisterAnswer::No, end_us),
+            (_, _, true) => (RegisterAnswer::Yes, end_us),
         };
         operations.push(Operation { call, answer, start_us, end_us });
     }
     operations
 }
 
-fn flipped(answer: Answer, to_new: bool) -> Answer {
+fn flipped(answer: RegisterAnswer, to_new: bool) -> RegisterAnswer {
     match answer {
-        Answer::New | Answer::No => Answer::Yes,
-        Answer::Yes if to_new => Answer::New,
-        Answer::Yes => Answer::No,
-        Answer::Unknown => Answer::Unknown,
+        RegisterAnswer::New | RegisterAnswer::No => RegisterAnswer::Yes,
+        RegisterAnswer::Yes if to_new => RegisterAnswer::New,
+        RegisterAnswer::Yes => RegisterAnswer::No,
+        RegisterAnswer::Unknown => RegisterAnswer::Unknown,
     }
 }
 
@@ -137,10 +137,10 @@ proptest! {
     ) {
         let operations: Vec<Operation> = (0..).zip(drawn).map(|(call, (answer, start_us, length_us))| {
             let (answer, end_us) = match answer {
-                0 => (Answer::New, start_us + length_us),
-                1 => (Answer::No, start_us + length_us),
-                2 => (Answer::Yes, start_us + length_us),
-                _ => (Answer::Unknown, u64::MAX),
+                0 => (RegisterAnswer::New, start_us + length_us),
+                1 => (RegisterAnswer::No, start_us + length_us),
+                2 => (RegisterAnswer::Yes, start_us + length_us),
+                _ => (RegisterAnswer::Unknown, u64::MAX),
             };
             Operation { call, answer, start_us, end_us }
         }).collect();

@@ -7,14 +7,14 @@ use crate::plan::access::AccessCall;
 
 /// Texts of refusals, and inserts that no caller had the right to make.
 #[derive(Default, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SeenRefusals {
     /// By call and reason of the refusal: the text, without names.
     texts: BTreeMap<(String, Verdict), String>,
     /// For each item, whether any caller with the right may have inserted it.
     inserted: BTreeMap<u32, bool>,
 }
 
-impl Seen {
+impl SeenRefusals {
     /// Items that only callers without the right tried to insert.
     pub(crate) fn never_granted(&self) -> Vec<u32> {
         self.inserted.iter().filter(|(_, may)| !**may).map(|(item, _)| *item).collect()

@@ -68,7 +68,7 @@ pub(crate) enum PlanError {
 
 /// The version alone, so that plans of other versions can be read so far.
 #[derive(Deserialize)]
-struct Version {
+struct VersionOnly {
     plan: serde_json::Value,
 }
 
@@ -89,7 +89,7 @@ impl Plan {
     /// # Errors
     /// If it is of another version, has missing or unknown fields, or does not pass [`Self::check`].
     pub(crate) fn from_json(text: &str) -> Result<Self, PlanError> {
-        let version: Version = serde_json::from_str(text).map_err(PlanError::NoPlan)?;
+        let version: VersionOnly = serde_json::from_str(text).map_err(PlanError::NoPlan)?;
         if version.plan != PLAN_FORMAT {
             return Err(PlanError::OtherVersion { found: version.plan });
         }

@@ -12,22 +12,24 @@ use serde_json::ser::Formatter;
 /// If the value cannot be represented as JSON.
 pub(super) fn to_lines<T: Serialize>(value: &T) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
-    let mut serializer =
-        serde_json::Serializer::with_formatter(&mut bytes, Lines { depth: 0, is_empty: true });
+    let mut serializer = serde_json::Serializer::with_formatter(
+        &mut bytes,
+        LineFormatter { depth: 0, is_empty: true },
+    );
     value.serialize(&mut serializer)?;
     bytes.push(b'\n');
     Ok(String::from_utf8(bytes).expect("JSON is UTF-8"))
 }
 
 /// Breaks lines by depth.
-struct Lines {
+struct LineFormatter {
     /// Number of open arrays and objects.
     depth: usize,
     /// Whether the innermost of them is still empty.
     is_empty: bool,
 }
 
-impl Lines {
+impl LineFormatter {
     /// Writes what precedes an element or key: a comma unless it is the first, and a line break down to
     /// `depth_max`.
     fn lead<W: io::Write + ?Sized>(
@@ -75,7 +77,7 @@ const ARRAY_DEPTH_MAX: usize = 2;
 /// Greatest depth at which members of objects have lines of their own.
 const OBJECT_DEPTH_MAX: usize = 1;
 
-impl Formatter for Lines {
+impl Formatter for LineFormatter {
     fn begin_array<W: io::Write + ?Sized>(&mut self, writer: &mut W) -> io::Result<()> {
         self.depth += 1;
         self.is_empty = true;

@@ -10,7 +10,7 @@ use umbel_reconcile_engine::{Item, ItemIndex, RemoteItem, SessionOutcome};
 
 use super::failure::Failure;
 use super::host::Host;
-use super::oracle::{End, Oracle, Seen};
+use super::oracle::{End, Oracle, SideSeen};
 use super::place::Place;
 use crate::names::host_name;
 use crate::now::now_us;
@@ -104,7 +104,7 @@ impl Context {
         indexed: Rc<Vec<Item>>,
     ) {
         let count = frozen.len();
-        self.oracle.borrow_mut().begin(place, Seen::new(host, now_us(), frozen, indexed));
+        self.oracle.borrow_mut().begin(place, SideSeen::new(host, now_us(), frozen, indexed));
         self.trace(place, "begin", count);
     }
 

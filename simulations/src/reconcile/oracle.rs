@@ -69,7 +69,7 @@ impl From<Result<SessionOutcome, Failure>> for End {
 }
 
 /// What was observed of a side.
-pub(super) struct Seen {
+pub(super) struct SideSeen {
     host: u32,
     since_us: u64,
     frozen: BTreeSet<Item>,
@@ -80,7 +80,7 @@ pub(super) struct Seen {
     end: Option<End>,
 }
 
-impl Seen {
+impl SideSeen {
     pub(super) const fn new(
         host: u32,
         since_us: u64,
@@ -112,7 +112,7 @@ struct Record {
     /// Whether something other than its own planned fault disturbed it.
     is_disturbed: bool,
     /// The initiator's and the responder's.
-    sides: [Option<Seen>; 2],
+    sides: [Option<SideSeen>; 2],
 }
 
 impl Record {
@@ -211,11 +211,11 @@ impl Oracle {
         if place.first { scenario.initiator } else { scenario.responder }
     }
 
-    pub(super) fn begin(&mut self, place: Place, seen: Seen) {
+    pub(super) fn begin(&mut self, place: Place, seen: SideSeen) {
         self.records[place.scenario].sides[at(place.first)] = Some(seen);
     }
 
-    fn side(&mut self, place: Place) -> &mut Seen {
+    fn side(&mut self, place: Place) -> &mut SideSeen {
         self.records[place.scenario].sides[at(place.first)].as_mut().expect("a side that began")
     }
 
@@ -386,7 +386,7 @@ impl Oracle {
 
 /// Checks that a side that failed reported no differences, and received only items that the peer alone
 /// has.
-fn check_failed(place: Place, scenario: &Scenario, here: &Seen, there: Option<&Seen>) {
+fn check_failed(place: Place, scenario: &Scenario, here: &SideSeen, there: Option<&SideSeen>) {
     counters::checked(TOLD, 1);
     if !scenario.changes(place.first) && !here.only_there.is_empty() {
         let count = here.only_there.len();
@@ -407,7 +407,7 @@ fn check_failed(place: Place, scenario: &Scenario, here: &Seen, there: Option<&S
 }
 
 /// Checks that a side that succeeded reported the exact difference.
-fn check_verified(place: Place, scenario: &Scenario, here: &Seen, there: &Seen) {
+fn check_verified(place: Place, scenario: &Scenario, here: &SideSeen, there: &SideSeen) {
     let Some(End::Verified(outcome)) = &here.end else { return };
     counters::checked(EXACT, (here.frozen.len() + there.frozen.len()) as u64);
     if let Trouble::Stranger { what } = scenario.trouble {
@@ -459,7 +459,7 @@ fn check_verified(place: Place, scenario: &Scenario, here: &Seen, there: &Seen) 
 }
 
 /// Checks that the peer of a side that succeeded has received all items that it lacked.
-fn check_both(place: Place, scenario: &Scenario, here: &Seen, there: &Seen) {
+fn check_both(place: Place, scenario: &Scenario, here: &SideSeen, there: &SideSeen) {
     if !scenario.changes(!place.first) || scenario.trouble.is_plausible_lie() {
         return;
     }

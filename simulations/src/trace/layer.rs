@@ -26,18 +26,18 @@ thread_local! {
 
 /// Writes the events of the whole process from now on. Further calls have no effect.
 pub(super) fn install() {
-    let subscriber = tracing_subscriber::registry().with(Lines.with_filter(LevelFilter::TRACE));
+    let subscriber = tracing_subscriber::registry().with(LineLayer.with_filter(LevelFilter::TRACE));
     // It fails if a subscriber is already set, which can only be this one.
     let _ = subscriber.try_init();
 }
 
 /// The layer that writes events as lines.
-struct Lines;
+struct LineLayer;
 
 /// The name of a host, kept with the span in which it runs.
 struct HostName(String);
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LineLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let metadata = attributes.metadata();
         // turmoil runs each host inside such a span.

@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::invariants::copies_forget::forgets;
 use crate::invariants::copies_hold_what_was_tried::{self, SeenCopy};
 use crate::now::now_us;
-use crate::oracle::generations::Life;
+use crate::oracle::generations::GenerationLife;
 use crate::watch;
 
 /// Checks every existing copy against the inserts that were attempted so far.
@@ -42,7 +42,7 @@ pub(crate) fn look(hosts: &[Rc<Host>], calls: &[Call]) {
 }
 
 /// The copies of a filter on all running nodes, of any generation.
-pub(crate) fn copies_of<'a>(hosts: &'a [Rc<Host>], life: &Life) -> Vec<SeenCopy<'a>> {
+pub(crate) fn copies_of<'a>(hosts: &'a [Rc<Host>], life: &GenerationLife) -> Vec<SeenCopy<'a>> {
     let filter = life.filter;
     let copies = hosts.iter().filter(|host| !host.is_lost.get()).filter_map(|host| {
         let (generation, bits) = host.node()?.copy(filter)?;

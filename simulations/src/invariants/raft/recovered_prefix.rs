@@ -17,7 +17,7 @@ pub(super) fn check(facts: &GroupFacts, node: NodeId, event: &Event<'_>) -> Opti
     let replica = facts.replicas.get(&node)?;
     match *event {
         Event::LogOpened { purged, last, ends, vote, .. } => {
-            let found = Found { purged, last, ends };
+            let found = FoundLog { purged, last, ends };
             check_vote(node, replica, vote).or_else(|| check_log(facts, node, replica, &found))
         }
         Event::SnapshotLoaded { through, .. } if !replica.has_state => {
@@ -32,13 +32,13 @@ pub(super) fn check(facts: &GroupFacts, node: NodeId, event: &Event<'_>) -> Opti
 }
 
 /// A log as a start found it.
-struct Found<'a> {
+struct FoundLog<'a> {
     purged: Option<EntryId>,
     last: Option<EntryId>,
     ends: &'a [EntryId],
 }
 
-impl Found<'_> {
+impl FoundLog<'_> {
     /// The entry at an index that is not purged.
     fn id(&self, index: u64) -> Option<EntryId> {
         let end = self.ends.iter().find(|end| end.index >= index)?;
@@ -56,7 +56,7 @@ fn check_log(
     facts: &GroupFacts,
     node: NodeId,
     replica: &Replica,
-    found: &Found<'_>,
+    found: &FoundLog<'_>,
 ) -> Option<String> {
     let strange = |entry: &&EntryId| !facts.entries.contains_key(entry);
     if let Some(entry) = found.ends.iter().find(strange) {

@@ -4,7 +4,7 @@ use umbel_engine::shard::{ShardCommand, ShardReply, ShardState};
 use umbel_engine::{GroupId, NodeId};
 use umbel_node::ports::observer::EntryId;
 
-use super::{Applied, Log, NAME, RANGES, Reference, Reply, Seen};
+use super::{Applied, Log, NAME, Observation, RANGES, Reference, Reply};
 use crate::oracle::slice_models;
 use crate::violation::Violation;
 
@@ -42,7 +42,7 @@ impl Reference {
     /// A shard absorbs the final state of another one.
     pub(super) fn absorb(
         &mut self,
-        seen: &Seen<'_>,
+        seen: &Observation<'_>,
         from: GroupId,
         fence_index: u64,
     ) -> Result<(ShardReply, Result<(), Violation>), Violation> {

@@ -23,7 +23,7 @@ const CALL_ITEMS_MAX: u32 = 64;
 const WINDOW: (u32, u32) = (32, 1_000);
 
 /// The parameters in which plans differ.
-struct Habits {
+struct CopyHabits {
     /// The filters' names, and whether each is cleared, dropped and recreated.
     filters: Vec<(String, bool)>,
     /// Relative frequencies of inserts and queries.
@@ -51,7 +51,7 @@ pub(super) fn draw(
     let calls = dice.between(calls_least, calls_most);
     let window = dice.spread_count(WINDOW.0, WINDOW.1);
     let names = filters.iter().map(|filter| filter.name.clone());
-    let habits = Habits {
+    let habits = CopyHabits {
         // Every second filter is rewritten; the others can be checked for all items that they ever got.
         filters: names.zip([false, true].into_iter().cycle()).collect(),
         insert_weight: dice.count(2, 6),
@@ -84,7 +84,7 @@ fn one(dice: &mut Dice, is_timed: bool, number: u32) -> FilterPlan {
     }
 }
 
-fn draw_op(dice: &mut Dice, habits: &Habits, at_ms: u64) -> Op {
+fn draw_op(dice: &mut Dice, habits: &CopyHabits, at_ms: u64) -> Op {
     let (name, is_rewritten) = dice.pick(&habits.filters);
     let filter = name.clone();
     if *is_rewritten && dice.one_in(20) {

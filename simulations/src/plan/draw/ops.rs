@@ -16,7 +16,7 @@ const CALL_ITEMS_MAX: u32 = 64;
 const FRESH_ITEM: u32 = 1_000_000;
 
 /// The parameters in which plans differ.
-struct Habits {
+struct OpHabits {
     /// Relative frequencies of the verbs.
     insert_weight: u32,
     contains_weight: u32,
@@ -111,7 +111,7 @@ pub(super) fn draw_snapshots(
     ops
 }
 
-fn draw_habits(dice: &mut Dice, world: WorldShape, filters: &[FilterPlan]) -> Habits {
+fn draw_habits(dice: &mut Dice, world: WorldShape, filters: &[FilterPlan]) -> OpHabits {
     let clients = u64::from(world.clients);
     // All clients together make 10 to 100 calls a second.
     let gap_mean_ms = dice.spread((10 * clients).max(40), (100 * clients).min(400));
@@ -125,7 +125,7 @@ fn draw_habits(dice: &mut Dice, world: WorldShape, filters: &[FilterPlan]) -> Ha
         Some((target, _)) => Some(target),
         None => Some(filters.len() - 1),
     };
-    Habits {
+    OpHabits {
         insert_weight: dice.count(2, 6),
         contains_weight: dice.count(2, 6),
         any_weight: dice.count(0, 3),
@@ -154,7 +154,7 @@ fn draw_index(dice: &mut Dice, filters: &[FilterPlan]) -> usize {
     usize::try_from(dice.between(0, last)).expect("an index of the list")
 }
 
-fn draw_op(dice: &mut Dice, habits: &Habits, filters: &[FilterPlan]) -> Op {
+fn draw_op(dice: &mut Dice, habits: &OpHabits, filters: &[FilterPlan]) -> Op {
     let index = draw_index(dice, filters);
     let FilterPlan { name, kind, .. } = &filters[index];
     let filter = name.clone();
@@ -185,7 +185,7 @@ fn draw_op(dice: &mut Dice, habits: &Habits, filters: &[FilterPlan]) -> Op {
             _ => Op::Merge { filter, source: name(source) },
         };
     }
-    let Habits { insert_weight, contains_weight, any_weight, .. } = *habits;
+    let OpHabits { insert_weight, contains_weight, any_weight, .. } = *habits;
     let remove_weight = if kind.removes() { habits.remove_weight } else { 0 };
     let weights = insert_weight + contains_weight + any_weight + remove_weight;
     let space = habits.item_spaces[index];
