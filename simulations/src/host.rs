@@ -32,7 +32,7 @@ pub(crate) enum Order {
     /// Stop as after a signal, then exit.
     Stop,
     /// Write snapshots of all groups.
-    Snapshot,
+    SnapshotGroups,
     /// Hand over all leaderships.
     HandOver,
     /// The clock jumps forward.
@@ -340,8 +340,8 @@ impl Host {
                         let node = Rc::clone(&node);
                         tasks.spawn_local(async move {
                             match order {
-                                Order::Snapshot => {
-                                    node.snapshot().await;
+                                Order::SnapshotGroups => {
+                                    node.snapshot_groups().await;
                                 }
                                 _ => node.hand_over().await,
                             }
@@ -379,7 +379,7 @@ impl Host {
                     None | Some(Order::Stop) => return None,
                     Some(Order::Leap(by)) => tokio::time::advance(by).await,
                     // The node is not up yet, so there is nothing to do.
-                    Some(Order::Snapshot | Order::HandOver) => {}
+                    Some(Order::SnapshotGroups | Order::HandOver) => {}
                 },
             }
         }

@@ -58,8 +58,8 @@ pub enum ShardRequest {
         /// plain words. None for frames in the shortest encoding.
         known: Option<FrameDigests>,
         /// Set for an export of a snapshot: the shard's writes are held back from before the copy until
-        /// its release, for at most [`SNAPSHOT_HOLD_MAX`](crate::limits::SNAPSHOT_HOLD_MAX).
-        snapshot: Option<SnapshotId>,
+        /// its release, for at most [`FILTER_SNAPSHOT_HOLD_MAX`](crate::limits::FILTER_SNAPSHOT_HOLD_MAX).
+        snapshot: Option<FilterSnapshotId>,
     },
     /// Releases the shard's writes that wait for an export, and returns whether the slice is unchanged
     /// since the copy.
@@ -147,8 +147,8 @@ impl ShardRequest {
     }
 }
 
-/// Identifies the exports of one snapshot: a random number.
-pub(crate) type SnapshotId = u64;
+/// Identifies the exports of one snapshot of a filter: a random number.
+pub(crate) type FilterSnapshotId = u64;
 
 /// How far a slice may grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

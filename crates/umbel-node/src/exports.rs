@@ -13,11 +13,11 @@ use tokio::time::{Instant, sleep_until};
 use umbel_engine::shard::SliceCopy;
 use umbel_engine::{FilterId, Generation};
 
-use crate::calls::{ShardFailure, SnapshotId};
+use crate::calls::{FilterSnapshotId, ShardFailure};
 use crate::export_change::{ExportedFrame, FrameDigests, Known};
 use crate::limits::{
     EXPORT_ANSWER_BYTES, EXPORT_FRAME_PAYLOAD_BYTES_MAX, EXPORT_IDLE_MAX, EXPORTS_MAX,
-    SNAPSHOTS_MAX,
+    FILTER_SNAPSHOTS_MAX,
 };
 
 /// Most frames in one response: unchanged ones are so small that the number of frames limits a
@@ -38,7 +38,7 @@ struct Table {
     last: u64,
     running: BTreeMap<u64, Running>,
     /// Number of a snapshot's exports that wait for their shard's writes before they begin.
-    arriving: BTreeMap<SnapshotId, usize>,
+    arriving: BTreeMap<FilterSnapshotId, usize>,
 }
 
 struct Running {
@@ -48,7 +48,7 @@ struct Running {
     frames: Option<mpsc::Receiver<Result<ExportedFrame, String>>>,
     /// Tells the task that makes the frames whether they were requested, and that the export is in use.
     asked: watch::Sender<bool>,
-    snapshot: Option<SnapshotId>,
+    snapshot: Option<FilterSnapshotId>,
     /// Held while writes are held back.
     held: Option<OwnedRwLockWriteGuard<()>>,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Hold {
 /// Reserves room for a snapshot until its export has begun or failed.
 pub(crate) struct Arriving {
     exports: Arc<Exports>,
-    snapshot: SnapshotId,
+    snapshot: FilterSnapshotId,
 }
 
 impl Drop for Arriving {
@@ -99,7 +99,10 @@ impl Exports {
     ///
     /// # Errors
     /// If the node serves another snapshot.
-    pub(crate) fn arrive(self: &Arc<Self>, snapshot: SnapshotId) -> Result<Arriving, ShardFailure> {
+    pub(crate) fn arrive(
+        self: &Arc<Self>,
+        snapshot: FilterSnapshotId,
+    ) -> Result<Arriving, ShardFailure> {
         let mut table = self.lock();
         table.let_go_of_idle(Instant::now());
         if !table.has_room(Some(snapshot)) {
@@ -236,13 +239,14 @@ impl Table {
     }
 
     /// Whether one more export may begin: one of that snapshot, or an independent one.
-    fn has_room(&self, snapshot: Option<SnapshotId>) -> bool {
+    fn has_room(&self, snapshot: Option<FilterSnapshotId>) -> bool {
         let others = self.running.values().filter(|export| export.snapshot != snapshot);
         match snapshot {
             Some(_) => {
                 let arriving = self.arriving.keys().filter(|&&other| Some(other) != snapshot);
                 let others = others.filter_map(|export| export.snapshot);
-                others.chain(arriving.copied()).collect::<BTreeSet<_>>().len() < SNAPSHOTS_MAX
+                others.chain(arriving.copied()).collect::<BTreeSet<_>>().len()
+                    < FILTER_SNAPSHOTS_MAX
             }
             None => self.running.len() - others.count() < EXPORTS_MAX,
         }

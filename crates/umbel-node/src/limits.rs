@@ -51,16 +51,16 @@ pub const EXPORT_FRAME_PAYLOAD_BYTES_MAX: usize = 1 << 20;
 /// memory.
 pub const EXPORTS_MAX: usize = 4;
 
-/// Snapshots that a node serves at once: for each, a filter's slices in all shards that the node leads keep what
-/// changes meanwhile, or are copied in memory.
-pub const SNAPSHOTS_MAX: usize = 1;
+/// Snapshots of filters that a node serves at once: for each, the filter's slices in all shards that the node leads
+/// keep what changes meanwhile, or are copied in memory.
+pub const FILTER_SNAPSHOTS_MAX: usize = 1;
 
-/// How long a snapshot may hold back a shard's writes: long enough to ask every shard twice, and
+/// How long a snapshot of a filter may hold back a shard's writes: long enough to ask every shard twice, and
 /// shorter than clients wait for an insert.
-pub const SNAPSHOT_HOLD_MAX: Duration = Duration::from_secs(4);
+pub const FILTER_SNAPSHOT_HOLD_MAX: Duration = Duration::from_secs(4);
 
-/// Attempts at a snapshot: each failed one may have held back writes for that long.
-pub const SNAPSHOT_TRIES_MAX: usize = 4;
+/// Attempts at a snapshot of a filter: each failed one may have held back writes for that long.
+pub const FILTER_SNAPSHOT_TRIES_MAX: usize = 4;
 
 /// Replicated filters that a node assembles from imports at once: each is a whole filter in memory, up
 /// to 1 GiB, besides the copy that it is merged into.

@@ -141,7 +141,7 @@ pub async fn raise_to(
 }
 
 /// How long a requested snapshot of one group may take.
-const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
+const GROUP_SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl LeaderCalls {
     /// Calls of a node that belongs to no cluster.
@@ -196,10 +196,10 @@ impl Node {
     /// Makes every group write a snapshot and purge its whole log up to it, one group after the other,
     /// as nodes do by themselves when logs are long. Returns false if a group failed or took longer than
     /// a minute; it may still finish later.
-    pub async fn snapshot(&self) -> bool {
+    pub async fn snapshot_groups(&self) -> bool {
         let mut is_done = true;
         for group in self.local().groups() {
-            is_done &= group.snapshot_and_purge(SNAPSHOT_TIMEOUT).await;
+            is_done &= group.snapshot_and_purge(GROUP_SNAPSHOT_TIMEOUT).await;
         }
         is_done
     }

@@ -44,7 +44,7 @@ impl Nemesis {
             Fault::HandOver { who } | Fault::Snapshot { who } => {
                 let order = match fault {
                     Fault::HandOver { .. } => Order::HandOver,
-                    _ => Order::Snapshot,
+                    _ => Order::SnapshotGroups,
                 };
                 for number in world.resolve(*who) {
                     counters::effect(class, u64::from(world.host(number).is_up()));

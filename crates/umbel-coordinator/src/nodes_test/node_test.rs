@@ -292,7 +292,7 @@ impl umbel_node::ports::NodeObserver for RecordingObserver {
 /// the catalogue may get an entry of its own meanwhile.
 async fn snapshot_and_purge(node: &Node) {
     let applied: Vec<_> = node.groups().iter().map(|group| group.applied).collect();
-    assert!(node.snapshot().await);
+    assert!(node.snapshot_groups().await);
     for (group, applied) in node.groups().iter().zip(applied) {
         assert!(applied.is_some() && group.snapshot >= applied && group.purged >= applied);
     }

@@ -67,7 +67,7 @@ async fn a_folder_of_the_first_version_is_upgraded() {
     // The second time there is nothing to do.
     coordinator.releases().upgrade(deadline()).await.unwrap();
     drop(coordinator);
-    assert!(node.snapshot().await);
+    assert!(node.snapshot_groups().await);
     node.shutdown().await;
 
     // The snapshot contains the version.

@@ -14,7 +14,7 @@ use umbel_ports::encoding::encode;
 use umbel_step::planted::{self, Planted};
 
 use super::slice_export::SliceExport;
-use super::snapshot::Snapshot;
+use super::snapshot::FilterSnapshot;
 use super::whole::CopyFrames;
 use super::{
     BACKUP_FORMAT, BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportHead,
@@ -48,7 +48,8 @@ impl Coordinator {
         let (filter, frames) = FilterFrames::begin(self, filter, wish, deadline).await?;
         let LiveFilter { id, record, ranges, .. } = filter;
         let settings = encode_exported(&record.settings);
-        let log_indexes = frames.snapshot.as_ref().map_or_else(Vec::new, Snapshot::log_indexes);
+        let log_indexes =
+            frames.snapshot.as_ref().map_or_else(Vec::new, FilterSnapshot::log_indexes);
         let head = ExportHead { filter: id, record, ranges, settings, log_indexes };
         Ok(ExportParts { head: Some(Box::new(head)), frames, is_ended: false })
     }
@@ -313,7 +314,7 @@ struct FilterFrames {
     /// others are copied gives only its lower half.
     looked_at: Option<ShardRanges>,
     /// Copies of all slices, for a snapshot.
-    snapshot: Option<Snapshot>,
+    snapshot: Option<FilterSnapshot>,
     /// The copy of the first shard's slice, once there is one.
     export: Option<SliceExport>,
     /// Frames of that shard that have arrived.
@@ -344,7 +345,8 @@ impl FilterFrames {
         let snapshot = if is_snapshot && copy.is_none() {
             let slices = (filter.id, filter.record.generation);
             let ranges = filter.ranges;
-            let snapshot = coordinator.snapshot(slices, ranges, known.as_ref(), deadline).await?;
+            let snapshot =
+                coordinator.filter_snapshot(slices, ranges, known.as_ref(), deadline).await?;
             if !coordinator.shards().are_still_cut(ranges, deadline).await? {
                 return Err(split_meanwhile());
             }

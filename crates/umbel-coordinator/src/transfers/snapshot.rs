@@ -25,10 +25,10 @@ use crate::{Coordinator, Result};
 use umbel_node::calls::ShardRequest;
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::Tries;
-use umbel_node::limits::{EXPORT_IDLE_MAX, SNAPSHOT_HOLD_MAX, SNAPSHOT_TRIES_MAX};
+use umbel_node::limits::{EXPORT_IDLE_MAX, FILTER_SNAPSHOT_HOLD_MAX, FILTER_SNAPSHOT_TRIES_MAX};
 
 /// The copies of a snapshot that wait for their turn to be read, by shard.
-pub(super) struct Snapshot {
+pub(super) struct FilterSnapshot {
     copies: Vec<SliceExport>,
     kept: Instant,
 }
@@ -39,13 +39,13 @@ impl Coordinator {
     /// # Errors
     /// If a shard does not answer, the filter is cleared or dropped, or the copies do not agree in
     /// several tries. Nothing is left of the snapshot then, and writes continue.
-    pub(super) async fn snapshot(
+    pub(super) async fn filter_snapshot(
         &self,
         (filter, generation): (FilterId, Generation),
         ranges: ShardRanges,
         known: Option<&KnownFrames>,
         deadline: Instant,
-    ) -> Result<Snapshot> {
+    ) -> Result<FilterSnapshot> {
         let shards: Vec<ShardId> = ranges.shards().collect();
         let snapshot = self.seed().number(Purpose::Snapshot);
         let mut tries = Tries::new(deadline);
@@ -64,7 +64,7 @@ impl Coordinator {
                 let snapshot = Some(snapshot);
                 (shard, ShardRequest::ExportBegin { filter, generation, known, snapshot })
             };
-            let failure = match self.try_snapshot(shards.iter().map(begin), deadline).await {
+            let failure = match self.try_filter_snapshot(shards.iter().map(begin), deadline).await {
                 Ok(snapshot) => {
                     let (shards, held_ms) = (shards.len(), begun.elapsed().as_millis());
                     tracing::info!(%filter, shards, held_ms, "a snapshot was taken");
@@ -79,7 +79,7 @@ impl Coordinator {
                     | CallFailure::OutcomeUnknown { .. }
             );
             tracing::debug!(%filter, %failure, "a snapshot was not taken");
-            if !is_passing || tries.count + 1 >= SNAPSHOT_TRIES_MAX || tries.is_over() {
+            if !is_passing || tries.count + 1 >= FILTER_SNAPSHOT_TRIES_MAX || tries.is_over() {
                 return Err(failure);
             }
             tries.pause(false, pending()).await;
@@ -87,19 +87,19 @@ impl Coordinator {
     }
 
     /// Copies every slice once; an error if the copies are not of one moment.
-    async fn try_snapshot(
+    async fn try_filter_snapshot(
         &self,
         begins: impl Iterator<Item = (ShardId, ShardRequest)>,
         deadline: Instant,
-    ) -> Result<Snapshot> {
-        let deadline = deadline.min(Instant::now() + SNAPSHOT_HOLD_MAX);
+    ) -> Result<FilterSnapshot> {
+        let deadline = deadline.min(Instant::now() + FILTER_SNAPSHOT_HOLD_MAX);
         let begins = begins.map(|(shard, request)| self.begin_export(shard, request, deadline));
         let (copies, failures): (Vec<_>, Vec<_>) =
             join_all(begins).await.into_iter().partition(Result::is_ok);
         let copies = copies.into_iter().flatten().collect();
         let kept = Instant::now();
         // If a copy is missing, dropping this gives up the others.
-        let snapshot = Snapshot { copies, kept };
+        let snapshot = FilterSnapshot { copies, kept };
         failures.into_iter().collect::<Result<Vec<_>, _>>()?;
         let released = snapshot.copies.iter().map(|copy| copy.release(deadline));
         join_all(released).await.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -107,7 +107,7 @@ impl Coordinator {
     }
 }
 
-impl Snapshot {
+impl FilterSnapshot {
     /// The copy of this shard, whose turn it is. The others wait for theirs.
     pub(super) fn turn_of(&mut self, shard: ShardId) -> Option<SliceExport> {
         let at = self.copies.iter().position(|copy| copy.shard == shard)?;

@@ -127,7 +127,7 @@ impl Watcher {
             }
             let latest = if is_new { self.latest.borrow_and_update().clone() } else { None };
             let part = match latest {
-                Some(snapshot) => snapshot,
+                Some(event) => event,
                 // Nothing has been sampled yet.
                 None if is_new => continue,
                 None => COMMENT,
@@ -147,8 +147,8 @@ fn event(name: &str, data: &str) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
 }
 
-/// The event for a sample, which is one line of JSON.
-pub(super) fn snapshot(data: &str) -> Bytes {
+/// The event for a sample of a view, which is one line of JSON.
+pub(super) fn view_event(data: &str) -> Bytes {
     event("snapshot", data)
 }
 

@@ -10,7 +10,7 @@ use futures_util::future::OptionFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use super::events::snapshot;
+use super::events::view_event;
 use super::places::Places;
 use super::query::Page;
 use super::views::View;
@@ -110,7 +110,7 @@ impl Topics {
                 taken = take(depth) => taken,
             };
             depth = Depth::Counted;
-            let message = snapshot(&sampled);
+            let message = view_event(&sampled);
             let byte_count = message.len();
             let is_new = sender.send_if_modified(|latest| {
                 let is_new = latest.as_ref() != Some(&message);
@@ -159,7 +159,7 @@ mod tests {
 
     /// The event for a count.
     fn message(count: u32) -> Latest {
-        Some(snapshot(&count.to_string()))
+        Some(view_event(&count.to_string()))
     }
 
     fn topic(owner: &str) -> Topic {

@@ -9,7 +9,7 @@ use umbel_engine::shard::{KeyName, ShardCommand, ShardState, SliceShape, SliceSp
 use umbel_filter::{CellCount, HashFunction, HashRange, Kind};
 
 use super::*;
-use crate::limits::SNAPSHOT_HOLD_MAX;
+use crate::limits::FILTER_SNAPSHOT_HOLD_MAX;
 
 const FILTER: FilterId = FilterId(1);
 const COPIED: Copied = Copied { filter: FILTER, generation: Generation(1), written_index: 7 };
@@ -28,12 +28,12 @@ fn copy() -> SliceCopy {
 /// Begins an export of a snapshot, which holds writes.
 async fn begin(
     exports: &Arc<Exports>,
-    snapshot: SnapshotId,
+    snapshot: FilterSnapshotId,
     writes: &Arc<RwLock<()>>,
 ) -> Result<u64, ShardFailure> {
     let arriving = exports.arrive(snapshot)?;
     let writes = Arc::clone(writes).write_owned().await;
-    let until = Instant::now() + SNAPSHOT_HOLD_MAX;
+    let until = Instant::now() + FILTER_SNAPSHOT_HOLD_MAX;
     exports.begin(COPIED, copy(), None, Some(Hold { arriving, writes, until }))
 }
 
@@ -49,7 +49,7 @@ async fn writes_wait_until_release_or_timeout() {
     let unreleased = begin(&exports, 1, &writes).await.unwrap();
     let began = Instant::now();
     drop(writes.read().await);
-    assert_eq!(began.elapsed(), SNAPSHOT_HOLD_MAX);
+    assert_eq!(began.elapsed(), FILTER_SNAPSHOT_HOLD_MAX);
     assert!(matches!(exports.release(unreleased), Err(ShardFailure::NoExport)));
     exports.release(export).unwrap();
 }

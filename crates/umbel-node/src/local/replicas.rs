@@ -203,7 +203,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let node = start_six(folder.path()).await;
         let before = applied_by_all(&node).await;
-        assert!(node.snapshot().await);
+        assert!(node.snapshot_groups().await);
         node.shutdown().await;
 
         let group = GroupId::of_shard(ShardId(SHARDS - 1));

@@ -269,7 +269,7 @@ mod tests {
         let node = start(alone()).await;
         create_filter(&node, Distribution::Partitioned, (1_000, 0.01)).await;
         let shard = node.local().shards()[0].group().id();
-        assert!(node.snapshot().await);
+        assert!(node.snapshot_groups().await);
         node.shutdown().await;
         let snapshots = folder.path().join(format!("snapshots/{}", shard.number()));
         let file = std::fs::read_dir(&snapshots).unwrap().next().unwrap().unwrap().path();

@@ -6,10 +6,10 @@ use tokio::time::{Instant, timeout_at};
 use umbel_engine::{FilterId, Generation};
 
 use super::ShardLeader;
-use crate::calls::{ShardAnswer, ShardFailure, SnapshotId};
+use crate::calls::{FilterSnapshotId, ShardAnswer, ShardFailure};
 use crate::export_change::FrameDigests;
 use crate::exports::{Copied, Hold};
-use crate::limits::SNAPSHOT_HOLD_MAX;
+use crate::limits::FILTER_SNAPSHOT_HOLD_MAX;
 
 impl ShardLeader {
     /// Copies a slice as it is now. For a snapshot, waits for the writes in flight, and blocks further
@@ -19,14 +19,14 @@ impl ShardLeader {
         filter: FilterId,
         generation: Generation,
         known: Option<FrameDigests>,
-        snapshot: Option<SnapshotId>,
+        snapshot: Option<FilterSnapshotId>,
     ) -> Result<ShardAnswer, ShardFailure> {
         self.check_leader()?;
         let hold = match snapshot {
             Some(snapshot) => {
                 let arriving = self.exports.arrive(snapshot)?;
                 // Further writes are blocked from here on, also while this waits.
-                let until = Instant::now() + SNAPSHOT_HOLD_MAX;
+                let until = Instant::now() + FILTER_SNAPSHOT_HOLD_MAX;
                 let held = async {
                     let writes = Arc::clone(&self.writes).write_owned().await;
                     self.confirm().await.map(|()| Hold { arriving, writes, until })
