@@ -10,7 +10,7 @@ use umbel_engine::shard::{Bitmap, HashList, PartError};
 use umbel_filter::{ItemHash, Kind};
 use umbel_step::planted::{self, Planted};
 
-use self::operation::{Batch, Operation};
+use self::operation::{HashedBatch, Operation};
 pub use self::outcomes::{graver, partial_failure, partly};
 pub(super) use self::recut::{cut_before, pieces_of};
 use super::levels::read_level;
@@ -153,7 +153,7 @@ impl Coordinator {
         if !absent.is_empty() && !planted::on(Planted::AnyReplicaNo) {
             let rest: Vec<ItemHash> = absent.iter().map(|&at| hashes[at]).collect();
             let operation = Operation::Contains { confirmed: true };
-            let batch = Batch { hashes: &rest, operation };
+            let batch = HashedBatch { hashes: &rest, operation };
             let answers = self.each_part_of(name, filter.clone(), batch, None, deadline);
             for (&at, is_present) in absent.iter().zip(answers.await?.iter()) {
                 present[at] = is_present;
@@ -183,7 +183,7 @@ impl Coordinator {
     ) -> Result<Bitmap> {
         let name = filter.record.name.as_str().to_owned();
         let hashes = hashed(&filter, items)?;
-        let batch = Batch { hashes: &hashes, operation };
+        let batch = HashedBatch { hashes: &hashes, operation };
         self.each_part_of(&name, filter, batch, Some(items), deadline).await
     }
 
@@ -193,7 +193,7 @@ impl Coordinator {
         &self,
         name: &str,
         filter: LiveFilter,
-        batch: Batch<'_>,
+        batch: HashedBatch<'_>,
         items: Option<&ItemBatch>,
         deadline: Instant,
     ) -> Result<Bitmap> {
@@ -215,13 +215,13 @@ impl Coordinator {
         &self,
         name: &str,
         mut filter: LiveFilter,
-        batch: Batch<'_>,
+        batch: HashedBatch<'_>,
         items: Option<&ItemBatch>,
         deadline: Instant,
         is_begun: &mut bool,
     ) -> Result<Bitmap> {
         let mut rehashed;
-        let Batch { mut hashes, operation } = batch;
+        let HashedBatch { mut hashes, operation } = batch;
         filter.ranges = self.seen_split.first_ranges(filter.ranges, filter.unsplit);
         // After a split or a merge of shards: the items without an answer, and the answers of the others.
         let (mut rest, mut is_replaced, mut is_reused): (Option<Rest>, _, _) = (None, false, false);
@@ -231,7 +231,7 @@ impl Coordinator {
             let mut todo: Vec<(ShardId, HashList)> = parts.parts().to_vec();
             let mut answered: Vec<(ShardId, Bitmap)> = Vec::with_capacity(todo.len());
             loop {
-                let batch = Batch { hashes, operation };
+                let batch = HashedBatch { hashes, operation };
                 let tried =
                     self.try_parts(&filter, todo, batch, deadline, &mut answered, is_begun).await;
                 *is_begun |= !answered.is_empty();
@@ -319,7 +319,7 @@ impl Coordinator {
         &self,
         filter: &LiveFilter,
         todo: Vec<(ShardId, HashList)>,
-        batch: Batch<'_>,
+        batch: HashedBatch<'_>,
         deadline: Instant,
         answered: &mut Vec<(ShardId, Bitmap)>,
         is_begun: &mut bool,

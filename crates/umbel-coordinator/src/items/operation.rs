@@ -22,7 +22,7 @@ pub(super) enum Operation {
 
 /// The items of a call as hashes, in the order of the request, and what to do with them.
 #[derive(Clone, Copy)]
-pub(super) struct Batch<'a> {
+pub(super) struct HashedBatch<'a> {
     pub(super) hashes: &'a [ItemHash],
     pub(super) operation: Operation,
 }

@@ -8,7 +8,7 @@ use umbel_filter::{HashRange, ItemHash};
 
 use tokio::time::Instant;
 
-use super::{Batch, item_count};
+use super::{HashedBatch, item_count};
 use crate::{Coordinator, LiveFilter, Result};
 use umbel_node::calls::ShardAnswer;
 use umbel_node::failure::CallFailure;
@@ -54,7 +54,7 @@ impl Coordinator {
         filter: &LiveFilter,
         shard: ShardId,
         named: (u64, u64),
-        batch: Batch<'_>,
+        batch: HashedBatch<'_>,
         deadline: Instant,
     ) -> Result<ShardAnswer> {
         // A filter that lies in one shard has all its items at its place.
