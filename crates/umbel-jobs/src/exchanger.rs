@@ -31,11 +31,11 @@ pub(super) struct Exchanger {
     pub(super) events: mpsc::UnboundedSender<WorkerEvent>,
     /// The attempt that has begun and is not running yet.
     pub(super) begun: Option<BegunAttempt>,
-    pub(super) running: Option<Running>,
+    pub(super) running: Option<RunningAttempt>,
 }
 
 /// A running attempt. Dropping it ends all its tasks.
-pub(super) struct Running {
+pub(super) struct RunningAttempt {
     data: Arc<dyn Attempt>,
     cell_tasks: Vec<mpsc::Sender<CellTaskInput>>,
     queues: Arc<PeerQueues>,
@@ -141,7 +141,11 @@ impl Exchanger {
     }
 
     /// The running attempt; starts it if needed.
-    fn running(&mut self, attempt: u32, shape: JobShape) -> Result<&mut Running, WorkshopError> {
+    fn running(
+        &mut self,
+        attempt: u32,
+        shape: JobShape,
+    ) -> Result<&mut RunningAttempt, WorkshopError> {
         if self.running.is_none() {
             let running = self.start(attempt, shape)?;
             self.running = Some(running);
@@ -149,7 +153,7 @@ impl Exchanger {
         Ok(self.running.as_mut().expect("it has just been put there"))
     }
 
-    fn start(&mut self, attempt: u32, shape: JobShape) -> Result<Running, WorkshopError> {
+    fn start(&mut self, attempt: u32, shape: JobShape) -> Result<RunningAttempt, WorkshopError> {
         let cell_task_count = self.cell_tasks.clamp(1, CELL_TASKS_MAX);
         let begun = self.begun.take().map_or_else(|| self.workshop.begin_attempt(), Ok)?;
         let BegunAttempt { sealed, report, attempt: data } = begun;
@@ -207,7 +211,7 @@ impl Exchanger {
         let inboxes = Arc::new(inboxes);
         self.inlet.send_modify(|inlet| inlet.cell_tasks = Some(inboxes));
         let (group_count, is_exchanging) = (Some(group_count_inbox), false);
-        Ok(Running {
+        Ok(RunningAttempt {
             data,
             cell_tasks,
             queues,

@@ -36,12 +36,12 @@ pub(crate) struct Exports {
 #[derive(Default)]
 struct Table {
     last: u64,
-    running: BTreeMap<u64, Running>,
+    running: BTreeMap<u64, RunningExport>,
     /// Number of a snapshot's exports that wait for their shard's writes before they begin.
     arriving: BTreeMap<FilterSnapshotId, usize>,
 }
 
-struct Running {
+struct RunningExport {
     copied: Copied,
     used: Instant,
     /// None while a response is being gathered.
@@ -151,7 +151,7 @@ impl Exports {
             })
             .unzip();
         let frames = Some(frames);
-        let running = Running { copied, used: now, frames, asked, snapshot, held };
+        let running = RunningExport { copied, used: now, frames, asked, snapshot, held };
         table.running.insert(export, running);
         drop(table);
         // The export itself has the room now.

@@ -35,13 +35,13 @@ const TIDY_INTERVAL: Duration = Duration::from_secs(5);
 const LEDGER_PAUSE: Duration = Duration::from_millis(200);
 
 /// A worker that runs on this node.
-struct Running {
+struct RunningWorker {
     run: u32,
     cancel: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Running {
+impl Drop for RunningWorker {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -51,7 +51,7 @@ impl Drop for Running {
 pub(super) async fn follow_ledger(local: Arc<Local>, calls: Arc<LeaderCalls>) {
     let Some(workshops) = local.jobs().workshops().cloned() else { return };
     let mut applied = local.meta().replica().applied_index();
-    let mut running: BTreeMap<JobId, Running> = BTreeMap::new();
+    let mut running: BTreeMap<JobId, RunningWorker> = BTreeMap::new();
     let mut seen = None;
     loop {
         applied.borrow_and_update();
@@ -90,7 +90,7 @@ fn follow(
     local: &Arc<Local>,
     calls: &Arc<LeaderCalls>,
     workshops: &dyn Workshops,
-    running: &mut BTreeMap<JobId, Running>,
+    running: &mut BTreeMap<JobId, RunningWorker>,
     jobs: &BTreeMap<JobId, JobRecord>,
 ) {
     let is_wanted = |job: &JobId, run: u32| {
@@ -104,7 +104,7 @@ fn follow(
             let (cancel, cancelled) = watch::channel(false);
             let attending =
                 attend(Arc::clone(local), Arc::clone(calls), job, record.clone(), cancelled);
-            Running { run: record.run, cancel, task: tokio::spawn(attending) }
+            RunningWorker { run: record.run, cancel, task: tokio::spawn(attending) }
         });
         if record.state == JobState::Cancelling {
             worker.cancel.send_replace(true);
