@@ -8,7 +8,7 @@ use crate::history::{Call, Outcome};
 use crate::invariants::copies_converge::{self, Wanted};
 use crate::invariants::copies_forget::forgets;
 use crate::now::now_us;
-use crate::oracle::generations::{GenerationLife, Generations};
+use crate::oracle::generations::{GenerationLife, Generations, NamedLife};
 use crate::plan::{Ack, Op, OpPlan};
 use crate::watch;
 use crate::workload::Clients;
@@ -216,7 +216,8 @@ fn difference(world: &World) -> Option<String> {
             if last.to_us != u64::MAX {
                 return None;
             }
-            of_filter(world, generations, &calls, (name, lives.len() - 1, last), losses_max)
+            let of = NamedLife { name, place: lives.len() - 1, life: last };
+            of_filter(world, generations, &calls, of, losses_max)
         })
     })
 }
@@ -225,13 +226,13 @@ fn of_filter(
     world: &World,
     generations: &Generations,
     calls: &[Call],
-    of: (&str, usize, &GenerationLife),
+    of: NamedLife<'_>,
     losses_max: usize,
 ) -> Option<String> {
-    let copies = copies_of(&world.hosts, of.2);
+    let copies = copies_of(&world.hosts, of.life);
     let nodes = world.hosts.iter().filter(|host| host.is_up()).count();
     if copies.len() != nodes {
-        return Some(format!("{} of {nodes} nodes have a copy of {}", copies.len(), of.0));
+        return Some(format!("{} of {nodes} nodes have a copy of {}", copies.len(), of.name));
     }
     let wanted = Wanted::new(generations, calls, of, losses_max);
     let count = wanted.item_count().max(1) * copies.len();

@@ -10,7 +10,7 @@ use super::copies_forget;
 use super::copies_hold_what_was_tried::SeenCopy;
 use crate::history::{Call, Outcome, Verb};
 use crate::oracle::bits::hash_of;
-use crate::oracle::generations::{GenerationLife, Generations};
+use crate::oracle::generations::{GenerationLife, Generations, NamedLife};
 use crate::plan::Ack;
 
 /// Name of the invariant.
@@ -29,9 +29,10 @@ impl<'a> Wanted<'a> {
     pub(crate) fn new(
         generations: &Generations,
         calls: &[Call],
-        (name, place, life): (&'a str, usize, &'a GenerationLife),
+        of: NamedLife<'a>,
         losses_max: usize,
     ) -> Self {
+        let NamedLife { name, place, life } = of;
         let inserts = calls.iter().filter(|call| call.filter == name);
         let mut items = BTreeSet::new();
         // Windows are checked by `copies_forget`.

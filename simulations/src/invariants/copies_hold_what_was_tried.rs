@@ -14,7 +14,7 @@ use super::checked::Checked;
 use super::copies_forget;
 use crate::history::{Call, Outcome, Verb};
 use crate::oracle::bits::hash_of;
-use crate::oracle::generations::{GenerationLife, Generations};
+use crate::oracle::generations::{GenerationLife, Generations, NamedLife};
 use crate::violation::Violation;
 
 /// Name of the invariant.
@@ -30,11 +30,8 @@ pub(crate) fn items(calls: &[Call], name: &str) -> BTreeSet<u32> {
 }
 
 /// Everything that may have been inserted into a generation by calls that have begun so far.
-pub(crate) fn tried(
-    generations: &Generations,
-    calls: &[Call],
-    (name, place, life): (&str, usize, &GenerationLife),
-) -> AnyFilter {
+pub(crate) fn tried(generations: &Generations, calls: &[Call], of: NamedLife<'_>) -> AnyFilter {
+    let NamedLife { name, place, life } = of;
     let mut filter = empty(life);
     for call in calls.iter().filter(|call| call.filter == name && may_insert(call)) {
         if generations.span(call).is_some_and(|span| span.contains(&place)) {
@@ -71,11 +68,12 @@ pub(crate) struct SeenCopy<'a> {
 /// into any generation: they help to find where a bit came from.
 pub(crate) fn look(
     at_us: u64,
-    (name, life): (&str, &GenerationLife),
+    of: NamedLife<'_>,
     tried: &AnyFilter,
     copies: &[SeenCopy<'_>],
     others: &BTreeSet<u32>,
 ) -> Vec<Violation> {
+    let NamedLife { name, life, .. } = of;
     let phantom = |copy: &SeenCopy<'_>| {
         let SeenCopy { host, filter, generation, bits } = copy;
         let what = match tried.clone().merge(bits) {

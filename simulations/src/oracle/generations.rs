@@ -34,6 +34,15 @@ pub(crate) struct GenerationLife {
     pub(crate) to_us: u64,
 }
 
+/// A generation, and which of a name's generations it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamedLife<'a> {
+    pub(crate) name: &'a str,
+    /// Its place among the generations of the name.
+    pub(crate) place: usize,
+    pub(crate) life: &'a GenerationLife,
+}
+
 /// A permanent loss of a machine's disk.
 #[derive(Clone, Copy, Debug)]
 struct DiskLoss {

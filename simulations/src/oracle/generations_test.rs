@@ -94,8 +94,8 @@ impl Calls {
     /// Number of items of the last generation that every copy must have.
     fn wanted(&self, fixture: &Fixture) -> usize {
         let (name, lives) = fixture.generations.all().next().unwrap();
-        let last = lives.len() - 1;
-        let of = (name, last, &lives[last]);
+        let place = lives.len() - 1;
+        let of = NamedLife { name, place, life: &lives[place] };
         copies_converge::Wanted::new(&fixture.generations, &self.0.calls, of, 1).item_count()
     }
 }

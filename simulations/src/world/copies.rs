@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::invariants::copies_forget::forgets;
 use crate::invariants::copies_hold_what_was_tried::{self, SeenCopy};
 use crate::now::now_us;
-use crate::oracle::generations::GenerationLife;
+use crate::oracle::generations::{GenerationLife, NamedLife};
 use crate::watch;
 
 /// Checks every existing copy against the inserts that were attempted so far.
@@ -24,13 +24,9 @@ pub(crate) fn look(hosts: &[Rc<Host>], calls: &[Call]) {
                     continue;
                 }
                 counters::checked(copies_hold_what_was_tried::NAME, of_life.len() as u64);
-                let tried = copies_hold_what_was_tried::tried(
-                    &checks.generations,
-                    calls,
-                    (name, place, life),
-                );
+                let of = NamedLife { name, place, life };
+                let tried = copies_hold_what_was_tried::tried(&checks.generations, calls, of);
                 let others = copies_hold_what_was_tried::items(calls, name);
-                let of = (name, life);
                 let looked =
                     copies_hold_what_was_tried::look(now_us(), of, &tried, &of_life, &others);
                 found.extend(looked);
