@@ -13,7 +13,7 @@ use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_jobs::JobHost;
 use umbel_ports::{Net, Seed};
 use umbel_raft::peer::{Links, LocalIdentity};
-use umbel_raft::{Beats, Group, GroupHost, HostError, RunningGroups, Witness};
+use umbel_raft::{Beats, Group, GroupHost, GroupMemory, HostError, RunningGroups};
 use umbel_storage::Storage;
 
 use crate::config::Config;
@@ -86,7 +86,7 @@ impl Local {
         identity: LocalIdentity,
         config: Config,
         ports: &Ports,
-        (storage, witness): (Storage, Arc<Witness>),
+        memory: GroupMemory,
         failure: watch::Sender<Option<NodeFailure>>,
         jobs: Arc<JobHost>,
         founders: BTreeMap<NodeId, String>,
@@ -95,11 +95,11 @@ impl Local {
         // Shards and copies decide by the time that is believed.
         let seed: Arc<dyn Seed> = Arc::clone(&clock) as _;
         let timing = Timing { beat_ms: config.heartbeat_ms, suspect_ms: config.suspect_ms };
-        let outside = (Arc::clone(&ports.net), Arc::clone(&seed));
-        let memory = (storage.clone(), witness);
+        let (net, storage) = (Arc::clone(&ports.net), memory.storage.clone());
         let move_rate = config.move_bytes_per_second_max;
-        let host = GroupHost::start(identity, timing, outside, memory, founders, move_rate).await?;
-        let host = Arc::new(host);
+        let host =
+            GroupHost::start(identity, timing, net, Arc::clone(&seed), memory, founders, move_rate);
+        let host = Arc::new(host.await?);
         let meta = host.start_meta(ports.versions).await?;
         let member = Member::new(identity, ports, Arc::clone(&host), Arc::clone(&meta), failure);
         let member = Arc::new(member);

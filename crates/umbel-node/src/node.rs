@@ -13,7 +13,7 @@ use umbel_filter::AnyFilter;
 use umbel_jobs::JobHost;
 use umbel_ports::{Listener, PortFuture, Purpose, Rare, listen_advice};
 use umbel_raft::peer::{LinkCloser, PeerService};
-use umbel_raft::{HostError, Witness};
+use umbel_raft::{GroupMemory, HostError, Witness};
 use umbel_storage::identity::{self, Identity, IdentityError};
 use umbel_storage::{LogOwner, OpenError, Storage, WalOptions, Wrapping};
 
@@ -176,8 +176,8 @@ impl Node {
 
         let mut starting = Starting { stop: Some(stop), links, server: Some(server) };
         let parts = (&config, &ports, address.as_str());
-        let kept = (storage, witness);
-        let local = become_part(parts, &admission, &cell, kept, failure, jobs).await?;
+        let memory = GroupMemory { storage, witness };
+        let local = become_part(parts, &admission, &cell, memory, failure, jobs).await?;
         let jobs_calls = Arc::clone(&calls);
         let mut tasks = Tasks::new(&local);
         let (host, running) = (Arc::clone(local.host()), Arc::clone(&local));
@@ -411,14 +411,13 @@ async fn become_part(
     (config, ports, address): (&Config, &Ports, &str),
     admission: &PeerAdmission,
     cell: &OnceLock<Arc<Local>>,
-    (storage, witness): (Storage, Arc<Witness>),
+    memory: GroupMemory,
     failure: watch::Sender<Option<NodeFailure>>,
     jobs: Arc<JobHost>,
 ) -> Result<Arc<Local>, StartError> {
     let member = formation::membership(admission, config, ports, address).await?;
     let founders = (1..).map(NodeId).zip(formation::founders(config, address)).collect();
-    let kept = (storage, witness);
-    let local = Local::start(member, config.clone(), ports, kept, failure, jobs, founders)
+    let local = Local::start(member, config.clone(), ports, memory, failure, jobs, founders)
         .await
         .map_err(|error| match error {
             HostError::Removed(why) => StartError::Removed(why),

@@ -35,6 +35,14 @@ pub struct GroupHost {
     move_pacer: Arc<Pacer>,
 }
 
+/// What a node remembers of its groups and of other nodes' replicas.
+pub struct GroupMemory {
+    /// Logs, snapshots and votes, on its disk.
+    pub storage: Storage,
+    /// What replicas have confirmed to it since it runs.
+    pub witness: Arc<Witness>,
+}
+
 /// Why a node's groups cannot start.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum HostError {
@@ -79,11 +87,13 @@ impl GroupHost {
     pub async fn start(
         identity: LocalIdentity,
         timing: Timing,
-        (net, seed): (Arc<dyn Net>, Arc<dyn Seed>),
-        (storage, witness): (Storage, Arc<Witness>),
+        net: Arc<dyn Net>,
+        seed: Arc<dyn Seed>,
+        memory: GroupMemory,
         founders: BTreeMap<NodeId, String>,
         move_bytes_per_second_max: u64,
     ) -> Result<Self, HostError> {
+        let GroupMemory { storage, witness } = memory;
         let node = identity.node;
         let links = Arc::new(Links::new(net, Arc::clone(&seed), identity));
         let beats = Arc::new(Beats::new(node, seed.number(Purpose::Incarnation), timing));

@@ -32,7 +32,7 @@ mod witness;
 pub use beating::beat;
 pub use beats::Beats;
 pub use group::{Group, GroupReport, ProposeError};
-pub use host::{GroupHost, HostError, RunningGroups};
+pub use host::{GroupHost, GroupMemory, HostError, RunningGroups};
 pub use network::MOVE_BYTES_PER_SECOND_MIN;
 pub use recall::{
     KnownInserts, Recollection, answer_standings, committed_in, request_committed,

@@ -20,7 +20,7 @@ use umbel_storage::{FinalStateId, Storage, WalOptions};
 
 use super::write_shard;
 use crate::group::Group;
-use crate::host::GroupHost;
+use crate::host::{GroupHost, GroupMemory};
 use crate::peer::test_node::{TIMING, identity};
 
 const INTO: GroupId = GroupId::of_shard(ShardId(0));
@@ -59,10 +59,10 @@ impl NodeObserver for EarlyCare {
 /// The group of a shard whose only replica is on this node.
 async fn lone_leader(storage: &Storage) -> Arc<Group> {
     let net: Arc<dyn Net> = Arc::new(MemoryNet::default());
-    let ports = (net, Arc::new(CountingSeed::default()) as Arc<dyn Seed>);
-    let state = (storage.clone(), Arc::default());
-    let started = GroupHost::start(identity(1), TIMING, ports, state, BTreeMap::new(), 0).await;
-    let group = started.unwrap().start_shard(INTO, HashRange::WHOLE).await.unwrap();
+    let seed: Arc<dyn Seed> = Arc::new(CountingSeed::default());
+    let memory = GroupMemory { storage: storage.clone(), witness: Arc::default() };
+    let started = GroupHost::start(identity(1), TIMING, net, seed, memory, BTreeMap::new(), 0);
+    let group = started.await.unwrap().start_shard(INTO, HashRange::WHOLE).await.unwrap();
     let address = NodeAddress("one:1".to_owned());
     group.form(BTreeMap::from([(NodeId(1), address)])).await.unwrap();
     while !group.is_leader() {
