@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use super::message::Message;
 use super::resume::{OFFER, VERDICT};
 use super::wire::{FrameBuffer, body_length};
-use crate::limits::RECONCILE_FIRST_BODY_BYTES_MAX as FIRST_BODY_BYTES_MAX;
+use crate::limits::FIRST_BODY_BYTES_MAX;
 
 /// The types of the frames that a side may send first, and how long their bodies may be. Text does not begin like
 /// any of them, except where its second character is a blank; then its checksum is wrong.

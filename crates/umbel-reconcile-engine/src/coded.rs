@@ -13,7 +13,7 @@ use super::keys::SessionKey;
 use super::message::Message;
 use super::table::Table;
 use super::wire::Reader;
-use crate::limits::RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
+use crate::limits::FRAME_BODY_BYTES_CUT;
 
 /// Bytes of a check on the wire.
 const CHECK_BYTES: usize = 4;
@@ -110,7 +110,8 @@ impl CodedJob {
         let first = self.source.next_index();
         let left = self.credit.checked_sub(first).filter(|&left| left > 0)?;
         let bytes_each = sum_bytes(self.symbol_bits) + CHECK_BYTES;
-        let count = usize::try_from(left).unwrap_or(usize::MAX).min(BODY_BYTES_CUT / bytes_each);
+        let count =
+            usize::try_from(left).unwrap_or(usize::MAX).min(FRAME_BODY_BYTES_CUT / bytes_each);
         let mut symbols = Vec::with_capacity(count * bytes_each);
         for coded in self.source.next_symbols(count) {
             let sum = coded.sum.to_le_bytes();

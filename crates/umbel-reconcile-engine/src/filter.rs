@@ -22,10 +22,7 @@ use super::keys::KeyedHash;
 use super::message::Message;
 use super::table::Table;
 use super::wire::{Reader, put_varint};
-use crate::limits::{
-    RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT,
-    RECONCILE_POSITIONS_PER_ITEM_MAX as POSITIONS_PER_ITEM_MAX,
-};
+use crate::limits::{FRAME_BODY_BYTES_CUT, POSITIONS_PER_ITEM_MAX};
 
 /// Which filter of a session. The two use different positions, because items that pass the first one
 /// collide in its positions.
@@ -120,7 +117,7 @@ impl FilterJob {
         let mut bits = BitWriter::new();
         let mut count = 0;
         for &position in left {
-            if bits.bit_len() >= 8 * BODY_BYTES_CUT as u64 {
+            if bits.bit_len() >= 8 * FRAME_BODY_BYTES_CUT as u64 {
                 break;
             }
             self.code.write(&mut bits, position - self.next);

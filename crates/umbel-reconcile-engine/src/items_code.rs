@@ -10,9 +10,7 @@ use super::lists::{ListReader, ListWriter, range_of_bits};
 use super::message::ItemsBody;
 use super::options::SymbolKind;
 use super::wire::{Reader, put_varint};
-use crate::limits::{
-    RECONCILE_FETCH_ITEMS_MAX as FETCH_ITEMS_MAX, RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT,
-};
+use crate::limits::{FETCH_ITEMS_MAX, FRAME_BODY_BYTES_CUT};
 
 /// Bytes of an item that are coded as gaps.
 const GAP_BYTES: usize = 8;
@@ -53,7 +51,10 @@ fn pack(stream: &[u8]) -> Vec<ItemsBody> {
         Ok(packed) if packed.len() < stream.len() - stream.len() / 20 => {
             vec![ItemsBody::Packed(packed)]
         }
-        _ => stream.chunks(BODY_BYTES_CUT).map(|part| ItemsBody::Stream(part.to_vec())).collect(),
+        _ => stream
+            .chunks(FRAME_BODY_BYTES_CUT)
+            .map(|part| ItemsBody::Stream(part.to_vec()))
+            .collect(),
     }
 }
 
@@ -68,7 +69,7 @@ pub(crate) fn unpack(packed: &[u8]) -> Result<Vec<u8>, SessionFrameError> {
 
 fn fixed(items: &[Vec<u8>], length: usize) -> Vec<ItemsBody> {
     let mut writer = ListWriter::new(range_of_bits(64), items.len() as u64);
-    let chunks = items.chunks((BODY_BYTES_CUT / length).max(1));
+    let chunks = items.chunks((FRAME_BODY_BYTES_CUT / length).max(1));
     let body_of = |chunk: &[Vec<u8>]| {
         let heads: Vec<u64> = chunk
             .iter()

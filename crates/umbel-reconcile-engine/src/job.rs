@@ -12,10 +12,7 @@ use super::message::{ItemsBody, Message, RequestMode};
 use super::partition::Encoder;
 use super::sets::Sets;
 use super::table::Entry;
-use crate::limits::{
-    RECONCILE_FETCH_BYTES_MAX as FETCH_BYTES_MAX, RECONCILE_FETCH_ITEMS_MAX as FETCH_ITEMS_MAX,
-    RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT,
-};
+use crate::limits::{FETCH_BYTES_MAX, FETCH_ITEMS_MAX, FRAME_BODY_BYTES_CUT};
 
 /// Most symbols of the table that are considered for one frame of a list.
 const LIST_CHUNK: usize = 1 << 16;
@@ -69,7 +66,7 @@ impl SymbolsJob {
             return None;
         }
         let mut list = Vec::new();
-        self.cursor += self.writer.put(&mut list, left, BODY_BYTES_CUT);
+        self.cursor += self.writer.put(&mut list, left, FRAME_BODY_BYTES_CUT);
         self.is_begun = true;
         Some(match self.purpose {
             SymbolsUse::Request(mode) => Message::Request { mode, list },
@@ -100,7 +97,7 @@ impl ListJob {
         let symbols: Vec<u64> =
             left.iter().take(LIST_CHUNK).map(|entry| entry.symbol(bits)).collect();
         let mut list = Vec::new();
-        self.cursor += self.writer.put(&mut list, &symbols, BODY_BYTES_CUT);
+        self.cursor += self.writer.put(&mut list, &symbols, FRAME_BODY_BYTES_CUT);
         self.is_begun = true;
         Some(Message::List(list))
     }

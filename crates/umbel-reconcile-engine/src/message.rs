@@ -7,7 +7,7 @@ use super::digest::SetDigest;
 use super::error::SessionFrameError;
 use super::plan::Plan;
 use super::wire::{RawFrame, Reader, put_varint};
-use crate::limits::RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX;
+use crate::limits::ITEM_COUNT_MAX;
 
 pub(crate) use greeting::{
     Estimate, HELLO_SYNDROMES, Hello, HelloSketch, StoredStart, Welcome, hello_bits,

@@ -34,9 +34,7 @@ use super::digest::SetDigest;
 use super::keys::{KeySource, SessionKey};
 use super::options::SymbolKind;
 use super::pass::{Pass, Work};
-use crate::limits::{
-    RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX, RECONCILE_SKETCH_SYMBOLS_MAX as CODED_COUNT_MAX,
-};
+use crate::limits::{ITEM_COUNT_MAX, SKETCH_SYMBOLS_MAX};
 
 mod cells;
 mod difference;
@@ -129,10 +127,10 @@ impl SketchSpec {
     ///
     /// # Errors
     /// If `coded_count` is 0, or above
-    /// [`RECONCILE_SKETCH_SYMBOLS_MAX`](crate::limits::RECONCILE_SKETCH_SYMBOLS_MAX).
+    /// [`SKETCH_SYMBOLS_MAX`](crate::limits::SKETCH_SYMBOLS_MAX).
     pub fn pass(&self, coded_count: u64) -> Result<Pass, SketchFormatError> {
         let count = usize::try_from(coded_count).unwrap_or(usize::MAX);
-        if !(1..=CODED_COUNT_MAX).contains(&count) {
+        if !(1..=SKETCH_SYMBOLS_MAX).contains(&count) {
             return Err(SketchFormatError::Field { field: "coded symbols", got: coded_count });
         }
         Ok(Pass::coded(self.key(), CodedSums::new(self.symbol_bits, count)))

@@ -122,7 +122,7 @@ pub struct Limits {
     pub bytes_max: u64,
     /// Most differences, of both sides together.
     pub diff_max: u64,
-    /// Largest item, at most [`RECONCILE_ITEM_BYTES_MAX`](crate::limits::RECONCILE_ITEM_BYTES_MAX).
+    /// Largest item, at most [`ITEM_BYTES_MAX`](crate::limits::ITEM_BYTES_MAX).
     pub item_bytes_max: usize,
     /// Whether the other set may be far larger than this one: if not, it may have at most four times as
     /// many items and a million more.
@@ -135,7 +135,7 @@ impl Default for Limits {
         Self {
             bytes_max: 1 << 40,
             diff_max: u64::MAX,
-            item_bytes_max: crate::limits::RECONCILE_ITEM_BYTES_MAX,
+            item_bytes_max: crate::limits::ITEM_BYTES_MAX,
             allow_skew: false,
         }
     }

@@ -14,7 +14,7 @@ use super::message::{Extend, Message};
 use super::plan::{GROWTH_ROUNDS, Plan};
 use super::table::Table;
 use super::wire::Reader;
-use crate::limits::RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
+use crate::limits::FRAME_BODY_BYTES_CUT;
 
 /// log2 of the buckets in a window.
 const WINDOW_BITS: u8 = 16;
@@ -100,7 +100,7 @@ impl Encoder {
         let width = u32::from(self.partition.field.bits());
         let (mut remainders, mut syndromes) = (Vec::new(), Vec::new());
         for &place in left {
-            if bits.bit_len() >= 8 * BODY_BYTES_CUT as u64 {
+            if bits.bit_len() >= 8 * FRAME_BODY_BYTES_CUT as u64 {
                 break;
             }
             let bucket = self.partition.bucket(self.window, place);

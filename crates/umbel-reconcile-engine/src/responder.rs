@@ -17,7 +17,7 @@ use super::plan::{Plan, Stage};
 use super::receive::Accept;
 use super::table::Table;
 use super::terms::Flow;
-use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
+use crate::limits::ATTEMPTS_MAX;
 use umbel_step::planted::{self, Planted};
 
 /// What the responder waits for.

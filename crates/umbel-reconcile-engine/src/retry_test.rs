@@ -13,7 +13,7 @@ use super::plan::{Plan, SYMBOL_BITS_MIN, Situation};
 use super::session_test::sets;
 use super::testing::Shuttle;
 use super::wire::FrameBuffer;
-use crate::limits::RECONCILE_ATTEMPTS_MAX;
+use crate::limits::ATTEMPTS_MAX;
 
 /// Runs a session over sets of 800 common items and `only` more on each side, with short symbols at first;
 /// returns the outcome and all plans of the initiator.
@@ -121,7 +121,7 @@ proptest! {
         seed: u64,
     ) {
         let (outcome, plans) = run(aim, only, bits, seed);
-        prop_assert!(outcome.attempt_count < u32::from(RECONCILE_ATTEMPTS_MAX));
+        prop_assert!(outcome.attempt_count < u32::from(ATTEMPTS_MAX));
         for pair in plans.windows(2) {
             let more = if pair[0].attempt == pair[1].attempt { 0 } else { 1 };
             prop_assert!(pair[1].symbol_bits >= pair[0].symbol_bits + more, "{plans:?}");

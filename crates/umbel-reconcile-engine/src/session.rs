@@ -10,7 +10,7 @@ use super::options::{Aim, Direction, Options, SessionRole};
 use super::responder::Responder;
 use super::resume::OFFER;
 use super::wire::FrameBuffer;
-use crate::limits::RECONCILE_INBOX_BYTES_MAX as INBOX_BYTES_MAX;
+use crate::limits::INBOX_BYTES_MAX;
 use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 

@@ -10,9 +10,7 @@ use super::options::{Direction, Limits};
 use super::pass::Gathered;
 use super::table::{Entry, Table};
 use super::terms::Terms;
-use crate::limits::{
-    RECONCILE_CREDIT_MIN, RECONCILE_CREDIT_PER_ITEM_MAX, RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX,
-};
+use crate::limits::{CREDIT_MIN, CREDIT_PER_ITEM_MAX, ITEM_COUNT_MAX};
 
 /// Both sets, as far as known.
 #[derive(Default, Debug)]
@@ -111,8 +109,8 @@ impl Sets {
     /// bounded by their number.
     pub(crate) fn check_credit(&self, attempt: &Attempt, credit: u64) -> Result<()> {
         let both = self.own.count.saturating_add(self.there_count);
-        let max = both.saturating_mul(RECONCILE_CREDIT_PER_ITEM_MAX);
-        let max = max.saturating_add(RECONCILE_CREDIT_MIN);
+        let max = both.saturating_mul(CREDIT_PER_ITEM_MAX);
+        let max = max.saturating_add(CREDIT_MIN);
         if credit > max && !attempt.is_stored {
             return Err(limit("coded symbols are asked for", credit, max));
         }

@@ -5,7 +5,7 @@ use super::event::{Out, SessionOutput};
 use super::message::Message;
 use super::meter::Meter;
 use super::wire::put_frame;
-use crate::limits::RECONCILE_SEND_BYTES_MAX as SEND_BYTES_MAX;
+use crate::limits::SEND_BYTES_MAX;
 use umbel_step::planted::{self, Planted};
 
 /// What a side has sent and received, and how much it may.

@@ -13,7 +13,7 @@ use umbel_bits::{LEB128_BYTES_MAX, Leb128, Leb128Error};
 use umbel_codec::crc32c;
 
 use super::error::SessionFrameError;
-use crate::limits::RECONCILE_FRAME_BODY_BYTES_MAX as FRAME_BODY_BYTES_MAX;
+use crate::limits::FRAME_BODY_BYTES_MAX;
 
 /// Bytes of the checksum.
 const CRC_BYTES: usize = 4;

@@ -15,7 +15,7 @@ use super::turn::Timeouts;
 use crate::error::{Context, ReconcileError, Result, bail, is_broken};
 use std::collections::VecDeque;
 use std::path::Path;
-use umbel_reconcile_engine::limits::RECONCILE_INBOX_BYTES_MAX;
+use umbel_reconcile_engine::limits::INBOX_BYTES_MAX;
 use umbel_reconcile_engine::{
     Direction, Item, ItemIndex, OnConflict, Options, Pass, RemoteItem, Session, SessionError,
     SessionInput, SessionOutcome, SessionOutput,
@@ -392,7 +392,7 @@ impl<'s> Drive<'s> {
     fn note(&mut self, bytes: &[u8]) {
         self.received += bytes.len() as u64;
         self.pending.extend(bytes);
-        let excess = self.pending.len().saturating_sub(RECONCILE_INBOX_BYTES_MAX + READ_BYTES);
+        let excess = self.pending.len().saturating_sub(INBOX_BYTES_MAX + READ_BYTES);
         self.pending.drain(..excess);
     }
 

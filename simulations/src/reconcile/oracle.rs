@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use umbel_reconcile_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
+use umbel_reconcile_engine::limits::RESUME_WINDOW_BYTES;
 use umbel_reconcile_engine::{Item, ItemIndex, RemoteItem, SessionError, SessionOutcome};
 
 use super::failure::Failure;
@@ -192,7 +192,7 @@ impl Oracle {
     /// received, and are sent again.
     pub(super) fn resume(place: Place, lost: [u64; 2]) {
         counters::checked(AGAIN, 1);
-        if lost.iter().any(|bytes| *bytes > RECONCILE_RESUME_WINDOW_BYTES) {
+        if lost.iter().any(|bytes| *bytes > RESUME_WINDOW_BYTES) {
             violated(AGAIN, format!("{place:?}: {lost:?} bytes travel again"));
         }
     }

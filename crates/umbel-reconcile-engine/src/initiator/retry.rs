@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::error::{Result, SessionError};
 use crate::event::Out;
 use crate::job::Job;
-use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
+use crate::limits::ATTEMPTS_MAX;
 use crate::message::Message;
 use crate::options::Direction;
 use umbel_step::planted::{self, Planted};

@@ -6,14 +6,11 @@ use super::{code_in, put_digest, read_digest};
 use crate::digest::SetDigest;
 use crate::error::{Result, SessionFrameError, SessionRefusal, field};
 use crate::keys::SessionKey;
-use crate::limits::{
-    RECONCILE_HELLO_SYNDROMES_MAX as HELLO_SYNDROMES_MAX,
-    RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX, RECONCILE_SKETCH_SYMBOLS_MAX,
-};
+use crate::limits::{HELLO_SYNDROMES_MAX, ITEM_COUNT_MAX, SKETCH_SYMBOLS_MAX};
 use crate::options::{Aim, Direction, OnConflict, Optimize, SymbolKind};
 use crate::wire::{Reader, put_varint};
 
-const CODED_COUNT_MAX: u64 = RECONCILE_SKETCH_SYMBOLS_MAX as u64;
+const CODED_COUNT_MAX: u64 = SKETCH_SYMBOLS_MAX as u64;
 
 /// Syndromes of the Hello: they decode up to fifteen differences.
 pub(crate) const HELLO_SYNDROMES: u8 = 16;

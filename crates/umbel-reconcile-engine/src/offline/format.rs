@@ -10,9 +10,10 @@ use super::super::error::SessionFrameError;
 use super::super::options::SymbolKind;
 use super::super::pass::Pass;
 use super::super::wire::Reader;
+use super::SketchSpec;
 use super::cells::SketchCell;
 use super::error::SketchFormatError;
-use super::{CODED_COUNT_MAX, ITEM_COUNT_MAX, SketchSpec};
+use crate::limits::{ITEM_COUNT_MAX, SKETCH_SYMBOLS_MAX};
 
 const MAGIC: [u8; 4] = *b"UMSK";
 
@@ -132,7 +133,7 @@ impl SketchHeader {
             return denied("items", digest.count);
         }
         let whole = usize::try_from(coded_count).ok();
-        let Some(whole) = whole.filter(|count| (1..=CODED_COUNT_MAX).contains(count)) else {
+        let Some(whole) = whole.filter(|count| (1..=SKETCH_SYMBOLS_MAX).contains(count)) else {
             return denied("coded symbols", coded_count);
         };
         let Ok(estimator) = Estimator::from_bytes(reader.rest(), digest.count) else {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::item::Item;
-use crate::limits::RECONCILE_RESUME_WINDOW_BYTES as WINDOW_BYTES;
+use crate::limits::RESUME_WINDOW_BYTES;
 use crate::options::{Direction, Options, SessionRole, SymbolKind};
 use crate::session_test::sets;
 use crate::testing::{Shuttle, Side};
@@ -235,7 +235,7 @@ proptest! {
         }
         shuttle_of(ended).check(direction);
         let cut_count = cuts.len() as u64;
-        prop_assert!(pair.again <= 2 * WINDOW_BYTES * cut_count);
+        prop_assert!(pair.again <= 2 * RESUME_WINDOW_BYTES * cut_count);
         let most = uncut.wire_bytes + pair.again + pair.again / 8 + AROUND_BYTES_MAX * cut_count;
         prop_assert!(pair.wire_bytes <= most, "{} > {most}", pair.wire_bytes);
     }

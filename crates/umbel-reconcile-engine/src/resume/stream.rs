@@ -6,7 +6,7 @@ use umbel_filter::ItemHasher;
 
 use super::{ResumeError, ResumeVerdict};
 use crate::error::SessionFrameError;
-use crate::limits::RECONCILE_RESUME_TAIL_BYTES_MAX as TAIL_BYTES_MAX;
+use crate::limits::RESUME_TAIL_BYTES_MAX;
 use crate::wire::{Reader, put_varint};
 
 /// Bytes that are hashed at once, together with the hash of all bytes before them. This bounds the state of
@@ -102,7 +102,7 @@ impl StreamEnd {
     /// Appends the next sent bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.end.extend(bytes);
-        let excess = self.end.len().saturating_sub(TAIL_BYTES_MAX);
+        let excess = self.end.len().saturating_sub(RESUME_TAIL_BYTES_MAX);
         if excess > 0 {
             let gone: Vec<u8> = self.end.drain(..excess).collect();
             self.before.update(&gone);
@@ -154,7 +154,7 @@ impl StreamEnd {
             let is_whole = bytes % BLOCK_BYTES as u64 == block.len() as u64;
             let field = SessionFrameError::Field { field: "block length", got: block.len() as u64 };
             let end = reader.rest();
-            if !is_whole || end.len() > TAIL_BYTES_MAX {
+            if !is_whole || end.len() > RESUME_TAIL_BYTES_MAX {
                 return Err(field);
             }
             let before = StreamHash { bytes, chain, block };
@@ -211,7 +211,7 @@ mod tests {
             let mut hash = StreamHash::default();
             hash.update(&bytes[..has.min(length)]);
             let mark = StreamMark { bytes: has as u64, ..hash.mark() };
-            let expected = if has > length || length - has > TAIL_BYTES_MAX {
+            let expected = if has > length || length - has > RESUME_TAIL_BYTES_MAX {
                 Err(ResumeVerdict::Lost)
             } else {
                 Ok(bytes[has..].to_vec())

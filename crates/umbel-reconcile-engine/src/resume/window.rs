@@ -3,18 +3,15 @@
 use std::collections::VecDeque;
 
 use super::{ResumeError, ResumeFrame};
-use crate::limits::{
-    RECONCILE_RESUME_PIECE_BYTES_MAX as PIECE_BYTES_MAX,
-    RECONCILE_RESUME_WINDOW_BYTES as WINDOW_BYTES,
-};
+use crate::limits::{RESUME_PIECE_BYTES_MAX, RESUME_WINDOW_BYTES};
 use umbel_step::planted::{self, Planted};
 
 /// Smallest room in the window for which a frame is cut, unless fewer bytes are waiting: this keeps frames
 /// long.
-const ROOM_BYTES_MIN: u64 = WINDOW_BYTES / 8;
+const ROOM_BYTES_MIN: u64 = RESUME_WINDOW_BYTES / 8;
 
 /// Splits a stream into frames, and limits the bytes that are sent and not acknowledged to
-/// [`WINDOW_BYTES`]: these may have to be sent again.
+/// [`RESUME_WINDOW_BYTES`]: these may have to be sent again.
 #[derive(Clone, Debug)]
 pub struct SendWindow {
     sent: u64,
@@ -38,8 +35,8 @@ impl SendWindow {
     pub fn next_frame(&mut self) -> Option<Vec<u8>> {
         let under_way = self.sent - self.acked;
         let under_way = if planted::on(Planted::ResumeWindowIgnored) { 0 } else { under_way };
-        let room = WINDOW_BYTES.saturating_sub(under_way);
-        let wanted = self.waiting.len().min(PIECE_BYTES_MAX);
+        let room = RESUME_WINDOW_BYTES.saturating_sub(under_way);
+        let wanted = self.waiting.len().min(RESUME_PIECE_BYTES_MAX);
         if wanted == 0 || room < ROOM_BYTES_MIN.min(wanted as u64) {
             return None;
         }
@@ -93,7 +90,7 @@ mod tests {
         while !window.is_acknowledged() {
             let had_all = window.is_sent();
             while window.next_frame().is_some() {
-                assert!(window.sent() - acked <= WINDOW_BYTES);
+                assert!(window.sent() - acked <= RESUME_WINDOW_BYTES);
             }
             assert!(window.sent() > sent || had_all, "it goes on");
             sent = window.sent();

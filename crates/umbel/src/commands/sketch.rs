@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use umbel_dedup::refuse_existing_file;
 use umbel_files::FileRoles;
 use umbel_reconcile::{SketchFile, open_set, sketch_of, write_new};
-use umbel_reconcile_engine::limits::RECONCILE_SKETCH_SYMBOLS_MAX;
+use umbel_reconcile_engine::limits::SKETCH_SYMBOLS_MAX;
 use umbel_reconcile_engine::{SketchSpec, StoredSketch};
 
 /// Arguments of `umbel sketch`.
@@ -201,7 +201,7 @@ impl BuildArgs {
 
 /// The number of coded symbols, which this option asks for, if a sketch can have as many.
 fn checked_length(flag: &str, given: u64, symbols: u64) -> Result<u64> {
-    let most = RECONCILE_SKETCH_SYMBOLS_MAX as u64;
+    let most = SKETCH_SYMBOLS_MAX as u64;
     if (1..=most).contains(&symbols) {
         return Ok(symbols);
     }

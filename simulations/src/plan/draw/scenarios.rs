@@ -1,6 +1,6 @@
 //! Draws sets and the sessions that reconcile them.
 
-use umbel_reconcile_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
+use umbel_reconcile_engine::limits::RESUME_WINDOW_BYTES;
 
 use super::dice::Dice;
 use crate::plan::scenario::{
@@ -14,7 +14,7 @@ const ITEMS_MAX: [u32; 2] = [3_000, 3_000];
 const SCENARIOS_MAX: u64 = 24;
 
 /// Most bytes that a session sends before its fault.
-const AFTER_BYTES_MAX: u64 = 2 * RECONCILE_RESUME_WINDOW_BYTES;
+const AFTER_BYTES_MAX: u64 = 2 * RESUME_WINDOW_BYTES;
 
 /// Simulated milliseconds of the fault phase per session.
 const MS_PER_SCENARIO: u64 = 1_200;
