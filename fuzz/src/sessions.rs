@@ -229,7 +229,7 @@ fn bit_halves(choice: u8) -> [BitHalf; 2] {
         let bit_count = 64 * words.len() as u64;
         let table = ResidueTable::of_words(&words, bit_count).expect("whole words");
         let limits = RepairLimits::of(&table);
-        let options = RepairOptions { shape_id: 1, secret: [0; 16], nonce, limits };
+        let options = RepairOptions { shape_id: 1, domain: [0; 16], nonce, limits };
         let session = if is_initiator {
             RepairSession::initiator(options, policy, table)
         } else {

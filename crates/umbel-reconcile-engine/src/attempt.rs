@@ -22,7 +22,7 @@ pub(crate) struct Attempt {
 impl Attempt {
     pub(crate) fn new(options: &Options, is_initiator: bool) -> Self {
         let source = KeySource {
-            secret: options.secret,
+            seed: options.domain,
             dataset_id: options.dataset_id,
             nonce_initiator: if is_initiator { options.nonce } else { 0 },
             nonce_responder: if is_initiator { 0 } else { options.nonce },

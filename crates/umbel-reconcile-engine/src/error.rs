@@ -109,8 +109,9 @@ pub enum SessionError {
     /// The responder refuses the session; nothing was changed.
     #[error("refused by the responder: {0}")]
     Refused(SessionRefusal),
-    /// The sides have different secrets, or a nonce was damaged. Nothing was exchanged; fix the configuration.
-    #[error("the sides derive different keys: their secrets differ")]
+    /// The sides have different domains, or a nonce was damaged. Nothing was exchanged. Run a new session; if
+    /// that fails too, give both sides one domain.
+    #[error("the sides derive different keys: their domains differ, or a message was damaged")]
     Key,
     /// The peer's bytes are not a frame. Run a new session; if that fails too, report it.
     #[error("malformed frame")]

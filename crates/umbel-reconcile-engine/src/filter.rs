@@ -289,7 +289,7 @@ mod tests {
 
     fn table(ids: std::ops::Range<u64>) -> Table {
         let source =
-            KeySource { secret: [3; 16], dataset_id: 1, nonce_initiator: 2, nonce_responder: 3 };
+            KeySource { seed: [3; 16], dataset_id: 1, nonce_initiator: 2, nonce_responder: 3 };
         let key = SessionKey::derive(&source, 1, SymbolKind::Id64);
         let entry = |id| Entry { hash: key.hash(ItemRef::Id(id)), index: ItemIndex(id) };
         Table::new(ids.map(entry).collect())

@@ -10,7 +10,7 @@ use super::options::SymbolKind;
 
 fn key() -> SessionKey {
     let source = KeySource {
-        secret: [0; 16],
+        seed: [0; 16],
         dataset_id: 0x0102_0304_0506_0708,
         nonce_initiator: 0x1111_1111_1111_1111,
         nonce_responder: 0x2222_2222_2222_2222,

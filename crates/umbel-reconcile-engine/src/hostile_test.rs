@@ -248,7 +248,7 @@ fn collisions_are_found_and_cured_by_another_key() {
     assert!(resalted > 5, "{resalted}");
 }
 
-/// Sides with different secrets, datasets or kinds fail with an error that names the reason.
+/// Sides with different domains, datasets or kinds fail with an error that names the reason.
 #[test]
 fn strangers_part_with_a_reason() {
     let (ours, theirs) = sets(SymbolKind::Hashed, true, 30, 2, 2);
@@ -281,24 +281,24 @@ fn strangers_part_with_a_reason() {
         let result = shuttle.ours.result.unwrap();
         assert!(format!("{result:?}").contains(reason), "{result:?}");
     }
-    let secret = Options { secret: [1; 16], ..Options::responder(SymbolKind::Hashed, 2) };
-    let mut shuttle = Shuttle::new(ours_options, secret, &ours, &theirs);
+    let other = Options { domain: [1; 16], ..Options::responder(SymbolKind::Hashed, 2) };
+    let mut shuttle = Shuttle::new(ours_options, other, &ours, &theirs);
     shuttle.run();
     assert_eq!(shuttle.ours.result, Some(Err(SessionError::Key)));
     assert!(shuttle.ours.applied.is_empty() && shuttle.theirs.result.unwrap().is_err());
 }
 
-/// Sets so small that their symbols fit into the first frame: nothing of them is sent to a side with
-/// another secret, and that side hands out no items decoded from them. (Simulated seeds 53, 2344 and 2452.)
+/// Sets so small that their symbols fit into the first frame: nothing of them is sent to a side of
+/// another domain, and that side hands out no items decoded from them. (Simulated seeds 53, 2344 and 2452.)
 #[test]
 fn nothing_of_small_sets_is_exchanged_with_a_stranger() {
     for kind in [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed] {
         for direction in [Direction::Compare, Direction::Pull, Direction::TwoWay] {
             for (shared, a, b) in [(0, 0, 7), (3, 2, 2), (0, 8, 2), (1, 0, 0)] {
                 let (ours, theirs) = sets(kind, true, shared, a, b);
-                let secret = Options { secret: [1; 16], ..Options::responder(kind, 2) };
+                let other = Options { domain: [1; 16], ..Options::responder(kind, 2) };
                 let mut shuttle =
-                    Shuttle::new(Options::initiator(kind, direction, 1), secret, &ours, &theirs);
+                    Shuttle::new(Options::initiator(kind, direction, 1), other, &ours, &theirs);
                 shuttle.run();
                 assert_eq!(shuttle.ours.result, Some(Err(SessionError::Key)));
                 assert!(shuttle.theirs.result.expect("done").is_err());

@@ -18,7 +18,8 @@ pub(crate) const KEY_HALF_BITS: u32 = 40;
 /// What K is derived from, besides the attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeySource {
-    pub(crate) secret: [u8; 16],
+    /// The domain of a session, the salt of a sketch, or the secret of a fingerprint.
+    pub(crate) seed: [u8; 16],
     pub(crate) dataset_id: u64,
     pub(crate) nonce_initiator: u64,
     pub(crate) nonce_responder: u64,
@@ -78,7 +79,7 @@ impl SessionKey {
             &source.nonce_initiator.to_le_bytes(),
             &nonce_responder.to_le_bytes(),
         ];
-        key_of(&source.secret, &parts)
+        key_of(&source.seed, &parts)
     }
 
     pub(crate) const fn kind(&self) -> SymbolKind {
@@ -146,13 +147,13 @@ impl SessionKey {
         u128::from(lo) | u128::from(hi) << 64
     }
 
-    /// Four bytes of `mark`, to detect different secrets before anything is exchanged.
+    /// Four bytes of `mark`, to detect different domains before anything is exchanged.
     pub(crate) fn short_mark(&self) -> u32 {
         u32::try_from(self.mark() & 0xffff_ffff).expect("32 bits")
     }
 
     /// Masks or unmasks the syndromes of the Hello. Otherwise two small sets under different keys would
-    /// decode, because their symbols have nothing in common, and items would be sent to a stranger.
+    /// decode, because their symbols have nothing in common, and items would be sent to another domain.
     pub(crate) fn mask_hello(&self, syndromes: &mut [u8]) {
         for (number, chunk) in (0u64..).zip(syndromes.chunks_mut(8)) {
             let [a, b, c, d, e, f, g, h] = number.to_le_bytes();
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     const SOURCE: KeySource = KeySource {
-        secret: [0; 16],
+        seed: [0; 16],
         dataset_id: 0x0102_0304_0506_0708,
         nonce_initiator: 0x1111_1111_1111_1111,
         nonce_responder: 0x2222_2222_2222_2222,

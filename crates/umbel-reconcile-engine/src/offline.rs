@@ -12,7 +12,7 @@
 //!
 //! A block's checksum also covers the header's checksum and the block's first index, both little-endian
 //! (u32, u64), so that no block can take the place of another. All keys are derived from the *salt*,
-//! instead of a session's secret and nonces. The *digest* is the sum of the items' 128-bit hashes, the
+//! instead of a session's domain and nonces. The *digest* is the sum of the items' 128-bit hashes, the
 //! *symbol sum* the sum of one 64-bit hash of each symbol. The *count* of a coded symbol is the number of
 //! symbols in it.
 //!
@@ -138,7 +138,7 @@ impl SketchSpec {
 
     pub(crate) fn key(&self) -> SessionKey {
         let source = KeySource {
-            secret: self.salt,
+            seed: self.salt,
             dataset_id: self.dataset_id,
             nonce_initiator: u64::from_le_bytes(*b"sketch/1"),
             nonce_responder: 0,

@@ -159,8 +159,9 @@ pub struct Options {
     pub kind: SymbolKind,
     /// Identifies what is reconciled; a responder refuses another dataset.
     pub dataset_id: u64,
-    /// The cluster's secret, or zeros for open sessions. Sides with different secrets never agree.
-    pub secret: [u8; 16],
+    /// Keeps apart what must not be reconciled, such as the copies of two clusters, by their ids; zeros where
+    /// nothing is kept apart. Sides with different domains never agree. It is not secret, and proves nothing.
+    pub domain: [u8; 16],
     /// Drawn by the driver for this session alone, after its snapshot is frozen, so that nobody can choose
     /// items that collide.
     pub nonce: u64,
@@ -169,13 +170,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// An initiator without a secret, with default limits, that minimises bytes.
+    /// An initiator without a domain, with default limits, that minimises bytes.
     #[must_use]
     pub fn initiator(kind: SymbolKind, direction: Direction, nonce: u64) -> Self {
         Self::open(SessionRole::Initiator(Aim::new(direction)), kind, nonce)
     }
 
-    /// A responder without a secret, with default limits, that accepts items.
+    /// A responder without a domain, with default limits, that accepts items.
     #[must_use]
     pub fn responder(kind: SymbolKind, nonce: u64) -> Self {
         let on_conflict = OnConflict::Report;
@@ -183,6 +184,6 @@ impl Options {
     }
 
     fn open(role: SessionRole, kind: SymbolKind, nonce: u64) -> Self {
-        Self { role, kind, dataset_id: 0, secret: [0; 16], nonce, limits: Limits::default() }
+        Self { role, kind, dataset_id: 0, domain: [0; 16], nonce, limits: Limits::default() }
     }
 }

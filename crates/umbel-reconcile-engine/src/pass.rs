@@ -126,7 +126,8 @@ impl Pass {
     /// ```
     #[must_use]
     pub fn fingerprint(kind: SymbolKind, secret: [u8; 16]) -> Self {
-        let source = KeySource { secret, dataset_id: 0, nonce_initiator: 0, nonce_responder: 0 };
+        let source =
+            KeySource { seed: secret, dataset_id: 0, nonce_initiator: 0, nonce_responder: 0 };
         Self::hello(SessionKey::derive(&source, 0, kind), None, false)
     }
 

@@ -82,19 +82,19 @@ impl Session {
     /// A session that begins with the stored sketch of the set, and does not scan the set before the
     /// difference is known. If more differs than the sketch decodes, or the peer has no sketch with the
     /// same salt, the set is scanned after all. Both sides must trust everyone who knows the salt; sessions
-    /// with a secret do not accept sketches.
+    /// with a domain do not accept sketches.
     ///
     /// # Errors
-    /// If the sketch is of items of another kind or dataset, or the session has a secret.
+    /// If the sketch is of items of another kind or dataset, or the session has a domain.
     pub fn with_sketch(mut self, sketch: StoredSketch) -> Result<Self> {
         let options = &self.core.terms.options;
         let spec = sketch.spec();
         if (spec.kind(), spec.dataset_id()) != (options.kind, options.dataset_id) {
             return Err(SessionError::Driver { what: "a sketch of another sort of items" });
         }
-        if options.secret != [0; 16] {
+        if options.domain != [0; 16] {
             return Err(SessionError::Driver {
-                what: "a stored sketch in a session with a secret",
+                what: "a stored sketch in a session with a domain",
             });
         }
         self.core.sets.sketch = Some(Box::new(sketch));

@@ -71,8 +71,8 @@ impl Stored<'_> {
             self.sets.sketch = None;
             return Ok(None);
         };
-        // A stored sketch does not depend on the secret, so it must not stand in for it.
-        if self.terms.options.secret != [0; 16] {
+        // A stored sketch does not depend on the domain, so it must not stand in for it.
+        if self.terms.options.domain != [0; 16] {
             return Err(SessionError::Key);
         }
         let StoredStart { salt, symbol_bits, .. } = start;

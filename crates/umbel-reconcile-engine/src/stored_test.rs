@@ -132,18 +132,18 @@ fn a_sketch_that_contradicts_itself_costs_an_attempt() {
 }
 
 #[test]
-fn sketches_of_other_items_and_sessions_with_secrets_do_not_go_together() {
+fn sketches_of_other_items_and_sessions_with_domains_do_not_go_together() {
     let (ours, _) = sets(SymbolKind::Hashed, true, 5, 0, 0);
     let sketch = sketch_of(SymbolKind::Hashed, &ours, 9);
     let other_kind = Session::new(Options::responder(SymbolKind::Keyed, 1));
     assert!(other_kind.with_sketch(sketch.clone()).is_err());
     let other_set = Options { dataset_id: 3, ..Options::responder(SymbolKind::Hashed, 1) };
     assert!(Session::new(other_set).with_sketch(sketch.clone()).is_err());
-    let secret = Options { secret: [1; 16], ..Options::responder(SymbolKind::Hashed, 1) };
-    assert!(Session::new(secret).with_sketch(sketch.clone()).is_err());
-    // A side with a secret does not answer a session that begins with a sketch either.
+    let other = Options { domain: [1; 16], ..Options::responder(SymbolKind::Hashed, 1) };
+    assert!(Session::new(other).with_sketch(sketch.clone()).is_err());
+    // A side with a domain does not answer a session that begins with a sketch either.
     let initiator = Options::initiator(SymbolKind::Hashed, Direction::TwoWay, 1);
-    let mut shuttle = Shuttle::new(initiator, secret, &ours, &ours);
+    let mut shuttle = Shuttle::new(initiator, other, &ours, &ours);
     shuttle.ours.begin_with(sketch);
     shuttle.run();
     assert_eq!(shuttle.theirs.result, Some(Err(SessionError::Key)));

@@ -100,7 +100,7 @@ mod tests {
         let set = open_set(&path, &Form::Lines).unwrap();
         let options = |set: &dyn ItemSet, role| {
             let (dataset_id, limits) = (Form::Lines.dataset_id(set), Limits::default());
-            Options { role, kind: set.kind(), dataset_id, secret: [0; 16], nonce: 5, limits }
+            Options { role, kind: set.kind(), dataset_id, domain: [0; 16], nonce: 5, limits }
         };
         let initiative = Initiative { delete: false };
         // A session that waits for the peer would not end.

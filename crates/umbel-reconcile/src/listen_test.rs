@@ -41,7 +41,7 @@ fn driving(observer: &dyn SessionObserver) -> Driving<'_> {
 
 fn options(set: &dyn ItemSet, role: SessionRole) -> Options {
     let (dataset_id, limits) = (Form::Lines.dataset_id(set), Limits::default());
-    Options { role, kind: set.kind(), dataset_id, secret: [0; 16], nonce: 5, limits }
+    Options { role, kind: set.kind(), dataset_id, domain: [0; 16], nonce: 5, limits }
 }
 
 /// A listener that answers one session over a file, or all.

@@ -87,7 +87,7 @@ fn run(
 ) -> (RepairOutcome, f64) {
     let options = |table: &ResidueTable, nonce| RepairOptions {
         shape_id: 1,
-        secret: [0; 16],
+        domain: [0; 16],
         nonce: mix(nonce),
         limits: RepairLimits::of(table),
     };

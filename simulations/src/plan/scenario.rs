@@ -196,8 +196,8 @@ impl Lie {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stranger {
-    /// It has another secret.
-    Secret,
+    /// It has another domain.
+    Domain,
     /// It has another dataset.
     Dataset,
     /// Its items are of another kind.

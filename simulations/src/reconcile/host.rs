@@ -279,7 +279,7 @@ impl Scenario {
         }
     }
 
-    /// Whether this side begins with its stored sketch. A responder that is incompatible by its secret,
+    /// Whether this side begins with its stored sketch. A responder that is incompatible by its domain,
     /// dataset or kind does not.
     const fn uses_sketch(&self, first: bool) -> bool {
         let is_stranger = matches!(self.trouble, Trouble::Stranger { .. });
@@ -363,7 +363,7 @@ fn options(context: &Context, first: bool, scenario: &Scenario, nonce: u64) -> O
     }
     if let (false, Trouble::Stranger { what }) = (first, scenario.trouble) {
         match what {
-            Stranger::Secret => options.secret = [1; 16],
+            Stranger::Domain => options.domain = [1; 16],
             Stranger::Dataset => options.dataset_id = 1,
             Stranger::Kind => {
                 options.kind =

@@ -413,7 +413,7 @@ fn check_verified(place: Place, scenario: &Scenario, here: &SideSeen, there: &Si
     if let Trouble::Stranger { what } = scenario.trouble {
         counters::checked(STRANGERS, 1);
         let is_nothing = here.frozen.is_empty() && there.frozen.is_empty();
-        if what != Stranger::Secret || !is_nothing {
+        if what != Stranger::Domain || !is_nothing {
             violated(STRANGERS, format!("{place:?} succeeds: {outcome:?}"));
         }
     }

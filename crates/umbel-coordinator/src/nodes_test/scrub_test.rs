@@ -213,8 +213,8 @@ async fn lie(nodes: &[Node], filter: FilterId, claim: v1::ScrubClaim, full: bool
     let copy = liar.local().copies().get(filter).unwrap();
     let shape_id = umbel_node::testing::shape_id(&copy, Generation(1), None, &table);
     let limits = RepairLimits { bytes_max: u64::MAX, block_reads_max: u64::MAX };
-    let secret = liar.cluster().to_le_bytes();
-    let options = RepairOptions { shape_id, secret, nonce: 1, limits };
+    let domain = liar.cluster().to_le_bytes();
+    let options = RepairOptions { shape_id, domain, nonce: 1, limits };
     let mut session = RepairSession::initiator(options, Policy::Union, table);
     let (mut input, mut outbox) = (RepairInput::Start, Outbox::new());
     loop {

@@ -46,7 +46,7 @@ impl Core {
         };
         Self {
             options,
-            key: RepairKey::derive(&options.secret, options.shape_id, [options.nonce, 0]),
+            key: RepairKey::derive(&options.domain, options.shape_id, [options.nonce, 0]),
             phase: "waiting for a first frame",
             is_over: false,
             questions: VecDeque::new(),

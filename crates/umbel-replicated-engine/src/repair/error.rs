@@ -25,7 +25,7 @@ pub enum RepairRefusal {
         /// Bits of the responder's array.
         theirs: u64,
     },
-    /// The two sides have different secrets. Fix the configuration.
+    /// The two sides belong to different clusters. Compare copies of one cluster.
     Key,
     /// Its bits must not be changed. Use `Mirror` or `Compare`.
     ReadOnly,
@@ -43,7 +43,9 @@ impl fmt::Display for RepairRefusal {
             Self::BitCount { ours, theirs } => {
                 write!(f, "its array has {theirs} bits, ours has {ours}")
             }
-            Self::Key => f.write_str("the sides derive different keys: their secrets differ"),
+            Self::Key => {
+                f.write_str("the sides derive different keys: they belong to different clusters")
+            }
             Self::ReadOnly => f.write_str("its bits may not be changed"),
         }
     }

@@ -217,7 +217,7 @@ mod tests {
         let mut bits = [ours, theirs].map(|filter| FilterBits::of(filter).unwrap());
         let options = |bits: &FilterBits, nonce| {
             let limits = RepairLimits::of(&bits.table().unwrap());
-            RepairOptions { shape_id: 7, secret: [0; 16], nonce, limits }
+            RepairOptions { shape_id: 7, domain: [0; 16], nonce, limits }
         };
         let [ours, theirs] = &bits;
         let mut sessions = [

@@ -68,7 +68,7 @@ impl Finder {
             role,
             kind: SymbolKind::Hashed,
             dataset_id: options.shape_id,
-            secret: options.secret,
+            domain: options.domain,
             nonce: options.nonce,
             limits,
         });

@@ -129,7 +129,7 @@ impl Initiator {
             }
             Verdict::Differs { nonce, check, root, estimator } => (nonce, check, root, estimator),
         };
-        core.key = RepairKey::derive(&options.secret, options.shape_id, [options.nonce, nonce]);
+        core.key = RepairKey::derive(&options.domain, options.shape_id, [options.nonce, nonce]);
         if core.key.check() != check {
             return Err(RepairError::Refused(RepairRefusal::Key));
         }

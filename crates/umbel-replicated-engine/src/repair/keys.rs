@@ -1,9 +1,9 @@
 //! The keys of a session, and the hashes that use them.
 //!
-//! K is SipHash-2-4-128 over the shape and both nonces under the cluster's secret; the key of the first
-//! frame leaves out the responder's nonce. Roots and estimates use SipHash, too. Blocks are compared with
-//! seeded XXH3, which is ten times as fast: only a peer with the key could choose colliding bits, and such
-//! a peer may send any bits anyway.
+//! K is SipHash-2-4-128 over the shape and both nonces under the domain; the key of the first frame
+//! leaves out the responder's nonce. Roots and estimates use SipHash, too. Blocks are compared with
+//! seeded XXH3, which is ten times as fast: the nonces are drawn for the session, so bits that collide
+//! could only be chosen during it, by the peer, which may send any bits anyway.
 
 use std::hash::Hasher;
 
@@ -22,8 +22,8 @@ pub(crate) struct RepairKey {
 }
 
 impl RepairKey {
-    pub(crate) fn derive(secret: &[u8; 16], shape_id: u64, nonces: [u64; 2]) -> Self {
-        let mut hasher = Sip128::new_with_key(secret);
+    pub(crate) fn derive(domain: &[u8; 16], shape_id: u64, nonces: [u64; 2]) -> Self {
+        let mut hasher = Sip128::new_with_key(domain);
         hasher.write(b"umbel/repair/1");
         for word in [shape_id, nonces[0], nonces[1]] {
             hasher.write(&word.to_le_bytes());
@@ -32,7 +32,7 @@ impl RepairKey {
         Self { key, block_seed: SipHasher24::new_with_key(&key).hash(b"block") }
     }
 
-    /// The value with which a side proves that it has the same key.
+    /// The value by which a side shows that it has the same key.
     pub(crate) fn check(&self) -> u64 {
         SipHasher24::new_with_key(&self.key).hash(b"check")
     }

@@ -43,8 +43,8 @@ pub struct RepairOptions {
     /// The meaning of the bits: a digest of everything that both copies' filters must have in common. A
     /// responder refuses a different one.
     pub shape_id: u64,
-    /// The cluster's secret, or zeros if there is none.
-    pub secret: [u8; 16],
+    /// The id of the cluster whose copies these are: sides with different ones refuse each other. Not secret.
+    pub domain: [u8; 16],
     /// A random number, drawn by the caller for this session alone.
     pub nonce: u64,
     /// Limits on the cost of the session.

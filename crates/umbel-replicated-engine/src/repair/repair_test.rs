@@ -201,7 +201,7 @@ fn another_array_is_refused_by_name() {
     assert_eq!(refused(&|_| {}, &other, true), size);
     let shape = RepairRefusal::Shape { ours: 8, theirs: 7 };
     assert_eq!(refused(&|ours| ours.shape_id = 8, &words, true), shape);
-    assert_eq!(refused(&|ours| ours.secret = [4; 16], &words, true), RepairRefusal::Key);
+    assert_eq!(refused(&|ours| ours.domain = [4; 16], &words, true), RepairRefusal::Key);
     assert_eq!(refused(&|_| {}, &words, false), RepairRefusal::ReadOnly);
 }
 

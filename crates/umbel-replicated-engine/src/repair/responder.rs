@@ -100,7 +100,7 @@ impl Responder {
         };
         self.is_greeted = true;
         let options = core.options;
-        let first = RepairKey::derive(&options.secret, options.shape_id, [nonce, 0]);
+        let first = RepairKey::derive(&options.domain, options.shape_id, [nonce, 0]);
         let (ours, theirs) = (shape_id, options.shape_id);
         let is_union = policy == policy_byte(Policy::Union);
         let refusal = if version != VERSION || policy > policy_byte(Policy::Union) {
@@ -127,7 +127,7 @@ impl Responder {
             return Ok(());
         }
         self.may_push = is_union;
-        core.key = RepairKey::derive(&options.secret, shape_id, [nonce, options.nonce]);
+        core.key = RepairKey::derive(&options.domain, shape_id, [nonce, options.nonce]);
         core.phase = "waiting for a question";
         let verdict = Verdict::Differs {
             nonce: options.nonce,

@@ -24,7 +24,7 @@ use umbel_step::Outbox;
 /// theirs[599] = 0b0110;
 /// let table = |words: &[u64]| ResidueTable::of_words(words, 64 * 600);
 /// let options = |table: &ResidueTable, nonce| RepairOptions {
-///     shape_id: 7, secret: [0; 16], nonce, limits: RepairLimits::of(table),
+///     shape_id: 7, domain: [0; 16], nonce, limits: RepairLimits::of(table),
 /// };
 /// let (a, b) = (table(&ours)?, table(&theirs)?);
 /// let (ours_options, theirs_options) = (options(&a, 1), options(&b, 2));

@@ -71,7 +71,7 @@ pub(crate) struct Shuttle {
 
 /// Options for either side.
 pub(crate) fn options(table: &ResidueTable, nonce: u64) -> RepairOptions {
-    RepairOptions { shape_id: 7, secret: [3; 16], nonce, limits: RepairLimits::of(table) }
+    RepairOptions { shape_id: 7, domain: [3; 16], nonce, limits: RepairLimits::of(table) }
 }
 
 /// The table of an array of whole words.

@@ -295,7 +295,7 @@ impl ReconcileArgs {
             role,
             kind: set.kind(),
             dataset_id: form.dataset_id(set),
-            secret: [0; 16],
+            domain: [0; 16],
             nonce: draw_nonce(),
             limits: self.limits(),
         }

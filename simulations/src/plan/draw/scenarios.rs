@@ -116,7 +116,7 @@ fn draw_trouble(dice: &mut Dice) -> Trouble {
             Trouble::Lie { first, frame: dice.count(0, 7), how: *dice.pick(how) }
         }
         11 if dice.one_in(2) => Trouble::Stranger {
-            what: *dice.pick(&[Stranger::Secret, Stranger::Dataset, Stranger::Kind]),
+            what: *dice.pick(&[Stranger::Domain, Stranger::Dataset, Stranger::Kind]),
         },
         _ => Trouble::Nothing,
     }

@@ -120,7 +120,7 @@ async fn next_input<T>(line: &mut Line<T>) -> Result<RepairInput, ScrubError> {
 fn options(member: &Member, image: &ComparedImage, table: &ResidueTable) -> RepairOptions {
     RepairOptions {
         shape_id: image.shape_id(table),
-        secret: member.identity().cluster.to_le_bytes(),
+        domain: member.identity().cluster.to_le_bytes(),
         nonce: member.seed().number(Purpose::Scrub),
         limits: RepairLimits::of(table),
     }
