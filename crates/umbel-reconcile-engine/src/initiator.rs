@@ -14,7 +14,7 @@ use super::event::Out;
 use super::filter::FilterTest;
 use super::job::Job;
 use super::listing::Listing;
-use super::message::{Message, RequestMode};
+use super::message::{END_OF_WHOLE, Message, RequestMode};
 use super::partition::{Decoder, Verdict};
 use super::pass::{Gathered, Pass, Work};
 use super::plan::{Plan, Situation};
@@ -219,7 +219,9 @@ impl Initiator {
                 | State::Coding(_),
                 Message::Items(body),
             ) => core.receiver().take_items(&body, out),
-            (State::Whole, Message::List(body)) if body == [0, 0] => self.after_whole(core, out),
+            (State::Whole, Message::List(body)) if body == END_OF_WHOLE => {
+                self.after_whole(core, out)
+            }
             (State::Answering | State::Transferring, Message::Done { attempt, union }) => {
                 core.take_done(attempt, union)
             }

@@ -10,7 +10,7 @@ use super::wire::{RawFrame, Reader, put_varint};
 use crate::limits::ITEM_COUNT_MAX;
 
 pub(crate) use greeting::{
-    Estimate, HELLO_SYNDROMES, Hello, HelloSketch, StoredStart, Welcome, hello_bits,
+    Estimate, HELLO_SYNDROMES, Hello, HelloSketch, StoredStart, WITH_STORED, Welcome, hello_bits,
 };
 
 use greeting::{put_hello, put_welcome, read_hello, read_welcome};
@@ -80,6 +80,17 @@ pub(crate) enum ItemsBody {
     /// The same, as a zstd frame.
     Packed(Vec<u8>),
 }
+
+impl ItemsBody {
+    pub(crate) const SUM: u8 = 0;
+    pub(crate) const SYMBOLS: u8 = 1;
+    const FIXED: u8 = 2;
+    const STREAM: u8 = 3;
+    const PACKED: u8 = 4;
+}
+
+/// The body of the list that follows all items: an empty one, of no values.
+pub(crate) const END_OF_WHOLE: [u8; 2] = [0, 0];
 
 impl Message {
     pub(crate) const HELLO: u8 = 1;
@@ -263,24 +274,24 @@ fn code_in<T: PartialEq>(all: &[T], value: &T) -> u8 {
 fn put_items(body: &mut Vec<u8>, items: &ItemsBody) {
     match items {
         ItemsBody::Sum(digest) => {
-            body.push(0);
+            body.push(ItemsBody::SUM);
             put_digest(body, *digest);
         }
         ItemsBody::Symbols(list) => {
-            body.push(1);
+            body.push(ItemsBody::SYMBOLS);
             body.extend_from_slice(list);
         }
         ItemsBody::Fixed { item_bytes, list } => {
-            body.push(2);
+            body.push(ItemsBody::FIXED);
             put_varint(body, *item_bytes);
             body.extend_from_slice(list);
         }
         ItemsBody::Stream(bytes) => {
-            body.push(3);
+            body.push(ItemsBody::STREAM);
             body.extend_from_slice(bytes);
         }
         ItemsBody::Packed(packed) => {
-            body.push(4);
+            body.push(ItemsBody::PACKED);
             body.extend_from_slice(packed);
         }
     }
@@ -288,14 +299,14 @@ fn put_items(body: &mut Vec<u8>, items: &ItemsBody) {
 
 fn read_items(reader: &mut Reader<'_>) -> Result<ItemsBody, SessionFrameError> {
     Ok(match reader.u8("items encoding")? {
-        0 => ItemsBody::Sum(read_digest(reader)?),
-        1 => ItemsBody::Symbols(reader.rest().to_vec()),
-        2 => {
+        ItemsBody::SUM => ItemsBody::Sum(read_digest(reader)?),
+        ItemsBody::SYMBOLS => ItemsBody::Symbols(reader.rest().to_vec()),
+        ItemsBody::FIXED => {
             let item_bytes = reader.varint("item bytes")?;
             ItemsBody::Fixed { item_bytes, list: reader.rest().to_vec() }
         }
-        3 => ItemsBody::Stream(reader.rest().to_vec()),
-        4 => ItemsBody::Packed(reader.rest().to_vec()),
+        ItemsBody::STREAM => ItemsBody::Stream(reader.rest().to_vec()),
+        ItemsBody::PACKED => ItemsBody::Packed(reader.rest().to_vec()),
         got => return Err(SessionFrameError::Field { field: "items encoding", got: got.into() }),
     })
 }

@@ -136,7 +136,7 @@ impl Receiver<'_> {
         match body {
             ItemsBody::Sum(sum) => {
                 if flow == Flow::Contents {
-                    return Err(field("items encoding", 0));
+                    return Err(field("items encoding", ItemsBody::SUM.into()));
                 }
                 self.terms.check_difference(sum.count)?;
                 self.arrivals.sum = self.arrivals.sum.and(*sum);
@@ -161,7 +161,7 @@ impl Receiver<'_> {
     fn take_symbols(&mut self, list: &[u8], flow: Flow, out: &mut Out) -> Result<()> {
         let is_id = self.terms.kind() == SymbolKind::Id64;
         if flow == Flow::Sum && !is_id || !matches!(self.arrivals.accept, Accept::Any) {
-            return Err(field("items encoding", 1));
+            return Err(field("items encoding", ItemsBody::SYMBOLS.into()));
         }
         let total_max = self.sets.there_count_max(self.terms, self.attempt);
         let bits = self.attempt.symbol_bits;

@@ -10,7 +10,7 @@ use super::error::{NO_PLAN, OTHER_PASS, Result, SessionError, field};
 use super::event::Out;
 use super::filter::{FilterJob, FilterStage, FilterTest};
 use super::job::{ItemsJob, Job, ListJob};
-use super::message::{Estimate, Hello, Message, RequestMode, Welcome};
+use super::message::{END_OF_WHOLE, Estimate, Hello, Message, RequestMode, Welcome};
 use super::partition::{Encoder, Partition};
 use super::pass::{Gathered, Pass, Work};
 use super::plan::{Plan, Stage};
@@ -272,7 +272,7 @@ impl Responder {
                 let entries = core.sets.entries();
                 let own = entries.iter().filter(|entry| !entry.is_applied());
                 core.jobs.push(Job::Items(ItemsJob::new(own.copied().collect())));
-                core.jobs.push(Job::Message(Message::List(vec![0, 0])));
+                core.jobs.push(Job::Message(Message::List(END_OF_WHOLE.to_vec())));
             }
         }
         self.state = State::Serving;

@@ -11,7 +11,7 @@ use crate::event::Out;
 use crate::filter::{FilterJob, FilterStage, FilterTest};
 use crate::job::Job;
 use crate::listing::Listing;
-use crate::message::Message;
+use crate::message::{Message, WITH_STORED};
 use crate::options::Optimize;
 use crate::partition::{Decoder, Partition};
 use crate::plan::{Plan, Priced, Situation, Stage, clamp_difference, estimate_deviation, rate_of};
@@ -73,7 +73,7 @@ impl Initiator {
         count: u64,
         coded_count: u64,
     ) -> Result<(Box<CodedDecoder>, Message)> {
-        let alone = field("verdict", 5);
+        let alone = field("verdict", WITH_STORED.into());
         let sketch = core.sets.sketch.as_ref().filter(|_| core.attempt.is_stored).ok_or(alone)?;
         let (own, symbol_bits) = (sketch.coded_symbols(), sketch.spec().symbol_bits());
         let coded_max = coded_count.min(own.len() as u64);

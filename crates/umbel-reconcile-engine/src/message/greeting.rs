@@ -246,23 +246,31 @@ const REFUSALS: [SessionRefusal; 6] = [
     SessionRefusal::Conflict,
 ];
 
+/// The verdicts of a Welcome; those named WITH are of a difference that was not decoded, and name the estimate.
+const IN_SYNC: u8 = 0;
+const RESOLVED: u8 = 1;
+const WITH_ESTIMATOR: u8 = 2;
+const REFUSED: u8 = 3;
+const WITH_COUNT: u8 = 4;
+pub(crate) const WITH_STORED: u8 = 5;
+
 pub(super) fn put_welcome(body: &mut Vec<u8>, welcome: &Welcome) {
     match welcome {
         Welcome::InSync { nonce, digest } => {
-            body.push(0);
+            body.push(IN_SYNC);
             body.extend_from_slice(&nonce.to_le_bytes());
             put_digest(body, *digest);
         }
         Welcome::Resolved { nonce, item_count } => {
-            body.push(1);
+            body.push(RESOLVED);
             body.extend_from_slice(&nonce.to_le_bytes());
             put_varint(body, *item_count);
         }
         Welcome::Undecoded { nonce, item_count, mean_item_bytes, key_mark, estimate } => {
             body.push(match estimate {
-                Estimate::Estimator(_) => 2,
-                Estimate::Count(_) => 4,
-                Estimate::Stored { .. } => 5,
+                Estimate::Estimator(_) => WITH_ESTIMATOR,
+                Estimate::Count(_) => WITH_COUNT,
+                Estimate::Stored { .. } => WITH_STORED,
             });
             body.extend_from_slice(&nonce.to_le_bytes());
             put_varint(body, *item_count);
@@ -277,31 +285,33 @@ pub(super) fn put_welcome(body: &mut Vec<u8>, welcome: &Welcome) {
                 Estimate::Estimator(bytes) => body.extend_from_slice(bytes),
             }
         }
-        Welcome::Refused(refusal) => body.extend_from_slice(&[3, code_in(&REFUSALS, refusal)]),
+        Welcome::Refused(refusal) => {
+            body.extend_from_slice(&[REFUSED, code_in(&REFUSALS, refusal)]);
+        }
     }
 }
 
 pub(super) fn read_welcome(reader: &mut Reader<'_>) -> Result<Welcome, SessionFrameError> {
     let verdict = reader.u8("verdict")?;
-    if verdict == 3 {
+    if verdict == REFUSED {
         let code = reader.u8("refusal")?;
         let unknown = SessionFrameError::Field { field: "refusal", got: code.into() };
         return Ok(Welcome::Refused(*REFUSALS.get(usize::from(code)).ok_or(unknown)?));
     }
     let nonce = reader.u64("nonce")?;
-    if verdict == 0 {
+    if verdict == IN_SYNC {
         return Ok(Welcome::InSync { nonce, digest: read_digest(reader)? });
     }
     let item_count = reader.varint_at_most("item count", ITEM_COUNT_MAX)?;
     match verdict {
-        1 => Ok(Welcome::Resolved { nonce, item_count }),
-        2 | 4 | 5 => {
+        RESOLVED => Ok(Welcome::Resolved { nonce, item_count }),
+        WITH_ESTIMATOR | WITH_COUNT | WITH_STORED => {
             let mean_item_bytes = reader.varint("mean item bytes")?;
             let key_mark = reader.u32("key mark")?;
             let mut count = || reader.varint_at_most("estimate", 2 * ITEM_COUNT_MAX);
             let estimate = match verdict {
-                4 => Estimate::Count(count()?),
-                5 => Estimate::Stored {
+                WITH_COUNT => Estimate::Count(count()?),
+                WITH_STORED => Estimate::Stored {
                     count: count()?,
                     coded_count: reader.varint_at_most("coded symbols", CODED_COUNT_MAX)?,
                 },
