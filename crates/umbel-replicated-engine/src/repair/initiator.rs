@@ -7,7 +7,7 @@ use super::error::{RepairError, RepairRefusal, Result};
 use super::event::{Out, RepairOutput};
 use super::finder::{Finder, estimated_dirty, pays};
 use super::keys::RepairKey;
-use super::message::{Message, VERSION, Verdict, policy_byte};
+use super::message::{Message, VERSION, Verdict, policy_byte, refusal_of};
 use super::options::{BlockDifference, Policy};
 use super::table::{BitBlocks, ResidueTable, block_code};
 use super::window::Window;
@@ -113,19 +113,10 @@ impl Initiator {
                 return Ok(());
             }
             Verdict::Refused { reason, theirs } => {
-                let ours = options.shape_id;
-                return Err(RepairError::Refused(match reason {
-                    0 => RepairRefusal::Version,
-                    1 => RepairRefusal::Shape { ours, theirs },
-                    2 => RepairRefusal::BitCount { ours: core.outcome.table.bit_count(), theirs },
-                    3 => RepairRefusal::Key,
-                    4 => RepairRefusal::ReadOnly,
-                    got => {
-                        return Err(
-                            SessionFrameError::Field { field: "reason", got: got.into() }.into()
-                        );
-                    }
-                }));
+                let bits = core.outcome.table.bit_count();
+                let refusal = refusal_of((reason, theirs), options.shape_id, bits);
+                let unknown = SessionFrameError::Field { field: "reason", got: reason.into() };
+                return Err(refusal.map_or(unknown.into(), RepairError::Refused));
             }
             Verdict::Differs { nonce, check, root, estimator } => (nonce, check, root, estimator),
         };

@@ -79,6 +79,12 @@ pub(crate) enum Verdict {
     Refused { reason: u8, theirs: u64 },
 }
 
+impl Verdict {
+    const EQUAL: u8 = 0;
+    const DIFFERS: u8 = 1;
+    const REFUSED: u8 = 2;
+}
+
 /// The contents of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
@@ -109,6 +115,16 @@ pub(crate) struct MessageLimits {
 }
 
 impl Message {
+    const HELLO: u8 = 1;
+    const WELCOME: u8 = 2;
+    const FIND: u8 = 3;
+    const WINDOW: u8 = 4;
+    const ASK: u8 = 5;
+    const ANSWER: u8 = 6;
+    const PUSH: u8 = 7;
+    const DONE: u8 = 8;
+    const ABORT: u8 = 9;
+
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "Hello",
@@ -125,15 +141,15 @@ impl Message {
 
     pub(crate) const fn frame_type(&self) -> u8 {
         match self {
-            Self::Hello { .. } => 1,
-            Self::Welcome(_) => 2,
-            Self::Find(_) => 3,
-            Self::Window { .. } => 4,
-            Self::Ask { .. } => 5,
-            Self::Answer { .. } => 6,
-            Self::Push(_) => 7,
-            Self::Done { .. } => 8,
-            Self::Abort { .. } => 9,
+            Self::Hello { .. } => Self::HELLO,
+            Self::Welcome(_) => Self::WELCOME,
+            Self::Find(_) => Self::FIND,
+            Self::Window { .. } => Self::WINDOW,
+            Self::Ask { .. } => Self::ASK,
+            Self::Answer { .. } => Self::ANSWER,
+            Self::Push(_) => Self::PUSH,
+            Self::Done { .. } => Self::DONE,
+            Self::Abort { .. } => Self::ABORT,
         }
     }
 
@@ -147,16 +163,16 @@ impl Message {
                 }
                 body.extend(root.to_le_bytes());
             }
-            Self::Welcome(Verdict::Equal) => body.push(0),
+            Self::Welcome(Verdict::Equal) => body.push(Verdict::EQUAL),
             Self::Welcome(Verdict::Differs { nonce, check, root, estimator }) => {
-                body.push(1);
+                body.push(Verdict::DIFFERS);
                 body.extend(nonce.to_le_bytes());
                 body.extend(check.to_le_bytes());
                 body.extend(root.to_le_bytes());
                 body.extend_from_slice(estimator);
             }
             Self::Welcome(Verdict::Refused { reason, theirs }) => {
-                body.extend([2, *reason]);
+                body.extend([Verdict::REFUSED, *reason]);
                 body.extend(theirs.to_le_bytes());
             }
             Self::Find(bytes) => body.extend_from_slice(bytes),
@@ -194,7 +210,7 @@ impl Message {
     ) -> Result<Self, SessionFrameError> {
         let mut reader = Reader::new(&frame.body);
         let message = match frame.frame_type {
-            1 => Self::Hello {
+            Self::HELLO => Self::Hello {
                 version: reader.u8("version")?,
                 policy: reader.u8("policy")?,
                 shape_id: reader.u64("shape")?,
@@ -203,20 +219,22 @@ impl Message {
                 check: reader.u64("check")?,
                 root: reader.u128("root")?,
             },
-            2 => Self::Welcome(read_verdict(&mut reader)?),
-            3 => Self::Find(reader.rest().to_vec()),
-            4 => {
+            Self::WELCOME => Self::Welcome(read_verdict(&mut reader)?),
+            Self::FIND => Self::Find(reader.rest().to_vec()),
+            Self::WINDOW => {
                 let slot = read_slot(&mut reader)?;
                 Self::Window { slot, blocks: read_list(&mut reader, limits.blocks)? }
             }
-            5 => {
+            Self::ASK => {
                 let (slot, question) = (read_slot(&mut reader)?, read_question(&mut reader)?);
                 Self::Ask { slot, question, places: read_list(&mut reader, limits.places)? }
             }
-            6 => Self::Answer { first: reader.varint("place")?, payload: reader.rest().to_vec() },
-            7 => Self::Push(read_list(&mut reader, limits.bits)?),
-            8 => Self::Done { root: reader.u128("root")? },
-            9 => {
+            Self::ANSWER => {
+                Self::Answer { first: reader.varint("place")?, payload: reader.rest().to_vec() }
+            }
+            Self::PUSH => Self::Push(read_list(&mut reader, limits.bits)?),
+            Self::DONE => Self::Done { root: reader.u128("root")? },
+            Self::ABORT => {
                 let text = reader.rest();
                 let text = text.get(..text.len().min(TEXT_BYTES_MAX)).unwrap_or_default();
                 // Only printable characters, whatever the peer sent.
@@ -232,14 +250,16 @@ impl Message {
 
 fn read_verdict(reader: &mut Reader<'_>) -> Result<Verdict, SessionFrameError> {
     match reader.u8("verdict")? {
-        0 => Ok(Verdict::Equal),
-        1 => Ok(Verdict::Differs {
+        Verdict::EQUAL => Ok(Verdict::Equal),
+        Verdict::DIFFERS => Ok(Verdict::Differs {
             nonce: reader.u64("nonce")?,
             check: reader.u64("check")?,
             root: reader.u128("root")?,
             estimator: reader.rest().to_vec(),
         }),
-        2 => Ok(Verdict::Refused { reason: reader.u8("reason")?, theirs: reader.u64("theirs")? }),
+        Verdict::REFUSED => {
+            Ok(Verdict::Refused { reason: reader.u8("reason")?, theirs: reader.u64("theirs")? })
+        }
         got => Err(SessionFrameError::Field { field: "verdict", got: got.into() }),
     }
 }
@@ -322,13 +342,36 @@ pub(crate) const fn policy_byte(policy: Policy) -> u8 {
     }
 }
 
+// The reasons of a refusal in a Welcome frame.
+const REASON_VERSION: u8 = 0;
+const REASON_SHAPE: u8 = 1;
+const REASON_BIT_COUNT: u8 = 2;
+const REASON_KEY: u8 = 3;
+const REASON_READ_ONLY: u8 = 4;
+
 /// The byte that encodes a refusal, and the responder's value.
 pub(crate) const fn refusal_parts(refusal: RepairRefusal) -> (u8, u64) {
     match refusal {
-        RepairRefusal::Version => (0, VERSION as u64),
-        RepairRefusal::Shape { theirs, .. } => (1, theirs),
-        RepairRefusal::BitCount { theirs, .. } => (2, theirs),
-        RepairRefusal::Key => (3, 0),
-        RepairRefusal::ReadOnly => (4, 0),
+        RepairRefusal::Version => (REASON_VERSION, VERSION as u64),
+        RepairRefusal::Shape { theirs, .. } => (REASON_SHAPE, theirs),
+        RepairRefusal::BitCount { theirs, .. } => (REASON_BIT_COUNT, theirs),
+        RepairRefusal::Key => (REASON_KEY, 0),
+        RepairRefusal::ReadOnly => (REASON_READ_ONLY, 0),
     }
+}
+
+/// The refusal of [`refusal_parts`], for an initiator with this shape and number of bits.
+pub(crate) const fn refusal_of(
+    parts: (u8, u64),
+    shape_id: u64,
+    bits: u64,
+) -> Option<RepairRefusal> {
+    Some(match parts {
+        (REASON_VERSION, _) => RepairRefusal::Version,
+        (REASON_SHAPE, theirs) => RepairRefusal::Shape { ours: shape_id, theirs },
+        (REASON_BIT_COUNT, theirs) => RepairRefusal::BitCount { ours: bits, theirs },
+        (REASON_KEY, _) => RepairRefusal::Key,
+        (REASON_READ_ONLY, _) => RepairRefusal::ReadOnly,
+        _ => return None,
+    })
 }
