@@ -106,9 +106,7 @@ impl Core {
         (self.jobs.encoder, self.jobs.coded) = (None, None);
         self.sets.table = None;
         // Items that the peer has taken are on both sides now; all others are found again.
-        if self.terms.flow_there() != Flow::Contents
-            || !self.terms.changes(!self.terms.is_initiator)
-        {
+        if self.terms.flow_there() != Flow::Contents || !self.terms.changes_there() {
             self.sets.only_here.clear();
         }
     }

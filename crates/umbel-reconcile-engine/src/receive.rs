@@ -241,7 +241,7 @@ impl Receiver<'_> {
         if items.is_empty() {
             return;
         }
-        if self.terms.changes(self.terms.is_initiator) || planted::on(Planted::ToldUnverified) {
+        if self.terms.changes_here() || planted::on(Planted::ToldUnverified) {
             self.arrivals.unapplied += 1;
             self.arrivals.has_applied = true;
             out.push(SessionOutput::OnlyThere(items));

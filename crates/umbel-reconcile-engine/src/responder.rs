@@ -186,7 +186,7 @@ impl Responder {
                 // Symbols that serve as more than a request for items are sent in full: for sums, and where
                 // this side is to learn them.
                 let is_cut =
-                    mode == RequestMode::Contents && core.terms.flow(false) != Flow::Symbols;
+                    mode == RequestMode::Contents && core.terms.flow_here() != Flow::Symbols;
                 let bits = if is_cut { plan.request_bits } else { plan.symbol_bits };
                 let total_max = core.sets.own.count;
                 let (symbols, is_complete) = core.arrivals.read_symbols(&list, bits, total_max)?;

@@ -82,7 +82,7 @@ impl Sets {
 
     /// Upper bound of the peer's current number of items: it may have taken what this side has.
     pub(crate) const fn there_count_max(&self, terms: &Terms, attempt: &Attempt) -> u64 {
-        if attempt.tried > 1 && terms.changes(!terms.is_initiator) {
+        if attempt.tried > 1 && terms.changes_there() {
             self.there_count.saturating_add(self.here_count)
         } else {
             self.there_count

@@ -55,36 +55,41 @@ impl Terms {
         }
     }
 
-    /// What is sent to the initiator, or to the responder.
-    pub(crate) const fn flow(&self, to_initiator: bool) -> Flow {
-        let is_compare = matches!(self.aim.direction, Direction::Compare);
-        if self.changes(to_initiator) || (is_compare && to_initiator && self.aim.want_items) {
-            Flow::Contents
-        } else if to_initiator || (is_compare && self.aim.notify_responder) {
-            // The initiator always gets the difference.
-            Flow::Symbols
-        } else {
-            Flow::Sum
-        }
+    /// What is sent to the initiator, which always gets the difference.
+    const fn flow_to_initiator(&self) -> Flow {
+        let wants = matches!(self.aim.direction, Direction::Compare) && self.aim.want_items;
+        if self.aim.direction.to_initiator() || wants { Flow::Contents } else { Flow::Symbols }
     }
 
-    /// Whether the set of the initiator, or of the responder, grows.
-    pub(crate) const fn changes(&self, initiator: bool) -> bool {
-        if initiator {
-            self.aim.direction.to_initiator()
-        } else {
-            self.aim.direction.to_responder()
+    /// What is sent to the responder.
+    const fn flow_to_responder(&self) -> Flow {
+        match self.aim.direction {
+            Direction::Push | Direction::TwoWay => Flow::Contents,
+            Direction::Compare if self.aim.notify_responder => Flow::Symbols,
+            Direction::Compare | Direction::Pull => Flow::Sum,
         }
     }
 
     /// What this side receives.
     pub(crate) const fn flow_here(&self) -> Flow {
-        self.flow(self.is_initiator)
+        if self.is_initiator { self.flow_to_initiator() } else { self.flow_to_responder() }
     }
 
     /// What this side sends.
     pub(crate) const fn flow_there(&self) -> Flow {
-        self.flow(!self.is_initiator)
+        if self.is_initiator { self.flow_to_responder() } else { self.flow_to_initiator() }
+    }
+
+    /// Whether this side's set grows.
+    pub(crate) const fn changes_here(&self) -> bool {
+        let Self { aim: Aim { direction, .. }, is_initiator, .. } = self;
+        if *is_initiator { direction.to_initiator() } else { direction.to_responder() }
+    }
+
+    /// Whether the other side's set grows.
+    pub(crate) const fn changes_there(&self) -> bool {
+        let Self { aim: Aim { direction, .. }, is_initiator, .. } = self;
+        if *is_initiator { direction.to_responder() } else { direction.to_initiator() }
     }
 
     /// What a request for symbols should return; `None` if no request is needed.
@@ -103,7 +108,7 @@ impl Terms {
 
     /// Whether the peer is to learn which of its items are missing here.
     pub(crate) fn notifies_peer(&self) -> bool {
-        let shows = self.flow(false) == Flow::Symbols;
+        let shows = self.flow_to_responder() == Flow::Symbols;
         let removes = self.aim.notify_responder && self.aim.direction == Direction::Push;
         self.is_initiator && (shows || removes)
     }

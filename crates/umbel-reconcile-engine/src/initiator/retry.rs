@@ -64,8 +64,8 @@ impl Initiator {
             Failure::Contradicted | Failure::Unequal => {
                 let counted = |is_taken: bool, count: f64| if is_taken { count } else { 0.0 };
                 // What a side has taken is on both sides now.
-                let taken_here = counted(core.terms.changes(true), core.arrivals.sum.count as f64);
-                let taken_there = counted(core.terms.changes(false), self.filtered_here);
+                let taken_here = counted(core.terms.changes_here(), core.arrivals.sum.count as f64);
+                let taken_there = counted(core.terms.changes_there(), self.filtered_here);
                 exact(self.found - taken_here - taken_there + RESIDUE)
             }
         }
