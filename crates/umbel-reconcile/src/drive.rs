@@ -11,6 +11,7 @@ use super::endpoint::PeerConnection;
 use super::link::{Event, Link, READ_BYTES, Reading};
 use super::observer::SessionObserver;
 use super::set::ItemSet;
+use super::traffic::WireBytes;
 use super::turn::Timeouts;
 use crate::error::{Context, ReconcileError, Result, bail, is_broken};
 use std::collections::VecDeque;
@@ -45,15 +46,26 @@ pub struct Ended {
     pub only_there: Vec<RemoteItem>,
     /// The change of this side's set.
     pub change: Change,
-    /// Bytes sent and received after the session: contents, and the byte that confirms the application.
-    pub behind: [u64; 2],
-    /// For a resumable session: how often it was resumed after a cut, and how many bytes were sent again.
-    pub resumed: [u64; 2],
-    /// Framing bytes around those of the session, sent and received, since it was last resumed.
-    pub traffic: [u64; 2],
+    /// Bytes after the session: contents, and the byte that confirms the application.
+    pub behind: WireBytes,
+    /// Framing bytes around those of a resumable session, since it was last resumed.
+    pub framing: WireBytes,
+    /// How often a resumable session was resumed after a cut.
+    pub resumed_count: u64,
+    /// Bytes that were sent again because of that.
+    pub again_bytes: u64,
 }
 
 impl Ended {
+    /// All bytes: of the session, behind it and around it.
+    pub fn wire_bytes(&self) -> WireBytes {
+        let Self { outcome, behind, framing, .. } = self;
+        WireBytes {
+            sent: outcome.sent_bytes + behind.sent + framing.sent,
+            received: outcome.received_bytes + behind.received + framing.received,
+        }
+    }
+
     /// Items that only this side has and that are counted but not listed: this happens when hashes
     /// collide in a session.
     pub fn unlisted_count(&self) -> u64 {
@@ -168,8 +180,8 @@ pub(super) struct Drive<'s> {
     /// While the session runs: the bytes received last, as many as the session may hold unprocessed.
     /// Afterwards: the bytes received after the session and not read yet.
     pending: VecDeque<u8>,
-    /// Bytes sent and received after the session.
-    behind: [u64; 2],
+    /// Bytes after the session.
+    behind: WireBytes,
     /// Bytes of the session, sent and received, and the most that may be sent and received in all.
     session_bytes: u64,
     bytes_max: u64,
@@ -196,7 +208,7 @@ impl<'s> Drive<'s> {
             applied: Vec::new(),
             received: 0,
             pending: VecDeque::new(),
-            behind: [0; 2],
+            behind: WireBytes::default(),
             session_bytes: 0,
             bytes_max: 0,
             salt: 0,
@@ -288,16 +300,15 @@ impl<'s> Drive<'s> {
                         let behind = usize::try_from(behind).unwrap_or(usize::MAX);
                         self.pending.drain(..self.pending.len().saturating_sub(behind));
                         self.session_bytes = outcome.sent_bytes + outcome.received_bytes;
-                        let change = Change::default();
-                        let [behind, resumed, traffic] = [[0; 2]; 3];
                         return Ok(Ended {
                             outcome,
                             only_here,
                             only_there,
-                            change,
-                            behind,
-                            resumed,
-                            traffic,
+                            change: Change::default(),
+                            behind: WireBytes::default(),
+                            framing: WireBytes::default(),
+                            resumed_count: 0,
+                            again_bytes: 0,
                         });
                     }
                     SessionOutput::Finish(Err(error)) => {

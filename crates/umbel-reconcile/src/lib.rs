@@ -57,5 +57,6 @@ pub use offline::{
 };
 pub use open::open_set;
 pub use set::{Contents, ItemSet, OpenedContent, Shown, Wanted};
+pub use traffic::WireBytes;
 pub use turn::Timeouts;
 pub use umbel_files::UsageError;

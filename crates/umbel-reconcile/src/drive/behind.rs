@@ -24,7 +24,7 @@ impl Drive<'_> {
     pub(super) fn receive_applied(&mut self) -> Result<()> {
         let mut byte = [0];
         // The other side's set is changed: no limit may keep this one from the same.
-        self.behind[1] += 1;
+        self.behind.received += 1;
         self.fill(&mut byte)?;
         if byte == [APPLIED] {
             return Ok(());
@@ -92,13 +92,13 @@ impl Drive<'_> {
 
     /// Confirms that this side has applied what it received, whatever the limit is.
     pub(super) fn send_applied(&mut self) -> Result<()> {
-        self.behind[0] += 1;
+        self.behind.sent += 1;
         self.put(vec![APPLIED])
     }
 
     /// Reads bytes that follow the session.
     pub(crate) fn read_exact(&mut self, buffer: &mut [u8]) -> Result<()> {
-        self.behind[1] += buffer.len() as u64;
+        self.behind.received += buffer.len() as u64;
         self.check_bytes()?;
         self.fill(buffer)
     }
@@ -126,7 +126,7 @@ impl Drive<'_> {
 
     /// Sends bytes that follow the session.
     pub(crate) fn send(&mut self, bytes: Vec<u8>) -> Result<()> {
-        self.behind[0] += bytes.len() as u64;
+        self.behind.sent += bytes.len() as u64;
         self.check_bytes()?;
         // If the writer has ended, the next wait returns its error.
         self.put(bytes)
@@ -159,7 +159,8 @@ impl Drive<'_> {
 
     /// Checks that all bytes, with those of the session, are within its limit.
     fn check_bytes(&self) -> Result<()> {
-        let (got, max) = (self.session_bytes + self.behind[0] + self.behind[1], self.bytes_max);
+        let (got, max) =
+            (self.session_bytes + self.behind.sent + self.behind.received, self.bytes_max);
         if got > max {
             let limit = "bytes on the wire";
             return Err(SessionError::LimitExceeded { limit, got, max }.into());

@@ -10,6 +10,7 @@ use crate::change::Change;
 use crate::error::{Context, ReconcileError, Result, bail, failed, is_broken};
 use crate::journal::{Journal, Journals, Opened};
 use crate::set::ItemSet;
+use crate::traffic::WireBytes;
 use std::io;
 use std::path::Path;
 use umbel_reconcile_engine::{
@@ -301,7 +302,7 @@ impl Drive<'_> {
                 ));
                 self.applied.clear();
                 self.pending.clear();
-                (self.received, self.behind) = (0, [0; 2]);
+                (self.received, self.behind) = (0, WireBytes::default());
                 Tried::Anew(journal)
             }
             resumed => {
@@ -316,9 +317,10 @@ impl Drive<'_> {
         let Some(resumed) = self.resumed.take() else { return outcome.map(Some) };
         match outcome {
             Ok(mut ended) => {
-                let state = resumed.journal.state();
-                ended.resumed = state.map_or([0; 2], |state| [state.resumed_count, state.again]);
-                ended.traffic = self.link.traffic.bytes();
+                if let Some(state) = resumed.journal.state() {
+                    (ended.resumed_count, ended.again_bytes) = (state.resumed_count, state.again);
+                }
+                ended.framing = self.link.traffic.framing();
                 if is_initiator || self.wait_durable() {
                     resumed.journal.remove();
                 }

@@ -30,11 +30,9 @@ impl Report {
     pub(crate) fn json(&self, ended: &Ended, is_b: bool, changed: Option<u64>) -> Value {
         let outcome = &ended.outcome;
         let bytes = outcome.bytes;
-        let here_there = |here: u64, there: u64| if is_b { (there, here) } else { (here, there) };
-        let (only_a, only_b) = here_there(outcome.only_here_count, outcome.only_there_count);
-        let (items_a, items_b) = here_there(outcome.here_count, outcome.there_count);
-        let [sent_behind, received_behind] = ended.behind;
-        let ([sent_around, received_around], [times, again]) = (ended.traffic, ended.resumed);
+        let (only_a, only_b) = a_and_b(is_b, outcome.only_here_count, outcome.only_there_count);
+        let (items_a, items_b) = a_and_b(is_b, outcome.here_count, outcome.there_count);
+        let wire = ended.wire_bytes();
         let total = outcome.sent_bytes + outcome.received_bytes;
         let ratio = match outcome.lower_bound_bytes {
             0 => Value::Null,
@@ -54,8 +52,8 @@ impl Report {
             "attempts": outcome.attempt_count,
             "rounds": outcome.round_count,
             "estimated_difference": outcome.estimated_count,
-            "bytes_sent": outcome.sent_bytes + sent_behind + sent_around,
-            "bytes_received": outcome.received_bytes + received_behind + received_around,
+            "bytes_sent": wire.sent,
+            "bytes_received": wire.received,
             "bytes_by_phase": {
                 "hello": bytes.hello,
                 "estimator": bytes.estimator,
@@ -65,10 +63,10 @@ impl Report {
                 "request": bytes.request,
                 "items": bytes.items,
                 "control": bytes.control,
-                "contents": sent_behind + received_behind,
-                "resume": sent_around + received_around,
+                "contents": ended.behind.sent + ended.behind.received,
+                "resume": ended.framing.sent + ended.framing.received,
             },
-            "resumed": { "times": times, "bytes_again": again },
+            "resumed": { "times": ended.resumed_count, "bytes_again": ended.again_bytes },
             "predicted_bytes": outcome.predicted_bytes,
             "lower_bound_bytes": outcome.lower_bound_bytes,
             "ratio": ratio,
@@ -146,6 +144,11 @@ impl ReportOutputs {
         }
         Ok(())
     }
+}
+
+/// What the report says of A and of B, in this order. `is_b`: whether this side is B.
+const fn a_and_b(is_b: bool, here: u64, there: u64) -> (u64, u64) {
+    if is_b { (there, here) } else { (here, there) }
 }
 
 fn seconds(duration: Duration) -> f64 {
