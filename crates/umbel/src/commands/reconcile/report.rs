@@ -77,29 +77,27 @@ impl Report {
 
     /// The report in a few lines for people.
     pub(crate) fn text(&self, ended: &Ended, is_b: bool, changed: Option<u64>) -> String {
-        let value = self.json(ended, is_b, changed);
-        let get = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+        let Ended { outcome, change, .. } = ended;
+        let (only_a, only_b) = a_and_b(is_b, outcome.only_here_count, outcome.only_there_count);
         // A changed item counts as only in A in one version and as only in B in the other.
         let versions = match changed {
             None | Some(0) => String::new(),
             Some(count) => format!(" ({count} in two versions)"),
         };
-        let rounds = get("/rounds");
+        let (rounds, wire) = (outcome.round_count, ended.wire_bytes());
         let mut text = format!(
-            "{} only in A, {} only in B{versions}; {} bytes sent, {} received in {rounds} {}, {:.2} s\n",
-            get("/difference/only_a"),
-            get("/difference/only_b"),
-            get("/bytes_sent"),
-            get("/bytes_received"),
+            "{only_a} only in A, {only_b} only in B{versions}; {} bytes sent, {} received in {rounds} {}, {:.2} s\n",
+            wire.sent,
+            wire.received,
             if rounds == 1 { "round" } else { "rounds" },
             self.stopwatch.elapsed().as_secs_f64(),
         );
-        let changes = ["added", "replaced", "removed", "conflicts"];
-        let changed = changes.map(|name| (name, get(&format!("/applied/{name}"))));
-        if changed.iter().any(|(_, count)| *count > 0) {
-            let words: Vec<String> =
-                changed.iter().map(|(name, count)| format!("{count} {name}")).collect();
-            text.push_str(&format!("here: {}\n", words.join(", ")));
+        let (added, replaced) = (change.added.len(), change.replaced.len());
+        let (removed, conflicts) = (change.removed.len(), change.conflict_count);
+        if !change.is_empty() || conflicts > 0 {
+            text.push_str(&format!(
+                "here: {added} added, {replaced} replaced, {removed} removed, {conflicts} conflicts\n"
+            ));
         }
         text
     }
