@@ -13,7 +13,7 @@ use umbel_reconcile_engine::{
 
 fuzz_target!(|input: &[u8]| {
     let Some((&[kind, piece], bytes)) = input.split_first_chunk() else { return };
-    let kind = [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed][usize::from(kind % 3)];
+    let kind = SymbolKind::ALL[usize::from(kind % 3)];
     read(kind, piece.into(), bytes);
     if let Some(forged) = forged(bytes) {
         read(kind, piece.into(), &forged);

@@ -125,8 +125,7 @@ struct SetHalf {
 fn set_halves(choice: u8) -> [SetHalf; 2] {
     let kind = [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed, SymbolKind::Id64]
         [usize::from(choice >> 2 & 3)];
-    let directions = [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
-    let direction = directions[usize::from(choice >> 4 & 3)];
+    let direction = Direction::ALL[usize::from(choice >> 4 & 3)];
     let mut options = Options::initiator(kind, direction, 1);
     options.limits = Limits { bytes_max: 1 << 22, item_bytes_max: 1 << 10, ..Limits::default() };
     if let SessionRole::Initiator(aim) = &mut options.role {

@@ -18,7 +18,8 @@ use crate::limits::FRAME_BODY_BYTES_CUT;
 /// Bytes of a check on the wire.
 const CHECK_BYTES: usize = 4;
 
-fn encoder_of(table: &Table, key: &SessionKey, symbol_bits: u8) -> RibltEncoder {
+/// The encoder of all symbols of a table.
+pub(crate) fn encoder_of(table: &Table, key: &SessionKey, symbol_bits: u8) -> RibltEncoder {
     let mut encoder = RibltEncoder::with_capacity(table.entries().len());
     for entry in table.entries() {
         let symbol = entry.symbol(symbol_bits);
@@ -27,7 +28,8 @@ fn encoder_of(table: &Table, key: &SessionKey, symbol_bits: u8) -> RibltEncoder 
     encoder
 }
 
-const fn sum_bytes(symbol_bits: u8) -> usize {
+/// Bytes of the sum of symbols.
+pub(crate) const fn sum_bytes(symbol_bits: u8) -> usize {
     (symbol_bits as usize).div_ceil(8)
 }
 
@@ -125,7 +127,14 @@ impl CodedJob {
 /// Smallest extension of the credit: a round trip costs as much as these coded symbols.
 const EXTENSION_MIN: u64 = 16;
 
-type CheckHash = Box<dyn Fn(u64) -> u64 + Send>;
+/// Computes the checks of symbols for a decoder.
+pub(crate) type CheckHash = Box<dyn Fn(u64) -> u64 + Send>;
+
+/// A decoder of symbols under this key.
+pub(crate) fn decoder_of(key: SessionKey) -> RibltDecoder<CheckHash> {
+    let hash: CheckHash = Box::new(move |symbol| key.check(symbol));
+    RibltDecoder::new(hash)
+}
 
 /// The initiator's half.
 pub(crate) struct CodedDecoder {
@@ -183,8 +192,7 @@ impl CodedDecoder {
     }
 
     fn of(own: Source, key: SessionKey, symbol_bits: u8, (credit, credit_max): (u64, u64)) -> Self {
-        let hash: CheckHash = Box::new(move |symbol| key.check(symbol));
-        let decoder = RibltDecoder::new(hash);
+        let decoder = decoder_of(key);
         Self { own, decoder, symbol_bits, credit, credit_max, extension_count: 0 }
     }
 

@@ -108,9 +108,8 @@ struct Case {
 
 fn case(seed: u64, fault: &'static str) -> Case {
     let mut dice = Dice(seed);
-    let kind = dice.pick(&[SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed]);
-    let direction =
-        dice.pick(&[Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay]);
+    let kind = dice.pick(&SymbolKind::ALL);
+    let direction = dice.pick(&Direction::ALL);
     let most = dice.pick(&[4, 20, 60]);
     let (shared, a, b) = (dice.draw(100), dice.draw(most), dice.draw(most));
     let (ours, theirs) = sets(kind, dice.draw(2) == 0, shared, a, b);
@@ -292,7 +291,7 @@ fn strangers_part_with_a_reason() {
 /// another domain, and that side hands out no items decoded from them. (Simulated seeds 53, 2344 and 2452.)
 #[test]
 fn nothing_of_small_sets_is_exchanged_with_a_stranger() {
-    for kind in [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed] {
+    for kind in SymbolKind::ALL {
         for direction in [Direction::Compare, Direction::Pull, Direction::TwoWay] {
             for (shared, a, b) in [(0, 0, 7), (3, 2, 2), (0, 8, 2), (1, 0, 0)] {
                 let (ours, theirs) = sets(kind, true, shared, a, b);

@@ -4,12 +4,27 @@
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SymbolKind {
     /// Any bytes, by a keyed hash of 32 to 64 bits.
-    Hashed,
+    Hashed = 0,
     /// 64-bit ids, by a keyed permutation: a decoded symbol is the id, and needs no request.
-    Id64,
+    Id64 = 1,
     /// Records with a key: 40 bits of the key's hash and 24 of the value's, so that a changed record is
     /// recognized as such.
-    Keyed,
+    Keyed = 2,
+}
+
+impl SymbolKind {
+    /// All of them, in the order of their codes.
+    pub const ALL: [Self; 3] = [Self::Hashed, Self::Id64, Self::Keyed];
+
+    /// The byte that stands for it in frames and sketch files.
+    pub(crate) const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The kind with this code.
+    pub(crate) fn of_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
 }
 
 /// What happens with the difference.
@@ -26,6 +41,9 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// All of them, in the order of their codes. The order is part of the protocol.
+    pub const ALL: [Self; 4] = [Self::Compare, Self::Pull, Self::Push, Self::TwoWay];
+
     /// Whether the responder's set grows.
     #[must_use]
     pub const fn to_responder(self) -> bool {

@@ -15,11 +15,6 @@ use super::session::Session;
 use super::testing::Shuttle;
 use super::wire::{FrameBuffer, put_frame};
 
-const DIRECTIONS: [Direction; 4] =
-    [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
-
-const KINDS: [SymbolKind; 3] = [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed];
-
 /// The item of a number: an id, a line of varying length, a 32-byte id, or a record (some records share
 /// their key).
 pub(crate) fn item(kind: SymbolKind, number: u64, is_fixed: bool) -> Item {
@@ -71,8 +66,8 @@ fn every_kind_direction_and_size_finds_the_difference() {
         (0, 50, 0),
         (0, 300, 900),
     ];
-    for kind in KINDS {
-        for direction in DIRECTIONS {
+    for kind in SymbolKind::ALL {
+        for direction in Direction::ALL {
             for (shared, only_ours, only_theirs) in sizes {
                 let (ours, theirs) = sets(kind, true, shared, only_ours, only_theirs);
                 let mut shuttle = Shuttle::of(kind, direction, &ours, &theirs);
@@ -92,7 +87,7 @@ fn every_kind_direction_and_size_finds_the_difference() {
 
 #[test]
 fn a_dry_run_brings_contents_and_notifies_the_responder_on_request() {
-    for kind in KINDS {
+    for kind in SymbolKind::ALL {
         for (only_ours, only_theirs) in [(3, 5), (40, 90)] {
             for (want_items, notify_responder) in
                 [(false, false), (true, false), (false, true), (true, true)]
@@ -121,7 +116,7 @@ fn a_dry_run_brings_contents_and_notifies_the_responder_on_request() {
 
 #[test]
 fn a_responder_that_is_pushed_to_learns_what_only_it_has_where_it_is_to_remove_it() {
-    for kind in KINDS {
+    for kind in SymbolKind::ALL {
         for optimize in [Optimize::Bytes, Optimize::Time] {
             for (shared, only_ours, only_theirs) in
                 [(1000, 3, 5), (1000, 40, 90), (50, 0, 0), (0, 30, 40), (0, 300, 900), (0, 0, 20)]
@@ -148,7 +143,7 @@ fn a_responder_that_is_pushed_to_learns_what_only_it_has_where_it_is_to_remove_i
 /// Regression: the list of the items came back to a side that needs nothing of it.
 #[test]
 fn who_has_nothing_gets_no_list_of_what_is_to_be_removed() {
-    for kind in KINDS {
+    for kind in SymbolKind::ALL {
         for optimize in [Optimize::Bytes, Optimize::Time] {
             for only_theirs in [1, 15, 16, 3000] {
                 let (ours, theirs) = sets(kind, false, 0, 0, only_theirs);
@@ -196,7 +191,7 @@ fn both_sides_learn_whose_version_wins() {
 
 #[test]
 fn sessions_that_save_time_find_the_difference_too() {
-    for kind in KINDS {
+    for kind in SymbolKind::ALL {
         for expected_difference in [None, Some(100)] {
             for (shared, only_ours, only_theirs) in
                 [(100, 0, 0), (500, 20, 0), (3000, 30, 60), (5000, 400, 300), (2000, 2500, 2500)]
@@ -277,8 +272,8 @@ proptest! {
 
     #[test]
     fn any_sets_are_reconciled(
-        kind in prop::sample::select(&KINDS),
-        direction in prop::sample::select(&DIRECTIONS),
+        kind in prop::sample::select(&SymbolKind::ALL),
+        direction in prop::sample::select(&Direction::ALL),
         is_fixed: bool,
         shared in 0..800u64,
         sides in prop_oneof![(0..12u64, 0..12u64), (0..300u64, 0..300u64)],

@@ -11,11 +11,6 @@ use super::session::Session;
 use super::session_test::{item, sets};
 use super::testing::{Shuttle, sketch_of};
 
-const DIRECTIONS: [Direction; 4] =
-    [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
-
-const KINDS: [SymbolKind; 3] = [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed];
-
 /// A session in which both sides have sketches with the given numbers of coded symbols.
 fn stored(
     kind: SymbolKind,
@@ -31,7 +26,7 @@ fn stored(
 
 #[test]
 fn equal_sets_are_not_scanned() {
-    for kind in KINDS {
+    for kind in SymbolKind::ALL {
         let (ours, _) = sets(kind, true, 3000, 0, 0);
         let mut shuttle = stored(kind, Direction::TwoWay, (&ours, &ours), (9, 40));
         shuttle.run();
@@ -47,7 +42,7 @@ fn equal_sets_are_not_scanned() {
 /// receives does not scan at all.
 #[test]
 fn what_differs_takes_one_scan_of_a_side() {
-    for kind in KINDS {
+    for kind in SymbolKind::ALL {
         let (ours, theirs) = sets(kind, true, 3000, 30, 60);
         let mut shuttle = stored(kind, Direction::TwoWay, (&ours, &theirs), (500, 400));
         shuttle.run();
@@ -98,7 +93,7 @@ fn undecodable_sketches_lead_to_a_plain_session() {
 /// does not scan.
 #[test]
 fn a_stale_sketch_is_noticed_by_the_first_scan() {
-    for kind in KINDS {
+    for kind in SymbolKind::ALL {
         let (ours, theirs) = sets(kind, true, 500, 4, 3);
         let sides: &[bool] = if kind == SymbolKind::Id64 { &[true] } else { &[true, false] };
         for &is_ours in sides {
@@ -155,8 +150,8 @@ proptest! {
 
     #[test]
     fn any_sets_are_reconciled(
-        kind in prop::sample::select(&KINDS),
-        direction in prop::sample::select(&DIRECTIONS),
+        kind in prop::sample::select(&SymbolKind::ALL),
+        direction in prop::sample::select(&Direction::ALL),
         is_fixed: bool,
         shared in 0..800u64,
         sides in prop_oneof![(0..12u64, 0..12u64), (0..300u64, 0..300u64)],

@@ -124,9 +124,6 @@ pub(crate) enum Estimate {
     Stored { count: u64, coded_count: u64 },
 }
 
-const KINDS: [SymbolKind; 3] = [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed];
-const DIRECTIONS: [Direction; 4] =
-    [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
 const OPTIMIZE_TIME: u16 = 4;
 const WANT_ITEMS: u16 = 8;
 const TELL_RESPONDER: u16 = 16;
@@ -142,7 +139,7 @@ const FLAGS_ALL: u16 = 2047;
 
 pub(super) fn put_hello(body: &mut Vec<u8>, hello: &Hello) {
     let flag = |is_set: bool, bit: u16| if is_set { bit } else { 0 };
-    let flags = u16::from(code_in(&DIRECTIONS, &hello.aim.direction))
+    let flags = u16::from(code_in(&Direction::ALL, &hello.aim.direction))
         | flag(hello.aim.optimize == Optimize::Time, OPTIMIZE_TIME)
         | flag(hello.aim.want_items, WANT_ITEMS)
         | flag(hello.aim.notify_responder, TELL_RESPONDER)
@@ -150,7 +147,7 @@ pub(super) fn put_hello(body: &mut Vec<u8>, hello: &Hello) {
         | flag(hello.estimator.is_some(), HAS_ESTIMATOR)
         | flag(hello.stored.is_some(), IS_STORED)
         | conflict_flags(&hello.aim);
-    body.extend_from_slice(&[VERSION, code_in(&KINDS, &hello.kind)]);
+    body.extend_from_slice(&[VERSION, hello.kind.code()]);
     body.extend_from_slice(&flags.to_le_bytes());
     body.extend_from_slice(&hello.dataset_id.to_le_bytes());
     body.extend_from_slice(&hello.nonce.to_le_bytes());
@@ -184,14 +181,14 @@ pub(super) fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, SessionFrameE
         return Err(SessionFrameError::Version { got: version });
     }
     let kind = reader.u8("kind")?;
-    let kind = *KINDS.get(usize::from(kind)).ok_or(field("kind", kind.into()))?;
+    let kind = SymbolKind::of_code(kind).ok_or(field("kind", kind.into()))?;
     let flags = reader.u16("flags")?;
     if flags & !FLAGS_ALL != 0 {
         return Err(field("flags", flags.into()));
     }
     let is_set = |bit: u16| flags & bit != 0;
     let optimize = if is_set(OPTIMIZE_TIME) { Optimize::Time } else { Optimize::Bytes };
-    let direction = *DIRECTIONS.get(usize::from(flags & 3)).expect("four directions");
+    let direction = *Direction::ALL.get(usize::from(flags & 3)).expect("four directions");
     let on_conflict = match (is_set(A_WINS), is_set(B_WINS)) {
         (false, false) if !is_set(INITIATOR_IS_B) => OnConflict::Report,
         (true, false) => OnConflict::A,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use umbel_sketch::{CodedSymbol, Estimator, Indices, RibltDecoder, RibltEncoder};
 
+use super::super::coded::{CheckHash, decoder_of, encoder_of};
 use super::super::digest::SetDigest;
 use super::super::item::{ItemIndex, ItemRef, RemoteItem};
 use super::super::keys::{KeyedHash, SessionKey};
@@ -57,12 +58,6 @@ pub struct SketchDifference {
     /// the other side has nothing that this one lacks. Otherwise the counts and the sums of 64-bit hashes
     /// of the symbols agree: then the items do, too, unless two different ones have the same symbol.
     pub verified: bool,
-}
-
-type CheckHash = Box<dyn Fn(u64) -> u64 + Send>;
-
-fn check_hash(key: SessionKey) -> CheckHash {
-    Box::new(move |symbol| key.check(symbol))
 }
 
 fn insufficient(have: usize, ours: &Estimator, theirs: &Estimator) -> SketchError {
@@ -131,11 +126,7 @@ impl SketchDecoder {
         let gathered = pass.finish().ok_or(SketchError::Mixed)?;
         let Work::Table { entries, estimator } = gathered.work else { panic!("a pass of a table") };
         let table = Table::new(entries);
-        let mut encoder = RibltEncoder::with_capacity(table.entries().len());
-        for entry in table.entries() {
-            let symbol = entry.symbol(header.spec.symbol_bits);
-            encoder.add(symbol, key.check(symbol));
-        }
+        let encoder = encoder_of(&table, &key, header.spec.symbol_bits);
         Ok(Self {
             header: header.clone(),
             key,
@@ -143,7 +134,7 @@ impl SketchDecoder {
             estimator: *estimator,
             table,
             encoder,
-            decoder: RibltDecoder::new(check_hash(key)),
+            decoder: decoder_of(key),
             diff_max,
         })
     }
@@ -231,7 +222,7 @@ impl StoredSketch {
         let key = self.spec.key();
         let pairs = self.sums.cells.iter().zip(&there.sums.cells);
         let cells: Vec<SketchCell> = pairs.map(|(ours, theirs)| ours.minus(*theirs)).collect();
-        let mut decoder = RibltDecoder::new(check_hash(key));
+        let mut decoder = decoder_of(key);
         for chunk in cells.chunks(CHUNK_CELLS) {
             let coded: Vec<CodedSymbol> = chunk.iter().map(|cell| cell.coded).collect();
             decoder.push_all(&coded).map_err(|_| SketchError::Inconsistent)?;

@@ -5,6 +5,7 @@
 use umbel_codec::crc32c;
 use umbel_sketch::{COUNTER_COUNT, CodedSymbol, Estimator};
 
+use super::super::coded::sum_bytes;
 use super::super::digest::SetDigest;
 use super::super::error::SessionFrameError;
 use super::super::options::SymbolKind;
@@ -87,7 +88,7 @@ impl SketchHeader {
     fn to_bytes(&self) -> Vec<u8> {
         let estimator = self.estimator.to_bytes();
         let mut bytes = MAGIC.to_vec();
-        bytes.extend([VERSION, kind_byte(self.spec.kind), self.spec.symbol_bits, 0]);
+        bytes.extend([VERSION, self.spec.kind.code(), self.spec.symbol_bits, 0]);
         bytes.extend(self.spec.dataset_id.to_le_bytes());
         bytes.extend(self.spec.salt);
         bytes.extend(self.digest.count.to_le_bytes());
@@ -121,7 +122,7 @@ impl SketchHeader {
         let symbol_sum = reader.u64("symbol sum")?;
         let coded_count = reader.u64("coded symbols")?;
         reader.u16("estimator bytes")?;
-        let Some(kind) = kind_of(kind) else { return denied("kind", kind.into()) };
+        let Some(kind) = SymbolKind::of_code(kind) else { return denied("kind", kind.into()) };
         if zero != 0 {
             return denied("zero", zero.into());
         }
@@ -141,27 +142,6 @@ impl SketchHeader {
         };
         Ok(Ok(Self { spec, digest, symbol_sum, estimator, coded_count: whole }))
     }
-}
-
-const fn kind_byte(kind: SymbolKind) -> u8 {
-    match kind {
-        SymbolKind::Hashed => 0,
-        SymbolKind::Id64 => 1,
-        SymbolKind::Keyed => 2,
-    }
-}
-
-const fn kind_of(byte: u8) -> Option<SymbolKind> {
-    match byte {
-        0 => Some(SymbolKind::Hashed),
-        1 => Some(SymbolKind::Id64),
-        2 => Some(SymbolKind::Keyed),
-        _ => None,
-    }
-}
-
-const fn sum_bytes(symbol_bits: u8) -> usize {
-    (symbol_bits as usize).div_ceil(8)
 }
 
 /// Bytes of a block, without its checksum.

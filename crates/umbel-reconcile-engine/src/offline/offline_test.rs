@@ -105,7 +105,7 @@ fn too_few_coded_symbols_say_how_many_are_needed() {
 
 #[test]
 fn an_item_that_is_added_twice_is_noticed_when_the_sketch_is_used() {
-    for kind in [SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed] {
+    for kind in SymbolKind::ALL {
         let spec = spec(kind, 64);
         let mut kept = sketch(spec, &Set::from([1, 2]), 30);
         kept.add(&sketch(spec, &Set::from([2]), 30)).unwrap();

@@ -206,16 +206,13 @@ fn shuttle_of([ours, theirs]: [Running; 2]) -> Shuttle {
     }
 }
 
-const DIRECTIONS: [Direction; 4] =
-    [Direction::Compare, Direction::Pull, Direction::Push, Direction::TwoWay];
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn a_session_that_is_cut_goes_on_where_it_was(
-        kind in prop::sample::select(&[SymbolKind::Hashed, SymbolKind::Id64, SymbolKind::Keyed][..]),
-        direction in prop::sample::select(&DIRECTIONS[..]),
+        kind in prop::sample::select(&SymbolKind::ALL),
+        direction in prop::sample::select(&Direction::ALL),
         sizes in prop_oneof![(0..300u64, 0..12u64, 0..12u64), (0..900u64, 0..3_000u64, 0..3_000u64)],
         cuts in vec(0..60_000u64, 0..6),
     ) {
@@ -242,7 +239,7 @@ proptest! {
 
     #[test]
     fn a_set_that_has_changed_is_found_before_anything_goes_on(
-        direction in prop::sample::select(&DIRECTIONS[..]),
+        direction in prop::sample::select(&Direction::ALL),
         cut in 300..30_000u64,
         whose in 0..2usize,
     ) {
