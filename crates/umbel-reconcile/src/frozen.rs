@@ -11,12 +11,12 @@ use umbel_files::UsageError;
 pub(crate) struct FrozenFile {
     path: PathBuf,
     file: Arc<File>,
-    state: State,
+    state: FileState,
 }
 
 /// What a change of a file changes. The inode too, because most programs write a new file and rename it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct State {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FileState {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -24,8 +24,9 @@ struct State {
     modified_ns: i64,
 }
 
-impl State {
-    fn of(metadata: &Metadata) -> Self {
+impl FileState {
+    /// The state that these metadata describe.
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -61,7 +62,7 @@ impl FrozenFile {
             bail!("{}: not a regular file: a set is read more than once", path.display());
         }
         let file = File::open(path).with_context(shown)?;
-        let state = State::of(&file.metadata().with_context(shown)?);
+        let state = FileState::of(&file.metadata().with_context(shown)?);
         Ok(Self { path: path.to_owned(), file: Arc::new(file), state })
     }
 
@@ -93,7 +94,7 @@ impl FrozenFile {
     pub(crate) fn check(&self) -> Result<()> {
         let shown = || self.path.display().to_string();
         let now = std::fs::metadata(&self.path).with_context(shown)?;
-        if State::of(&now) != self.state {
+        if FileState::of(&now) != self.state {
             bail!(
                 "{}: changed while it was read; nothing was applied: run it again when nobody writes to the file",
                 self.path.display()

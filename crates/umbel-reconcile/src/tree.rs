@@ -10,6 +10,7 @@
 
 use super::change::Change;
 use super::delta::{Basis, CHUNKS_MAX};
+use super::frozen::FileState;
 use super::set::{Contents, ItemSet, OpenedContent, Shown, Wanted};
 use crate::error::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,27 +142,20 @@ pub(crate) struct Tree {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
-    inode: u64,
-    bytes: u64,
+    /// What a write changes. Unlike `changed_s` and `changed_ns`, it stays the same when another name of the
+    /// file is removed.
+    state: FileState,
     changed_s: i64,
     changed_ns: i64,
-    modified_s: i64,
-    modified_ns: i64,
 }
 
 impl Stamp {
     fn of(metadata: &Metadata) -> Self {
-        let (changed_s, changed_ns) = (metadata.ctime(), metadata.ctime_nsec());
-        let (modified_s, modified_ns) = (metadata.mtime(), metadata.mtime_nsec());
-        let (inode, bytes) = (metadata.ino(), metadata.len());
-        Self { inode, bytes, changed_s, changed_ns, modified_s, modified_ns }
-    }
-
-    /// Whether nobody has written to the file in between. Unlike equality it holds for a file of several
-    /// names of which others were removed.
-    fn has_content_of(&self, other: &Self) -> bool {
-        let content = |of: &Self| (of.inode, of.bytes, of.modified_s, of.modified_ns);
-        content(self) == content(other)
+        Self {
+            state: FileState::of(metadata),
+            changed_s: metadata.ctime(),
+            changed_ns: metadata.ctime_nsec(),
+        }
     }
 }
 
@@ -224,7 +218,7 @@ impl Tree {
     /// Checks that the content of an entry is unchanged since the tree was opened, while the tree itself is
     /// being changed.
     fn check_content(&self, index: usize) -> Result<()> {
-        self.check_by(index, Stamp::has_content_of)
+        self.check_by(index, |now, opened| now.state == opened.state)
     }
 
     fn check_by(&self, index: usize, is_same: fn(&Stamp, &Stamp) -> bool) -> Result<()> {
