@@ -13,6 +13,7 @@ mod end_signals;
 mod exit;
 mod interrupt;
 mod picture;
+mod printer;
 mod screen;
 mod stderr;
 mod units;

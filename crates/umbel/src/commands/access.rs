@@ -3,9 +3,9 @@
 mod quota;
 
 use super::cluster::connect::{ClusterArgs, block_on};
-use super::cluster::show::{Rows, facts, print};
 use crate::clock::unix_seconds;
 use crate::exit::{Exit, UsageError, refuse};
+use crate::printer::{Rows, facts, print};
 use crate::stderr::eprint_line;
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand, ValueEnum};

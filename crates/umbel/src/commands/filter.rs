@@ -17,8 +17,8 @@ mod transfer;
 mod window;
 
 use crate::commands::cluster::connect::{ClusterArgs, block_on};
-use crate::commands::cluster::show::{facts, print};
 use crate::exit::{Exit, refuse, text_of};
+use crate::printer::{facts, print};
 use crate::stderr::eprint_line;
 use anyhow::Result;
 use bulk::{Counts, Each, Verb};

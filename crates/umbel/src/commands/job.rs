@@ -1,10 +1,10 @@
 //! `umbel job`: the jobs that were submitted to a cluster.
 
 use super::cluster::connect::{ClusterArgs, block_on};
-use super::cluster::show::{Rows, facts, numbers, print};
 use super::dedup::{options_of, page_of};
 use crate::clock::age_text;
 use crate::exit::Exit;
+use crate::printer::{Rows, facts, numbers, print};
 use crate::waiting::Waiting;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};

@@ -1,9 +1,9 @@
 //! `umbel sketch`: files with which a set can be compared while the other set is not at hand.
 
-use super::cluster::show::Printer;
 use super::filter::count::parse_count;
 use super::form::FormArgs;
 use crate::exit::{Exit, UsageError, refuse};
+use crate::printer::Printer;
 use crate::stderr::eprint_line;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, Subcommand};

@@ -1,8 +1,8 @@
 //! `umbel access quota`: limits on the filters and memory of a principal or the cluster, and on a
 //! principal's rates.
 
-use super::super::cluster::show::{facts, print};
 use crate::commands::filter::count::parse_count;
+use crate::printer::{facts, print};
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};

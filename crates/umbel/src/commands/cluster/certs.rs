@@ -1,8 +1,8 @@
 //! `umbel cluster certs`: creates a certificate authority and the certificates that it signs.
 
-use super::show::{facts, print};
 use crate::exit::{UsageError, refuse};
 use crate::interrupt::PartialFile;
+use crate::printer::{facts, print};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde_json::json;

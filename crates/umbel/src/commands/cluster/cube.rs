@@ -13,7 +13,7 @@
 //!   1───────2
 //! ```
 
-use super::show::{Rows, numbers};
+use crate::printer::{Rows, numbers};
 use serde_json::{Value, json};
 use umbel_client::StatusResponse;
 use umbel_client::proto::{ExchangeStatus, NodeStatus};

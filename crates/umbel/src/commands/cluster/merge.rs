@@ -1,10 +1,10 @@
 //! `umbel cluster merge`: merges shards one after the other, the last one first.
 
-use super::show::{facts, print};
 use super::split::is_passing;
 use super::{POLL_INTERVAL, WAIT_S};
 use crate::clock::Stopwatch;
 use crate::exit::refuse;
+use crate::printer::{facts, print};
 use crate::units::seconds;
 use crate::waiting::Waiting;
 use anyhow::{Error, Result, bail};

@@ -6,7 +6,7 @@ use umbel_client::proto::ShardMove;
 
 use super::look::{Look, harmless};
 use super::notes;
-use super::show::{Rows, facts_for, numbers};
+use crate::printer::{Rows, facts_for, numbers};
 
 /// Bytes that a move transfers: the shard's filters, once per target node.
 fn sent_bytes(status: &StatusResponse, moved: &ShardMove) -> u64 {

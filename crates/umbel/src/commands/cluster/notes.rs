@@ -6,7 +6,7 @@ use umbel_client::StatusResponse;
 use umbel_client::proto::{NodeStatus, ShardStatus};
 use umbel_engine::{NodeId, clocks};
 
-use super::show::numbers;
+use crate::printer::numbers;
 
 /// What it is about, and a text with what to do.
 pub(super) type Note = (&'static str, String);

@@ -1,7 +1,7 @@
 //! `umbel cluster scrub`: compares copies and replicas bit by bit.
 
-use super::show::{Rows, print};
 use crate::exit::Exit;
+use crate::printer::{Rows, print};
 use anyhow::Result;
 use serde_json::{Value, json};
 use umbel_client::Client;

@@ -1,9 +1,9 @@
 //! `umbel cluster split`: splits shards one after the other, or has the cluster split them automatically.
 
-use super::show::{facts, print};
 use super::{POLL_INTERVAL, WAIT_S};
 use crate::clock::Stopwatch;
 use crate::exit::refuse;
+use crate::printer::{facts, print};
 use crate::units::seconds;
 use crate::waiting::Waiting;
 use anyhow::{Result, bail};

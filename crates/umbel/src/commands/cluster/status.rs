@@ -5,7 +5,7 @@ use super::look::{Look, harmless};
 use super::moves;
 use super::notes;
 use super::ranges::picture;
-use super::show::{Rows, facts_for, numbers};
+use crate::printer::{Rows, facts_for, numbers};
 use serde_json::{Value, json};
 use umbel_client::StatusResponse;
 use umbel_client::proto::{NodeStatus, ShardStatus};

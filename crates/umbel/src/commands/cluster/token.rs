@@ -1,10 +1,10 @@
 //! `umbel cluster token`: draws a token with which a node joins.
 
 use super::connect::ClusterArgs;
-use super::show::print;
 use crate::clock::unix_seconds;
 use crate::commands::access::draw_secret;
 use crate::exit::UsageError;
+use crate::printer::print;
 use crate::units::time;
 use anyhow::Result;
 use clap::Args;

@@ -10,8 +10,8 @@ mod sample;
 
 use super::connect::{ClusterArgs, tell_waits};
 use super::look::{Colour, Look, harmless};
-use super::show::Printer;
 use crate::clock::Stopwatch;
+use crate::printer::Printer;
 use crate::screen::{Screen, key};
 use crate::units::some_seconds;
 use anyhow::{Context, Result};

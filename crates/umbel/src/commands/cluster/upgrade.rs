@@ -2,7 +2,7 @@
 //! them can run.
 
 use super::look::{Look, harmless};
-use super::show::{Rows, facts_for, print};
+use crate::printer::{Rows, facts_for, print};
 use anyhow::{Result, bail};
 use clap::{Args, ColorChoice};
 use serde_json::{Value, json};

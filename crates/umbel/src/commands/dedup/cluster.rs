@@ -3,9 +3,9 @@
 use super::page::page_of;
 use super::{DedupArgs, job_words, summary};
 use crate::commands::cluster::connect::{block_on, tell_waits};
-use crate::commands::cluster::show::print;
 use crate::commands::job;
 use crate::exit::{Exit, refuse};
+use crate::printer::print;
 use crate::stderr::eprint_line;
 use anyhow::{Context, Result};
 use clap::Args;

@@ -3,7 +3,7 @@
 
 use super::items::{Input, ReadBatch};
 use super::levels::{ack_name, read_name};
-use crate::commands::cluster::show::{Printer, item_member};
+use crate::printer::{Printer, item_member};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -2,7 +2,7 @@
 
 use super::replicated::report_unconfirmed;
 use super::show::{summary_facts, summary_json};
-use crate::commands::cluster::show::{facts, print};
+use crate::printer::{facts, print};
 use anyhow::Result;
 use serde_json::json;
 use umbel_client::{Cleared, Client, Dropped, Renamed};

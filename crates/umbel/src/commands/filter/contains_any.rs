@@ -2,8 +2,8 @@
 
 use super::items::{ItemArgs, ReadBatch};
 use super::levels::{LevelArg, read_name};
-use crate::commands::cluster::show::{Printer, facts, item_member, print};
 use crate::exit::Exit;
+use crate::printer::{Printer, facts, item_member, print};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! `umbel filter overlap`: estimates how many items two filters have in common.
 
-use crate::commands::cluster::show::{facts, print};
+use crate::printer::{facts, print};
 use anyhow::Result;
 use serde_json::{Value, json};
 use umbel_client::Client;

@@ -15,8 +15,8 @@ pub(super) use address::{Address, Place, parse_address};
 pub(super) use file::{FileArgs, Given};
 pub(super) use source::SourceArgs;
 
-use crate::commands::cluster::show::{facts, print};
 use crate::exit::{Exit, UsageError, refuse};
+use crate::printer::{facts, print};
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use clap::Args;

@@ -1,8 +1,8 @@
 //! What is specific to replicated filters: a copy on each node, exchanges, and nodes that have not
 //! confirmed a change.
 
-use crate::commands::cluster::show::{Rows, facts, numbers, print};
 use crate::exit::Exit;
+use crate::printer::{Rows, facts, numbers, print};
 use crate::stderr::eprint_line;
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! Shows what the catalogue and the nodes report of filters, for people and programs.
 
 use super::{outlook, replicated, window};
-use crate::commands::cluster::show::{Rows, facts, print};
+use crate::printer::{Rows, facts, print};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::IsTerminal;

@@ -2,10 +2,10 @@
 
 use super::items::{ItemCutter, ItemRule};
 use super::open_index::OpenIndex;
-use crate::commands::cluster::show::Printer;
 use crate::commands::static_file::form::printable;
 use crate::commands::static_file::hash_key::Hashing;
 use crate::exit::{Exit, refuse};
+use crate::printer::Printer;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;

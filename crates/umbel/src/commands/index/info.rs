@@ -1,9 +1,9 @@
 //! `umbel index info`: describes indexes.
 
 use super::open_index::{OpenIndex, is_sliced};
-use crate::commands::cluster::show::{facts, print};
 use crate::commands::static_file::form::printable;
 use crate::exit::Exit;
+use crate::printer::{facts, print};
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};

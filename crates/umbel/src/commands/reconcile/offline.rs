@@ -2,8 +2,8 @@
 
 use super::{ReconcileArgs, usage};
 use crate::clock::{ProcessorTime, Stopwatch};
-use crate::commands::cluster::show::Printer;
 use crate::exit::Exit;
+use crate::printer::Printer;
 use crate::stderr::eprint_text;
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use super::page::page_of;
 use crate::clock::{ProcessorTime, Stopwatch};
-use crate::commands::cluster::show::Printer;
+use crate::printer::Printer;
 use crate::stderr::eprint_line;
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -3,10 +3,10 @@
 use super::form::ItemForm;
 use super::hash_key::Hashing;
 use super::open_file::{Answer, OpenFile};
-use crate::commands::cluster::show::Printer;
 use crate::commands::dedup::GranularityArg;
 use crate::commands::dedup::cutting::CuttingArgs;
 use crate::exit::{Exit, refuse};
+use crate::printer::Printer;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::fs::File;

@@ -2,8 +2,8 @@
 
 use super::form::{ItemForm, printable};
 use super::open_file::read_whole;
-use crate::commands::cluster::show::{facts, print};
 use crate::exit::Exit;
+use crate::printer::{facts, print};
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};

@@ -3,10 +3,10 @@
 use super::super::look::{Colour, Look, harmless};
 use super::super::notes::no_majority;
 use super::super::ranges::picture;
-use super::super::show::Rows;
 use super::figures::{Figures, Rates};
 use super::sample::{Jobs, Sample};
 use crate::commands::job::progress_text;
+use crate::printer::Rows;
 use crate::units::size;
 use serde_json::{Value, json};
 use umbel_client::StatusResponse;
