@@ -103,7 +103,7 @@ pub use format_rule::FormatRule;
 pub use gathered_items::{FoundRecord, GatheredItems, ItemSource, OpenedItems};
 pub use inputs::identity;
 pub use join_indexes::{IndexFacts, index_facts, join_indexes};
-pub use memory::{MEMORY_BYTES_MIN, default_memory_bytes, parse_bytes};
+pub use memory::{MEMORY_BYTES_MIN, default_memory_bytes};
 pub use name_filter::{NameFilter, NamePattern};
 pub use object_inputs::ObjectStores;
 pub use observer::{Observer, Unit};

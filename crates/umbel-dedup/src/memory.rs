@@ -1,6 +1,6 @@
 //! The memory that a job may use, and its division.
 
-use crate::error::{Result, bail, refuse};
+use crate::error::{Result, refuse};
 use umbel_dedup_engine::Exactness;
 use umbel_ports::memory_limit_bytes;
 
@@ -78,32 +78,6 @@ pub fn default_memory_bytes() -> u64 {
     share.clamp(MEMORY_BYTES_MIN, DEFAULT_BYTES_MAX)
 }
 
-/// Parses a size: a number with an optional K, M, G or T (powers of 1,024), optionally followed by `B` or `iB`.
-///
-/// # Errors
-///
-/// If it is not a size, or does not fit into 64 bits.
-pub fn parse_bytes(text: &str) -> Result<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit = unit.trim().to_ascii_uppercase();
-    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => bail!("`{text}` is not a size: write 512M, 2G or a number of bytes"),
-    };
-    let Ok(number) = number.parse::<u64>() else {
-        bail!("`{text}` is not a size: write 512M, 2G or a number of bytes");
-    };
-    match number.checked_mul(1 << shift) {
-        Some(bytes) => Ok(bytes),
-        None => bail!("`{text}` is more than 2^64 bytes"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,22 +113,5 @@ mod tests {
             assert!(resident_bytes(memory_bytes, threads) >= 8 << 20, "{memory}M, {cores}");
         }
         assert_eq!(threads_for(MEMORY_BYTES_MIN, 64), 1);
-    }
-
-    #[test]
-    fn sizes_are_read_with_their_units() {
-        for (text, bytes) in [
-            ("0", 0),
-            ("77", 77),
-            ("128M", 128 << 20),
-            ("2g", 2 << 30),
-            ("1KiB", 1024),
-            ("3MB", 3 << 20),
-        ] {
-            assert_eq!(parse_bytes(text).unwrap(), bytes, "{text}");
-        }
-        for text in ["", "M", "1X", "-1", "1.5G", "99999999999T"] {
-            assert!(parse_bytes(text).is_err(), "{text}");
-        }
     }
 }

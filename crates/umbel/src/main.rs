@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod amounts;
 mod clock;
 mod cluster_client;
 mod commands;

@@ -21,6 +21,7 @@ pub(super) use membership::start_cell_tasks;
 pub(crate) use page::page_of;
 pub(super) use values::{parse_index_bits, parse_seed};
 
+use crate::amounts::parse_bytes;
 use crate::cluster_client::{Credentials, TlsPaths};
 use crate::exit::{Exit, UsageError, refuse};
 use anyhow::Result;
@@ -33,7 +34,7 @@ use terminal::Terminal;
 use umbel_dedup::{
     DedupError, Done, EmptyItems, FilterAddress, JobSpec, MissingKey, NameFilter, NamePattern,
     ObjectStores, OutputTarget, Reach, SaveIndex, Scope, default_memory_bytes, is_directory,
-    parse_bytes, plan as plan_job, run as run_job, seed_of_first, write_stdout,
+    plan as plan_job, run as run_job, seed_of_first, write_stdout,
 };
 use umbel_dedup_engine::{Exactness, FilterChoice, IndexBits, Keep};
 use umbel_records::Normaliser;

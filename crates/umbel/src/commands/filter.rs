@@ -3,7 +3,6 @@
 mod bulk;
 mod changes;
 mod contains_any;
-pub(crate) mod count;
 pub(crate) mod create;
 mod earlier;
 mod items;

@@ -1,7 +1,7 @@
 //! `umbel plan`: compares the costs of a partitioned and a replicated filter before it is created,
 //! without a cluster.
 
-use crate::commands::filter::count::parse_count;
+use crate::amounts::parse_count;
 use crate::commands::filter::create::{parse_memory, parse_rate};
 use crate::exit::{Exit, UsageError};
 use crate::printer::{Rows, facts, print};

@@ -1,6 +1,7 @@
 //! `umbel reconcile`: finds the difference of two sets and applies or prints it.
 
 use super::form::FormArgs;
+use crate::amounts::parse_bytes;
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::BegunEmpty;
 use crate::stderr::eprint_text;
@@ -103,7 +104,7 @@ pub(crate) struct ReconcileArgs {
     #[arg(long, value_name = "FILE.html", conflicts_with_all = ["stdio", "listen"], help_heading = RESULTS)]
     report_html: Option<PathBuf>,
     /// Most bytes to transfer, in both directions
-    #[arg(long, value_name = "BYTES", value_parser = umbel_dedup::parse_bytes, help_heading = "Limits")]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = "Limits")]
     max_bytes: Option<u64>,
     /// Most items that may differ
     #[arg(long, value_name = "COUNT", help_heading = "Limits")]

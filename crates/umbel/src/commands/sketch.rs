@@ -1,7 +1,7 @@
 //! `umbel sketch`: files with which a set can be compared while the other set is not at hand.
 
-use super::filter::count::parse_count;
 use super::form::FormArgs;
+use crate::amounts::parse_count;
 use crate::exit::{Exit, UsageError, refuse};
 use crate::printer::Printer;
 use crate::stderr::eprint_line;

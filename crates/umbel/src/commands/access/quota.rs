@@ -1,14 +1,13 @@
 //! `umbel access quota`: limits on the filters and memory of a principal or the cluster, and on a
 //! principal's rates.
 
-use crate::commands::filter::count::parse_count;
+use crate::amounts::{parse_bytes, parse_count};
 use crate::printer::{facts, print};
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use umbel_client::Client;
 use umbel_client::proto::{Quota, SetQuotaRequest, Usage};
-use umbel_dedup::parse_bytes;
 
 /// Arguments of `umbel access quota`. Without a limit it shows those that are set.
 #[derive(Args)]

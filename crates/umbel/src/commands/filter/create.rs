@@ -1,15 +1,14 @@
 //! `umbel filter create`: the settings of a new filter.
 
-use super::count::parse_count;
 use super::replicated::report_unconfirmed;
 use super::show::{summary_facts, summary_json};
 use super::window::WindowArgs;
+use crate::amounts::{parse_bytes, parse_count};
 use crate::exit::{UsageError, refuse};
 use crate::printer::{facts, print};
 use anyhow::Result;
 use clap::Args;
 use umbel_client::{Client, Distribution, Hashing, Kind, NewFilter, kind_in_messages};
-use umbel_dedup::parse_bytes;
 use umbel_filter::Kind as FilterKind;
 
 /// Default probability that an absent item is reported as present.
@@ -144,7 +143,7 @@ pub(crate) fn parse_memory(text: &str) -> Result<u64, UsageError> {
     match parse_bytes(text) {
         Ok(0) => Err(UsageError("0 bytes hold nothing: write 64M or 2G".into())),
         Ok(bytes) => Ok(bytes),
-        Err(error) => Err(UsageError(error.to_string())),
+        Err(error) => Err(UsageError(error)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Parses numbers of items in the forms that people write.
+//! Parses numbers of items and of bytes in the forms that people write.
 
 /// Parses a number of items: `1000000`, `1e6`, `2.5e9`, `10M`, `1.5G`. K, M, G and T are powers of 1,000.
 ///
@@ -40,6 +40,29 @@ fn number(digits: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
+/// Parses a size: a number with an optional K, M, G or T (powers of 1,024), optionally followed by `B` or `iB`.
+///
+/// # Errors
+///
+/// If it is not a size, or does not fit into 64 bits.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.trim().to_ascii_uppercase();
+    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
+        "" => Some(0),
+        "K" => Some(10),
+        "M" => Some(20),
+        "G" => Some(30),
+        "T" => Some(40),
+        _ => None,
+    };
+    let (Some(shift), Ok(number)) = (shift, number.parse::<u64>()) else {
+        return Err(format!("`{text}` is not a size: write 512M, 2G or a number of bytes"));
+    };
+    number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is more than 2^64 bytes"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +99,23 @@ mod tests {
         ] {
             let expected = if count > 0 || text.starts_with("0") { Some(count) } else { None };
             assert_eq!(parse_count(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("77", 77),
+            ("128M", 128 << 20),
+            ("2g", 2 << 30),
+            ("1KiB", 1024),
+            ("3MB", 3 << 20),
+        ] {
+            assert_eq!(parse_bytes(text).unwrap(), bytes, "{text}");
+        }
+        for text in ["", "M", "1X", "-1", "1.5G", "99999999999T"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
         }
     }
 }
