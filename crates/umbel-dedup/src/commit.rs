@@ -5,11 +5,11 @@
 //! the end of the commit.
 
 use super::object_inputs::{OPENING_THREADS, each_of};
-use super::sink::{Complete, FileAside, Finished, Sink, existing};
+use super::sink::{Complete, FileAside, Finished, Sink};
 use crate::error::{Context, Result};
 use std::io::ErrorKind;
 use std::path::Path;
-use umbel_files::{Placing, folder_of, sync_folder};
+use umbel_files::{Placing, existing_output, folder_of, sync_folder};
 use umbel_objects::PendingObject;
 
 /// The outputs of a job that are to get their names.
@@ -119,7 +119,7 @@ fn put(objects: &[PendingObject]) -> Result<()> {
 /// Refuses a file whose name something else has got since the job began, unless it may be replaced.
 fn refuse_taken(file: &FileAside) -> Result<()> {
     let is_taken = !file.replaces && file.path.symlink_metadata().is_ok();
-    if is_taken { Err(existing(&file.path)) } else { Ok(()) }
+    if is_taken { Err(existing_output(&file.path).into()) } else { Ok(()) }
 }
 
 /// Renames files into place, and makes their names durable.
@@ -132,7 +132,7 @@ fn place(placing: &mut Placing, files: &[FileAside]) -> Result<()> {
             placing.rename_new(partial, path)
         } {
             Err(error) if error.kind() == ErrorKind::AlreadyExists && !replaces => {
-                return Err(existing(path));
+                return Err(existing_output(path).into());
             }
             renamed => {
                 renamed.with_context(|| format!("{}: cannot rename into place", path.display()))?;

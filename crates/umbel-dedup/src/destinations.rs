@@ -2,12 +2,12 @@
 
 use super::addresses::{is_object, object_at};
 use super::object_inputs::{OPENING_THREADS, each_of};
-use super::sink::{Sink, refuse_existing_file};
+use super::sink::Sink;
 use super::spec::JobSpec;
 use crate::error::{Context, DedupError, Result, refuse};
 use std::path::Path;
 use std::sync::Arc;
-use umbel_files::OutputFolder;
+use umbel_files::{OutputFolder, refuse_existing_file};
 use umbel_objects::{ObjectStore, Upload};
 use umbel_records::Compression;
 

@@ -115,7 +115,6 @@ pub use run::{Done, plan, run};
 pub use scope::Scope;
 pub use search::input_paths;
 pub use sent_job::{JOB_MESSAGES_SINCE, SentJob, SentJobError};
-pub use sink::refuse_existing_file;
 pub use spec::{
     BinaryFiles, BySize, EmptyItems, Groups, JobSpec, MissingKey, OutputTarget, SaveIndex,
 };

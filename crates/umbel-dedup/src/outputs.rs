@@ -11,12 +11,11 @@ use super::in_place::common_directory;
 use super::inputs::{Source, is_dash};
 use super::json_lines::JsonLines;
 use super::observer::Observer;
-use super::sink::{Complete, Sink, compression_of_name, is_device};
+use super::sink::{Complete, Sink, compression_of_name};
 use super::spec::{JobSpec, OutputTarget, SaveIndex};
 use crate::error::{Context, Result};
 use std::path::{Path, PathBuf};
-use umbel_files::UsageError;
-use umbel_files::{FileRoles, is_too_long, remove_leftovers};
+use umbel_files::{FileRoles, UsageError, is_device, is_too_long, remove_leftovers};
 use umbel_records::Compression;
 
 /// Name of the list of bad records in an output directory.

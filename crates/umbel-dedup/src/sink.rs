@@ -11,9 +11,9 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use umbel_files::Likeness;
-use umbel_files::UsageError;
-use umbel_files::{ANY_NEW_FILE, OWNER_ONLY, PartialFile};
+use umbel_files::{
+    ANY_NEW_FILE, Likeness, OWNER_ONLY, PartialFile, is_device, refuse_existing_file,
+};
 use umbel_objects::{KeptUpload, PendingObject, Upload};
 use umbel_records::Compression;
 
@@ -216,7 +216,8 @@ impl Sink {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if the file exists and may not be replaced; otherwise the system's error, with the path.
+    /// A [`UsageError`](umbel_files::UsageError) if the file exists and may not be replaced; otherwise the
+    /// system's error, with the path.
     pub(crate) fn file(path: &Path, overwrite: bool) -> Result<Self> {
         Self::packed_file(path, compression_of_name(path), overwrite)
     }
@@ -383,25 +384,6 @@ fn explain(name: &str, is_direct: bool, error: io::Error) -> DedupError {
         "nothing was put under its name"
     };
     DedupError::from(error).context(format!("{name}: cannot write; {stands}"))
-}
-
-/// Whether this path is a device or pipe, which is written directly.
-pub(crate) fn is_device(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
-}
-
-/// Refuses a path at which a file exists; a device or pipe is allowed.
-///
-/// # Errors
-///
-/// A [`UsageError`] that names it.
-pub fn refuse_existing_file(path: &Path) -> Result<()> {
-    if path.exists() && !is_device(path) { Err(existing(path)) } else { Ok(()) }
-}
-
-/// The error for an output that exists and may not be replaced.
-pub(super) fn existing(path: &Path) -> DedupError {
-    UsageError(format!("{} exists: --overwrite replaces it", path.display())).into()
 }
 
 /// Whether this path is a link to nothing. It counts as no file, so an output replaces it without being asked to.

@@ -11,7 +11,7 @@
 //! | `output_folder` | output folders, opened once and used through their descriptors |
 //! | `roles` | checks that no output is an input or another output |
 //! | `roots` | the folders below which files may be opened on behalf of others |
-//! | `usage` | the error for a call that makes no sense |
+//! | `usage` | the error for a call that makes no sense, as one whose output exists |
 //!
 //! The program installs its own signal handler, which calls [`Interrupt::remove_partial_and_exit`].
 
@@ -38,4 +38,4 @@ pub use roles::{
 };
 pub use roots::{NotBelow, OpenBelowError, Roots, open_regular};
 pub use sync::{folder_of, sync_folder};
-pub use usage::UsageError;
+pub use usage::{UsageError, existing_output, is_device, refuse_existing_file};

@@ -17,7 +17,6 @@ use super::super::outputs::{check_against_inputs, check_named, remove_leftovers_
 use super::super::plan;
 use super::super::record_starts::RecordStarts;
 use super::super::references::References;
-use super::super::sink::is_device;
 use super::super::sources::open_sources_but;
 use super::super::spec::JobSpec;
 use super::super::turns::lock;
@@ -37,7 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use umbel_dedup_engine::job::{CellSet, Forecast};
 use umbel_dedup_engine::{ExchangeReport, JobShape, RecordId, RecordPart};
-use umbel_files::folder_of;
+use umbel_files::{folder_of, is_device};
 use umbel_records::ContentDigest;
 
 /// Identifies a worker and its job.

@@ -9,7 +9,6 @@ use super::super::agreement::digest_of;
 use super::super::destinations::store_of;
 use super::super::object_inputs::{OPENING_THREADS, each_of};
 use super::super::outputs::is_updated_index;
-use super::super::sink::is_device;
 use super::super::spec::JobSpec;
 use super::bench::{Bench, Membership};
 use super::folder::{ENDED, JOURNAL};
@@ -21,7 +20,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
-use umbel_files::OutputFolder;
+use umbel_files::{OutputFolder, is_device};
 
 /// Prefix of the names of folders that the user did not name.
 pub const FOLDER_PREFIX: &str = ".umbel-job-";

@@ -14,11 +14,10 @@ use std::path::Path;
 use umbel_client::proto::SubmitJobRequest;
 use umbel_client::{Client, ClientError};
 use umbel_dedup::{
-    JOB_MESSAGES_SINCE, JobSpec, OutputTarget, PageOutput, SentJob, is_object,
-    refuse_existing_file, write_file,
+    JOB_MESSAGES_SINCE, JobSpec, OutputTarget, PageOutput, SentJob, is_object, write_file,
 };
 use umbel_engine::meta::ClusterVersion;
-use umbel_files::is_object_address;
+use umbel_files::{is_object_address, refuse_existing_file};
 
 /// How nodes of releases that read only words refuse the message of a job.
 const REFUSED_BY_OLDER: &str = "this is no description of a job";

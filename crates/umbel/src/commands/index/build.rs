@@ -11,8 +11,7 @@ use crate::interrupt::PartialFile;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
-use umbel_dedup::refuse_existing_file;
-use umbel_files::{ANY_NEW_FILE, FileRoles};
+use umbel_files::{ANY_NEW_FILE, FileRoles, refuse_existing_file};
 use umbel_static::sliced::{SLICED_PROBES_MAX, SlicedShape};
 
 /// From this rate on, one probe is the default: it needs at most a fifth more bits than the optimum. At

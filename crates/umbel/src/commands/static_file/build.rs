@@ -14,8 +14,8 @@ use crate::interrupt::PartialFile;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use std::path::{Path, PathBuf};
-use umbel_dedup::{FoundRecord, ItemSource, OpenedItems, refuse_existing_file};
-use umbel_files::{ANY_NEW_FILE, FileRoles};
+use umbel_dedup::{FoundRecord, ItemSource, OpenedItems};
+use umbel_files::{ANY_NEW_FILE, FileRoles, refuse_existing_file};
 use umbel_filter::ItemHash;
 use umbel_records::Normaliser;
 use umbel_static::{
