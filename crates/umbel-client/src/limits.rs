@@ -45,7 +45,7 @@ pub(crate) const MAP_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) const CATALOGUE_PATIENCE: Duration = Duration::from_millis(700);
 
 /// Timeout of the call that opens a client's first session and learns about its first filter. It leaves time for a
-/// distant node's connection, and is short because a replicated filter, which nodes of older releases do not answer here
+/// distant node's connection, and is short because a replicated filter, which nodes of older builds do not answer here
 /// without a majority, waits for it.
 pub(crate) const FIRST_SESSION_PATIENCE: Duration = Duration::from_secs(3);
 

@@ -99,7 +99,7 @@ impl Caller {
     /// Opens the client's first session by a call whose answer also lists this filter and has the shard map, and returns that
     /// list. A replicated filter needs no session, and its node opens none.
     ///
-    /// None if there is a session, another request is opening one, the call fails, or the node is of a release that does
+    /// None if there is a session, another request is opening one, the call fails, or the node is of a build that does
     /// not answer so: then the filter is looked up on its own, and errors are those of these calls.
     pub(crate) async fn first_session(&self, filter: &str) -> Option<ListResponse> {
         let mut current = self.session.current.try_lock().ok()?;

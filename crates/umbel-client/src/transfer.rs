@@ -194,7 +194,7 @@ impl Client {
     }
 
     /// Restores filters of a backup, and returns the names of those that were created, and of those that were
-    /// left out because their names are taken (nodes of earlier releases do not return these).
+    /// left out because their names are taken (nodes of earlier builds do not return these).
     ///
     /// It is sent to one node, and never retried.
     ///

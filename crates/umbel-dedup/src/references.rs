@@ -464,7 +464,7 @@ mod tests {
         };
         assert_ne!(digest(&["a", "b"]), digest(&["b", "a"]));
         assert_ne!(digest(&["a", "b"]), digest(&["ab"]));
-        // Indexes of older releases must remain usable.
+        // Indexes of older builds must remain usable.
         assert_eq!(
             digest(&["granularity line", "scope global"]),
             "7a3d63f257af71fcae58c940ef07da1f"

@@ -28,7 +28,7 @@ use umbel_engine::limits::JOB_SPEC_BYTES_MAX;
 use umbel_engine::meta::ClusterVersion;
 use umbel_files::UsageError;
 
-/// The cluster version since which jobs are messages: nodes of earlier releases read only words. A field or value
+/// The cluster version since which jobs are messages: nodes of earlier builds read only words. A field or value
 /// that is added to the message needs a later version of its own.
 pub const JOB_MESSAGES_SINCE: ClusterVersion = ClusterVersion(5);
 

@@ -112,7 +112,7 @@ impl EnrolmentService {
 
     /// Admits a node and returns its number. A repeated request gets the number that the first one got, but only with
     /// the address of the first one: a certificate is for the host of the address, and one node must not get those of
-    /// others. The catalogue does not compare the addresses, because nodes of older releases, which apply the same
+    /// others. The catalogue does not compare the addresses, because nodes of older builds, which apply the same
     /// log, would admit where this one refuses.
     async fn admit(&self, applicant: Applicant, deadline: Instant) -> Result<NodeId> {
         let address = applicant.address.clone();

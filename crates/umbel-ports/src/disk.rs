@@ -121,7 +121,7 @@ impl Disk for RealDisk {
                 let mut options = fs::File::options();
                 let options = options.read(true).write(true).create(create).truncate(create);
                 let file = options.mode(FILE_MODE).open(path)?;
-                // The file may come from an older release or another user; failing to narrow its
+                // The file may come from an older build or another user; failing to narrow its
                 // permissions is not an error.
                 let _ = narrow(&file.metadata()?, |mode| file.set_permissions(mode));
                 Ok(file)
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(["", "snapshots", "snapshots/0"].map(mode), [0o700; 3]);
         assert_eq!(["snapshots/0/1.snap", "LOCK"].map(mode), [0o600; 2]);
 
-        // Permissions that an older release or a user granted to others are removed on use.
+        // Permissions that an older build or a user granted to others are removed on use.
         let open_up = |name: &str, mode: u32| {
             fs::set_permissions(path.join(name), fs::Permissions::from_mode(mode)).unwrap();
         };

@@ -22,7 +22,7 @@ pub const ENCODED_BYTES_MAX: usize = 64 << 20;
 const MEMORY_BYTES_PER_BYTE: usize = 6;
 
 /// Memory that the elements of any value may take, however short it is: four times as much as an append of 64 entries
-/// takes, the most that Raft sends at once; an empty entry has 28 bytes and takes 208. What earlier releases say of a
+/// takes, the most that Raft sends at once; an empty entry has 28 bytes and takes 208. What earlier builds say of a
 /// replica that has neither voted nor got an entry takes 64 for 6; of 1,025 groups, that fits with the share for its bytes.
 /// No more, because a link may have thousands of calls in progress.
 const MEMORY_BYTES_FREE: usize = 64 << 10;

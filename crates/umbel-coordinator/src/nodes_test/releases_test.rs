@@ -79,7 +79,7 @@ async fn a_folder_of_the_first_version_is_upgraded() {
     node.shutdown().await;
 }
 
-/// A call that came with a later version is not sent before that: a node of the previous release could
+/// A call that came with a later version is not sent before that: a node of an earlier build could
 /// not decode it.
 #[tokio::test(flavor = "multi_thread")]
 async fn copies_are_not_asked_for_before_the_second_version() {
@@ -115,7 +115,7 @@ async fn copies_are_not_asked_for_before_the_second_version() {
     node.shutdown().await;
 }
 
-/// Nodes of earlier releases do not know the entries that have the filter's name.
+/// Nodes of earlier builds do not know the entries that have the filter's name.
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_of_a_cluster_of_the_first_version_are_changed() {
     let folder = tempfile::tempdir().unwrap();

@@ -313,7 +313,7 @@ fn a_directory_ends_in_a_slash_in_the_message() {
     assert!(error.starts_with("binary: expected COPY only with an output that ends"), "{error}");
 }
 
-/// A node of an earlier release refuses a job with a field that it does not know only when it opens the job.
+/// A node of an earlier build refuses a job with a field that it does not know only when it opens the job.
 #[test]
 fn a_new_field_or_value_comes_with_a_version_of_the_cluster() {
     let proto = include_str!("../../../../proto/umbel/v1/dedup.proto");

@@ -1,4 +1,4 @@
-//! The bytes of all calls between nodes are those that earlier releases send and expect.
+//! The bytes of all calls between nodes are those that earlier builds send and expect.
 
 use std::path::Path;
 

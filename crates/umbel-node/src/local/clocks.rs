@@ -79,7 +79,7 @@ mod tests {
         for (theirs_ms, ahead) in [(1_000, 0), (1_100, 0), (1_200, 0), (1_201, 1), (999, -1)] {
             assert_eq!(ahead_ms(theirs_ms, asked), Some(ahead), "{theirs_ms}");
         }
-        assert_eq!(ahead_ms(0, asked), None, "of an earlier release");
+        assert_eq!(ahead_ms(0, asked), None, "of an earlier build");
         assert_eq!(ahead_ms(u64::MAX, (1, 1)), Some(i64::MAX));
     }
 

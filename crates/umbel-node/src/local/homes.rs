@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use umbel_engine::meta::{ClusterVersion, MetaState};
 use umbel_engine::{Epoch, GroupId, NodeId, placement};
 
-/// Below it, nodes may run a release that knows homes by the numbers of groups alone. Beside those, nodes that
+/// Below it, nodes may run a build that knows homes by the numbers of groups alone. Beside those, nodes that
 /// computed others would hand leadership back and forth.
 const SINCE: ClusterVersion = ClusterVersion(4);
 
@@ -58,7 +58,7 @@ mod tests {
         let form = MetaCommand::Form { cluster: 9, nodes, shard_count: 20, replica_count: 3 };
         state.apply(1, &form);
         let homes = Homes::default();
-        assert!(homes.of(&state).is_empty(), "the other nodes may be of an earlier release");
+        assert!(homes.of(&state).is_empty(), "the other nodes may be of an earlier build");
         let mut state = state.at_version(ClusterVersion(4));
         let first = homes.of(&state);
         let count = |node| first.values().filter(|&&home| home == NodeId(node)).count();

@@ -1,7 +1,7 @@
 //! For tests: recordings of what nodes send each other, kept for ever.
 //!
-//! A recording is a line `NAME HEX` of a file. Each release decodes each to the value that was recorded, and
-//! encodes that value to the same bytes, so that nodes of this release understand those of earlier ones.
+//! A recording is a line `NAME HEX` of a file. Each build decodes each to the value that was recorded, and
+//! encodes that value to the same bytes, so that nodes of this build understand those of earlier ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{Debug, Write as _};

@@ -1,4 +1,4 @@
-//! The bytes of Raft's calls, and of the questions about replicas, are those that earlier releases send and expect.
+//! The bytes of Raft's calls, and of the questions about replicas, are those that earlier builds send and expect.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The bytes of the messages between nodes are those that earlier releases send and expect.
+//! The bytes of the messages between nodes are those that earlier builds send and expect.
 
 use std::fmt::Debug;
 use std::path::Path;

@@ -45,14 +45,14 @@ pub(crate) struct ReplicaStanding {
     /// standing of a group.
     pub(crate) vote: Option<Vote>,
     /// The last entry that the other node has confirmed to this node. In a standing without a vote, and in all
-    /// those of releases that send one for each group, also what the other node must have although it may
+    /// those of builds that send one for each group, also what the other node must have although it may
     /// never have confirmed it: what is committed, or what it proposed.
     pub(crate) last: Option<LogId>,
 }
 
 impl ReplicaStanding {
     /// The standings that tell what the other node has confirmed, and what it must have besides. They are
-    /// two because a release that knows only one merges any number of them, but reads no other field.
+    /// two because a build that knows only one merges any number of them, but reads no other field.
     pub(crate) fn of(
         group: GroupId,
         vote: Option<Vote>,
@@ -87,7 +87,7 @@ mod tests {
         let vote = Some(Vote::new(1, NodeId(2)));
         let [confirmed, had] = [4, 9].map(|index| Some(id(1, index)));
         let answers = [
-            // Earlier releases send those that say nothing, too.
+            // Earlier builds send those that say nothing, too.
             answer(|group| vec![ReplicaStanding { group, vote: None, last: None }]),
             answer(|group| ReplicaStanding::of(group, vote, None, None).collect()),
             answer(|group| ReplicaStanding::of(group, vote, confirmed, had).collect()),

@@ -131,7 +131,7 @@ const HAS_SKETCH: u16 = 32;
 const HAS_ESTIMATOR: u16 = 64;
 const IS_STORED: u16 = 128;
 /// The rule for records that differ on both sides, and whose set is B. Without a rule none is set: peers
-/// of earlier releases accept no further flags.
+/// of earlier builds accept no further flags.
 const A_WINS: u16 = 256;
 const B_WINS: u16 = 512;
 const INITIATOR_IS_B: u16 = 1024;

@@ -13,7 +13,7 @@ use umbel_reconcile_engine::SessionError;
 const UNREAD_BYTES_MAX: usize = 1 << 20;
 
 /// Begins a refusal. It is neither [`APPLIED`], nor a number of contents or a length of a piece that is allowed, so that
-/// older releases end with an error, too.
+/// older builds end with an error, too.
 pub(crate) const REFUSED: [u8; 4] = [0xff; 4];
 
 /// Longest reason of a refusal: a few paths and causes.

@@ -100,7 +100,7 @@ fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
 }
 
 /// Removes the staging directories of processes that are gone: those whose lock is free. One without a
-/// lock file was just created, or belongs to an earlier release, and stays.
+/// lock file was just created, or belongs to an earlier build, and stays.
 fn remove_left(root: &Path) -> std::io::Result<()> {
     for child in std::fs::read_dir(root)? {
         let child = child?;

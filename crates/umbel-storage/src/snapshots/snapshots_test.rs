@@ -209,7 +209,7 @@ async fn a_group_that_is_gone_leaves_no_folder() {
     snapshots.remove_all().await.unwrap();
     assert!(disk.list(SNAPSHOT_FOLDER).await.unwrap().is_empty());
 
-    // Earlier releases left it.
+    // Earlier builds left it.
     disk.make_folder(&folder(GROUP)).await.unwrap();
     clean(&*disk, &[GROUP]).await.unwrap();
     assert_eq!(disk.list(SNAPSHOT_FOLDER).await.unwrap(), ["4"]);

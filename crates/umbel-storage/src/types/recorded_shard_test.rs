@@ -1,4 +1,4 @@
-//! The bytes of shards' commands and replies are those that earlier releases write, send and expect.
+//! The bytes of shards' commands and replies are those that earlier builds write, send and expect.
 
 use std::path::Path;
 

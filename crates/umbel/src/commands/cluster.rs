@@ -351,7 +351,7 @@ async fn restore(
     let outcome = client.restore(chunks).await;
     // If the file is damaged, that caused the failure of the call; it is reported first.
     reading.await.context("the reading thread broke off")??;
-    // A node of an earlier release does not say which were skipped: those of the file that were not restored.
+    // A node of an earlier build does not say which were skipped: those of the file that were not restored.
     let names = outcome?.restored;
     print(json, &json!({ "restored": names }), || {
         names.iter().map(|name| format!("restored\t{name}\n")).collect()

@@ -54,7 +54,7 @@ Exit codes, like those of diff: 0 the sets are equal, or are now; 1 they differ;
 #[derive(Args)]
 #[command(
     group = ArgGroup::new("change").multiple(false),
-    // Earlier releases pass it over ssh. It says what the session does now.
+    // Earlier builds pass it over ssh. It says what the session does now.
     arg = Arg::new("as-a").long("as-a").hide(true).action(ArgAction::SetTrue),
     after_help = HELP_END
 )]

@@ -54,7 +54,7 @@ fn both_sides_keep_the_version_of_the_same_side_whichever_is_a() {
         ("exec:./there.sh a", "a", there),
         ("exec:./there.sh a", "b", here),
     ] {
-        // The option that earlier releases pass changes nothing.
+        // The option that earlier builds pass changes nothing.
         for given in ["", "--as-a", &format!("--on-conflict {rule}")] {
             let sandbox = Sandbox::with(&[("a", here), ("b", there)]);
             script(&sandbox, &format!("--kv --writable {given} b"));

@@ -141,7 +141,7 @@ async fn outputs_stay_below_their_roots() {
 /// A description of a job, and a part of the error with which a node refuses it.
 type Refused = (&'static str, Bytes, &'static str);
 
-/// A description of a job as the commands of earlier releases send it.
+/// A description of a job as the commands of earlier builds send it.
 fn words(words: &[String]) -> Bytes {
     let release = env!("CARGO_PKG_VERSION");
     serde_json::json!({ "release": release, "words": words }).to_string().into()

@@ -74,7 +74,7 @@ fn nodes_shown(
     infos: &[FilterInfo],
     standings: &NodeStandings,
 ) -> Value {
-    // Nodes of releases that do not report their standing report their sweeps with their copies.
+    // Nodes of earlier builds, which do not report their standing, report their sweeps with their copies.
     let mut swept: BTreeMap<NodeId, SweepCounts> =
         reports(infos).map(|(node, report)| (node, report.sweeps)).collect();
     swept.extend(standings.iter().map(|(node, standing)| (*node, standing.sweeps)));

@@ -66,7 +66,7 @@ fn not_ready_advice(message: &str) -> &'static str {
     if message == CallFailure::GrantsUnknown.to_string() {
         NO_MAJORITY_ADVICE
     } else {
-        // Nodes of earlier releases say it in both cases.
+        // Nodes of earlier builds say it in both cases.
         FORMING_ADVICE
     }
 }

@@ -135,7 +135,7 @@ mod tests {
              versions up to 3; node 3 at n3:7070 runs an unnamed release, which can run versions up to 3; start the \
              newer release there, or remove the node, and try again"
         );
-        // All run the same older release, or releases that differ in what is no matter of versions.
+        // All run the same older build, or builds that differ in what is no matter of versions.
         assert_eq!(held(3, vec![node(1, "0.2.0", 3), node(2, "0.2.0", 3)]), None);
         assert_eq!(held(4, vec![node(1, "0.3.0", 4), node(2, "0.3.1", 4)]), None);
     }

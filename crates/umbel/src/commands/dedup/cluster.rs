@@ -19,7 +19,7 @@ use umbel_dedup::{
 use umbel_engine::meta::ClusterVersion;
 use umbel_files::{is_object_address, refuse_existing_file};
 
-/// How nodes of releases that read only words refuse the message of a job.
+/// How nodes of builds that read only words refuse the message of a job.
 const REFUSED_BY_OLDER: &str = "this is no description of a job";
 
 /// Arguments of a job of a cluster.
@@ -143,7 +143,7 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
     block_on(follow(&client, request, page, args))
 }
 
-/// The error of a submission, with what to do if a node of an older release refuses the job.
+/// The error of a submission, with what to do if a node of an older build refuses the job.
 fn not_submitted(error: ClientError) -> anyhow::Error {
     let is_of_older_node = error.to_string().contains(REFUSED_BY_OLDER);
     let error = anyhow::Error::from(error);
