@@ -30,7 +30,9 @@ mod usage;
 pub use aside::{STAGING_PREFIX, is_unfinished_output, remove_leftovers};
 pub use likeness::Likeness;
 pub use output_folder::OutputFolder;
-pub use partial::{ANY_NEW_FILE, BegunEmpty, OWNER_ONLY, PartialDirectory, PartialFile};
+pub use partial::{
+    ANY_NEW_FILE, BegunEmpty, OWNER_ONLY, PartialDirectory, PartialFile, write_whole,
+};
 pub use placing::{Interrupt, Placing, rename_new};
 pub use roles::{
     FileRoles, Inode, OBJECT_SCHEME, PATH_BYTES_MAX, inode_of, is_object_address, is_too_long,

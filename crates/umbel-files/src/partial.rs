@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -125,6 +125,18 @@ impl Drop for BegunEmpty {
         lock_begun().remove(&self.path);
         remove_if_empty(&self.path);
     }
+}
+
+/// Writes a file with the permissions `mode`, and replaces whatever has its name: all of it, or nothing.
+///
+/// # Errors
+///
+/// Any I/O error.
+pub fn write_whole(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    let (aside, mut file) = PartialFile::beside(path, mode)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    aside.rename(path)
 }
 
 /// An unfinished file: removed on interrupt and on drop, unless it was renamed into place.

@@ -117,7 +117,7 @@ pub(super) fn write(
     out: &mut dyn Write,
 ) -> Result<()> {
     if hashes.is_empty() {
-        return write_whole(content, out);
+        return write_literally(content, out);
     }
     let mut places: BTreeMap<&[u8; HASH_BYTES], usize> = BTreeMap::new();
     for (place, hash) in hashes.iter().enumerate() {
@@ -153,7 +153,7 @@ pub(super) fn write(
 }
 
 /// Writes a content for which there is no older version.
-fn write_whole(content: &mut dyn Read, out: &mut dyn Write) -> Result<()> {
+fn write_literally(content: &mut dyn Read, out: &mut dyn Write) -> Result<()> {
     let mut literal = Vec::new();
     while content.take(LITERAL_BYTES as u64).read_to_end(&mut literal)? > 0 {
         write_literal(&mut literal, out)?;

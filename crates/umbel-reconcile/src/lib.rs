@@ -53,7 +53,7 @@ pub use kept::KeptSet;
 pub use listen::{Listening, listen};
 pub use observer::SessionObserver;
 pub use offline::{
-    Compared, SketchFile, SketchPlace, compare_sketches, compare_with_set, sketch_of, write_new,
+    Compared, SketchFile, SketchPlace, compare_sketches, compare_with_set, sketch_of,
 };
 pub use open::open_set;
 pub use set::{Contents, ItemSet, OpenedContent, Shown, Wanted};

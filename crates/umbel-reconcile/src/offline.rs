@@ -9,10 +9,9 @@ use super::set::{ItemSet, Shown};
 use crate::error::{Context, ReconcileError, Result, ensure, failed};
 use std::fmt;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use umbel_files::UsageError;
-use umbel_files::{ANY_NEW_FILE, PartialFile};
 use umbel_reconcile_engine::{
     Item, Limits, RemoteItem, SketchCell, SketchDecoder, SketchDifference, SketchError,
     SketchHeader, SketchReader, SketchSpec, StoredSketch, SymbolKind,
@@ -184,18 +183,6 @@ pub fn sketch_of(set: &dyn ItemSet, spec: SketchSpec, coded_count: u64) -> Resul
     let mut pass = spec.pass(coded_count)?;
     set.scan(&mut pass)?;
     Ok(StoredSketch::of_pass(spec, pass)?)
-}
-
-/// Writes a file, and replaces whatever has its name: all of it, or nothing.
-///
-/// # Errors
-///
-/// If it cannot be written.
-pub fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
-    let cannot = || format!("{}: cannot write", path.display());
-    let (aside, mut file) = PartialFile::beside(path, ANY_NEW_FILE).with_context(cannot)?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).with_context(cannot)?;
-    aside.rename(path).with_context(cannot)
 }
 
 /// What a comparison found, and what it cost.

@@ -8,8 +8,8 @@ use crate::stderr::eprint_line;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, Subcommand};
 use std::path::{Path, PathBuf};
-use umbel_files::{FileRoles, refuse_existing_file};
-use umbel_reconcile::{SketchFile, open_set, sketch_of, write_new};
+use umbel_files::{ANY_NEW_FILE, FileRoles, refuse_existing_file, write_whole};
+use umbel_reconcile::{SketchFile, open_set, sketch_of};
 use umbel_reconcile_engine::limits::SKETCH_SYMBOLS_MAX;
 use umbel_reconcile_engine::{SketchSpec, StoredSketch};
 
@@ -191,7 +191,8 @@ impl BuildArgs {
             out.write(&bytes)?;
             out.flush()?;
         } else {
-            write_new(&self.output, &bytes)?;
+            let cannot = || format!("{}: cannot write", self.output.display());
+            write_whole(&self.output, ANY_NEW_FILE, &bytes).with_context(cannot)?;
         }
         eprint_sketch(&self.output, &sketch);
         Ok(())

@@ -1,15 +1,14 @@
 //! `umbel cluster certs`: creates a certificate authority and the certificates that it signs.
 
 use crate::exit::{UsageError, refuse};
-use crate::interrupt::PartialFile;
 use crate::printer::{facts, print};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::fs::DirBuilder;
-use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use umbel_files::write_whole;
 use umbel_tls::{Authority, AuthorityError, NodeIdentity, Pem, Subject};
 
 /// Permissions of the folder, which holds private keys.
@@ -193,8 +192,6 @@ fn asked_wrongly(error: AuthorityError) -> anyhow::Error {
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
-    let message = || format!("{}: cannot write", path.display());
-    let (aside, mut file) = PartialFile::beside(path, mode).with_context(message)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(message)?;
-    aside.rename(path).with_context(message)
+    let cannot = || format!("{}: cannot write", path.display());
+    write_whole(path, mode, text.as_bytes()).with_context(cannot)
 }
