@@ -109,45 +109,33 @@ impl Message {
     pub(crate) const ABORT: u8 = 14;
     pub(crate) const BUCKETS: u8 = 16;
 
-    pub(crate) const fn frame_type(&self) -> u8 {
+    /// Its type in frames, and its name in errors.
+    const fn label(&self) -> (u8, &'static str) {
         match self {
-            Self::Hello(_) => Self::HELLO,
-            Self::Welcome(_) => Self::WELCOME,
-            Self::Plan(_) => Self::PLAN,
-            Self::Filter(_) => Self::FILTER,
-            Self::Sketch { .. } => Self::SKETCH,
-            Self::Extend(_) => Self::EXTEND,
-            Self::Coded { .. } => Self::CODED,
-            Self::List(_) => Self::LIST,
-            Self::Request { .. } => Self::REQUEST,
-            Self::Items(_) => Self::ITEMS,
-            Self::Done { .. } => Self::DONE,
-            Self::Credit { .. } => Self::CREDIT,
-            Self::Retry { .. } => Self::RETRY,
-            Self::Abort { .. } => Self::ABORT,
-            Self::Buckets { .. } => Self::BUCKETS,
+            Self::Hello(_) => (Self::HELLO, "Hello"),
+            Self::Welcome(_) => (Self::WELCOME, "Welcome"),
+            Self::Plan(_) => (Self::PLAN, "Plan"),
+            Self::Filter(_) => (Self::FILTER, "Filter"),
+            Self::Sketch { .. } => (Self::SKETCH, "Sketch"),
+            Self::Extend(_) => (Self::EXTEND, "Extend"),
+            Self::Coded { .. } => (Self::CODED, "Coded"),
+            Self::List(_) => (Self::LIST, "List"),
+            Self::Request { .. } => (Self::REQUEST, "Request"),
+            Self::Items(_) => (Self::ITEMS, "Items"),
+            Self::Done { .. } => (Self::DONE, "Done"),
+            Self::Credit { .. } => (Self::CREDIT, "Credit"),
+            Self::Retry { .. } => (Self::RETRY, "Retry"),
+            Self::Abort { .. } => (Self::ABORT, "Abort"),
+            Self::Buckets { .. } => (Self::BUCKETS, "Buckets"),
         }
     }
 
-    /// Its name in errors.
+    pub(crate) const fn frame_type(&self) -> u8 {
+        self.label().0
+    }
+
     pub(crate) const fn name(&self) -> &'static str {
-        match self {
-            Self::Hello(_) => "Hello",
-            Self::Welcome(_) => "Welcome",
-            Self::Plan(_) => "Plan",
-            Self::Filter(_) => "Filter",
-            Self::Sketch { .. } => "Sketch",
-            Self::Extend(_) => "Extend",
-            Self::Coded { .. } => "Coded",
-            Self::List(_) => "List",
-            Self::Request { .. } => "Request",
-            Self::Items(_) => "Items",
-            Self::Done { .. } => "Done",
-            Self::Credit { .. } => "Credit",
-            Self::Retry { .. } => "Retry",
-            Self::Abort { .. } => "Abort",
-            Self::Buckets { .. } => "Buckets",
-        }
+        self.label().1
     }
 
     pub(crate) fn body(&self) -> Vec<u8> {

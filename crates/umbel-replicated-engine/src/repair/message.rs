@@ -125,32 +125,27 @@ impl Message {
     const DONE: u8 = 8;
     const ABORT: u8 = 9;
 
-    pub(crate) const fn name(&self) -> &'static str {
+    /// Its type in frames, and its name in errors.
+    const fn label(&self) -> (u8, &'static str) {
         match self {
-            Self::Hello { .. } => "Hello",
-            Self::Welcome(_) => "Welcome",
-            Self::Find(_) => "Find",
-            Self::Window { .. } => "Window",
-            Self::Ask { .. } => "Ask",
-            Self::Answer { .. } => "Answer",
-            Self::Push(_) => "Push",
-            Self::Done { .. } => "Done",
-            Self::Abort { .. } => "Abort",
+            Self::Hello { .. } => (Self::HELLO, "Hello"),
+            Self::Welcome(_) => (Self::WELCOME, "Welcome"),
+            Self::Find(_) => (Self::FIND, "Find"),
+            Self::Window { .. } => (Self::WINDOW, "Window"),
+            Self::Ask { .. } => (Self::ASK, "Ask"),
+            Self::Answer { .. } => (Self::ANSWER, "Answer"),
+            Self::Push(_) => (Self::PUSH, "Push"),
+            Self::Done { .. } => (Self::DONE, "Done"),
+            Self::Abort { .. } => (Self::ABORT, "Abort"),
         }
     }
 
     pub(crate) const fn frame_type(&self) -> u8 {
-        match self {
-            Self::Hello { .. } => Self::HELLO,
-            Self::Welcome(_) => Self::WELCOME,
-            Self::Find(_) => Self::FIND,
-            Self::Window { .. } => Self::WINDOW,
-            Self::Ask { .. } => Self::ASK,
-            Self::Answer { .. } => Self::ANSWER,
-            Self::Push(_) => Self::PUSH,
-            Self::Done { .. } => Self::DONE,
-            Self::Abort { .. } => Self::ABORT,
-        }
+        self.label().0
+    }
+
+    pub(crate) const fn name(&self) -> &'static str {
+        self.label().1
     }
 
     pub(crate) fn body(&self) -> Vec<u8> {
