@@ -5,12 +5,15 @@
 //! the groups that its sender leads, so a node knows for every group whether a live node claims to lead it,
 //! and an idle group needs almost no messages of its own.
 //!
-//! * A node that has sent nothing for [`Timing::suspect_ms`], or could not be reached twice in a row, is
-//!   **suspected**.
+//! * A node that has sent nothing for [`Timing::suspect_ms`] is **suspected**; so is one that could not be reached
+//!   twice in a row, because nothing listens where a process has ended. Failed attempts tell nothing of a node that
+//!   is out of reach, or that was heard although they had failed: only its silence does.
 //! * A node that has left all beats over this node's own link unanswered for that long, and two beat intervals
-//!   more, in which another beat is sent after one that was given up, is **out of reach**: it may still be heard, because it opens links of its own. A leader claims a group only while it reaches
-//!   a majority of the voters, since entries, reads and snapshots go over its own links. So that each node
-//!   knows about its own links, both nodes of a pair send beats, the second one seldom ([`Liveness::due`]).
+//!   more, in which another beat is sent after one that was given up, is **out of reach**: it may still be heard,
+//!   because it opens links of its own. A leader claims a group only while it reaches a majority of the voters,
+//!   since entries, reads and snapshots go over its own links. So that each node knows about its own links, both
+//!   nodes of a pair send beats, the second one seldom ([`Liveness::due`]). Operators are told of a node that has
+//!   been heard for that long and is out of reach.
 //! * A group is **vacant** here if no live node claims to lead it in the term known here or a later one.
 //!   Its replicas stand for election in turn, each some time after the previous one, so that two rarely
 //!   stand at once. The turn starts at a different node for each group, so the groups of a dead leader are
@@ -170,6 +173,15 @@ pub enum LivenessOrder {
     Suspect(NodeId),
     /// The node is alive, for the first time or again, or its process was restarted.
     Trust(NodeId),
+    /// Tell operators that the node is heard and out of reach.
+    OutOfReach {
+        /// The node.
+        node: NodeId,
+        /// For how long it has been heard and has answered none of this node's beats.
+        unanswered_ms: u64,
+    },
+    /// The node, of which operators were told that it is out of reach, answers again.
+    InReach(NodeId),
     /// Run a pre-vote among the group's voters, and stand for election if a majority would vote for this
     /// replica.
     Stand(GroupId),
@@ -248,9 +260,11 @@ impl Liveness {
             Input::Received { node, now_ms, beat, is_answer } => {
                 let Some(peer) = self.peers.get_mut(&node) else { return };
                 if is_answer {
-                    peer.answered();
+                    if peer.answered() {
+                        outbox.push(LivenessOrder::InReach(node));
+                    }
                 } else {
-                    peer.called_ms = Some(now_ms);
+                    peer.called(now_ms);
                 }
                 if peer.receive(now_ms, beat) {
                     // It may lack what all others have been reminded of.
@@ -259,8 +273,8 @@ impl Liveness {
                 }
             }
             Input::Refused { node } => {
-                if let Some(peer) = self.peers.get_mut(&node) {
-                    peer.answered();
+                if self.peers.get_mut(&node).is_some_and(Peer::answered) {
+                    outbox.push(LivenessOrder::InReach(node));
                 }
             }
             Input::Unreachable { node } => {
@@ -315,6 +329,13 @@ impl Liveness {
         is_majority(voters, |node| self.is_reached(node))
     }
 
+    /// Those of the voters whose links with this node work both ways. Leadership is given to these, because a leader
+    /// that can open no links gets no votes.
+    #[must_use]
+    pub fn successors(&self, now_ms: u64, voters: impl IntoIterator<Item = NodeId>) -> Vec<NodeId> {
+        voters.into_iter().filter(|&voter| self.is_linked(voter, now_ms)).collect()
+    }
+
     /// Whether a live node other than the candidate leads the group in this term or a later one. If so,
     /// this node must not vote for the candidate, unless that leader told it to stand.
     #[must_use]
@@ -335,6 +356,12 @@ impl Liveness {
     fn is_reached(&self, node: NodeId) -> bool {
         let is_reached = |peer: &Peer| peer.is_alive && !peer.is_out_of_reach;
         node == self.own || self.peers.get(&node).is_some_and(is_reached)
+    }
+
+    /// Whether this node reaches another one over its own link, and that one sends beats over its own link.
+    fn is_linked(&self, node: NodeId, now_ms: u64) -> bool {
+        let has_called = |peer: &Peer| peer.has_called(now_ms, self.timing);
+        self.is_reached(node) && self.peers.get(&node).is_some_and(has_called)
     }
 
     fn tick(
@@ -372,9 +399,14 @@ impl Liveness {
         for (&node, peer) in &mut self.peers {
             let moved = |at_ms: u64| (at_ms + stood_ms).min(now_ms);
             peer.received_ms = peer.received_ms.map(moved);
+            peer.called_ms = peer.called_ms.map(moved);
             peer.unanswered_ms = peer.unanswered_ms.map(moved);
             let Timing { beat_ms, suspect_ms } = self.timing;
-            peer.is_out_of_reach = peer.is_unanswered_for(now_ms, suspect_ms + 2 * beat_ms);
+            let patience_ms = suspect_ms + 2 * beat_ms;
+            peer.is_out_of_reach = peer.is_unanswered_for(now_ms, patience_ms);
+            if let Some(unanswered_ms) = peer.report(now_ms, patience_ms) {
+                outbox.push(LivenessOrder::OutOfReach { node, unanswered_ms });
+            }
             if self.own < node || peer.is_due(now_ms, self.timing) {
                 peer.ask(now_ms);
             }
@@ -461,10 +493,9 @@ impl Liveness {
         let order = voters_from_home(standing);
         let Some(&home) = order.first().filter(|&&home| home != self.own) else { return };
         let is_long = |since_ms: u64| now_ms >= since_ms + STEADY_MS;
-        let is_home = self.is_reached(home)
-            && self.peers.get(&home).is_some_and(|peer| {
-                peer.has_called(now_ms, self.timing) && peer.alive_since_ms.is_some_and(is_long)
-            });
+        let is_steadily_alive = |peer: &Peer| peer.alive_since_ms.is_some_and(is_long);
+        let is_home =
+            self.is_linked(home, now_ms) && self.peers.get(&home).is_some_and(is_steadily_alive);
         let is_steady = self.led_since_ms.get(&standing.group).is_some_and(|&at| is_long(at));
         let is_paused = self.handed_over_ms.is_some_and(|at| now_ms < at + HAND_OVER_PAUSE_MS);
         if standing.voters.len() == 1 && is_home && is_steady && !is_paused {

@@ -133,6 +133,12 @@ fn carry_out(host: &GroupHost, running: &dyn RunningGroups, order: LivenessOrder
             host.links().give_up(node);
         }
         LivenessOrder::Trust(node) => tracing::info!(%node, "heard"),
+        LivenessOrder::OutOfReach { node, unanswered_ms } => tracing::warn!(
+            %node,
+            unanswered_ms,
+            "heard, but it answers nothing over this node's own connections: does a firewall close them?"
+        ),
+        LivenessOrder::InReach(node) => tracing::info!(%node, "answers again"),
         LivenessOrder::Stand(id) => {
             if let Some(group) = running.group(id) {
                 sent.order(id, async move { group.stand().await });

@@ -78,6 +78,12 @@ impl Beats {
         self.lock().liveness.reaches_majority(voters)
     }
 
+    /// Those of the voters whose links with this node work both ways.
+    pub(crate) fn successors(&self, voters: Vec<NodeId>) -> Vec<NodeId> {
+        let now_ms = self.now_ms();
+        self.lock().liveness.successors(now_ms, voters)
+    }
+
     /// Whether a live node other than the candidate leads a group, in this term or a later one.
     pub(crate) fn has_live_leader(&self, group: GroupId, term: u64, candidate: NodeId) -> bool {
         self.lock().liveness.has_live_leader(group, term, candidate)

@@ -154,6 +154,7 @@ impl World {
             LivenessOrder::Suspect(_) | LivenessOrder::Trust(_) | LivenessOrder::Remind(_) => {
                 return;
             }
+            LivenessOrder::OutOfReach { .. } | LivenessOrder::InReach(_) => return,
         };
         self.stand_count += 1;
         let votes = |voter: &NodeId| {

@@ -20,6 +20,9 @@ pub(super) struct Peer {
     pub(super) received_ms: Option<u64>,
     /// Failed attempts to reach it since then.
     pub(super) unreachable_count: u32,
+    /// Whether it was heard over its own link after so many failed attempts to reach it that it was suspected, and has
+    /// answered nothing since: such attempts do not tell that it is gone.
+    is_heard_nonetheless: bool,
     /// When the last beat over its own link arrived.
     pub(super) called_ms: Option<u64>,
     /// When this node last sent it a beat over its own link.
@@ -28,6 +31,8 @@ pub(super) struct Peer {
     pub(super) unanswered_ms: Option<u64>,
     /// Whether it has left them unanswered for so long that this node's link to it does not work.
     pub(super) is_out_of_reach: bool,
+    /// Whether operators were told so since its last answer.
+    is_reported: bool,
     /// The version of its list that this node has.
     pub(super) version: Option<LedVersion>,
     /// The version of this node's list that it has.
@@ -65,10 +70,34 @@ impl Peer {
         is_news
     }
 
-    /// Notes that it answered a beat that this node sent over its own link.
-    pub(super) const fn answered(&mut self) {
+    /// Notes that a beat over its own link arrived, before [`Peer::receive`] handles that.
+    pub(super) const fn called(&mut self, now_ms: u64) {
+        self.called_ms = Some(now_ms);
+        if self.unreachable_count >= UNREACHABLE_MIN {
+            self.is_heard_nonetheless = true;
+        }
+    }
+
+    /// Notes that it answered a beat that this node sent over its own link. Returns true if operators were told that
+    /// it does not.
+    pub(super) const fn answered(&mut self) -> bool {
+        let was_reported = self.is_reported;
         self.unanswered_ms = None;
         self.is_out_of_reach = false;
+        self.is_heard_nonetheless = false;
+        self.is_reported = false;
+        was_reported
+    }
+
+    /// Whether operators must be told now that it is heard and out of reach, and if so, for how long this has been so.
+    /// They are told once until it answers. A node that was silent and is heard again is first given `patience_ms`,
+    /// in which this node's link to it is opened again.
+    pub(super) fn report(&mut self, now_ms: u64, patience_ms: u64) -> Option<u64> {
+        let since_ms = self.unanswered_ms?.max(self.alive_since_ms?);
+        let unanswered_ms = now_ms.saturating_sub(since_ms);
+        let is_due = self.is_out_of_reach && !self.is_reported && unanswered_ms > patience_ms;
+        self.is_reported |= is_due;
+        is_due.then_some(unanswered_ms)
     }
 
     /// Whether the node with the higher number sends it a beat, too.
@@ -96,11 +125,13 @@ impl Peer {
         self.called_ms.is_some_and(|at_ms| now_ms <= at_ms + patience_ms)
     }
 
-    /// Whether it must be suspected.
+    /// Whether it must be suspected. Of a node that is out of reach, or known to live while attempts to reach it fail,
+    /// a beat comes only every few intervals: it would be suspected between each two, and trusted at the second.
     pub(super) fn is_gone(&self, now_ms: u64, suspect_ms: u64) -> bool {
         let is_silent =
             self.received_ms.is_none_or(|received_ms| now_ms > received_ms + suspect_ms);
-        is_silent || self.unreachable_count >= UNREACHABLE_MIN
+        let is_reachable = !self.is_out_of_reach && !self.is_heard_nonetheless;
+        is_silent || is_reachable && self.unreachable_count >= UNREACHABLE_MIN
     }
 
     /// Marks it as dead.

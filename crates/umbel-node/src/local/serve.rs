@@ -175,6 +175,7 @@ fn argument<T: DeserializeOwned>(body: &[u8]) -> Result<T, CallRefusal> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::time::Duration;
 
     use futures_util::future::join_all;
     use tempfile::TempDir;
@@ -297,6 +298,49 @@ mod tests {
         };
         assert!(shard.group().view().voters.iter().eq(voters.keys()));
         another_leads(nodes, shard).await;
+    }
+
+    /// The other voter calls so seldom that nothing tells whether it can. If leadership were given to a voter that cannot,
+    /// which gets no votes, the group would take no entries meanwhile.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_leader_that_is_to_leave_gives_leadership_to_none_that_may_be_unable_to_call() {
+        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let addresses = free_addresses(2);
+        // Each of the nodes is at home in one of the shards.
+        let timings = [(50, 800), (60_000, 180_000)];
+        let starts =
+            folders.iter().zip(&addresses).zip(timings).map(|((folder, address), timing)| {
+                let (listen, initial_cluster) = (address.clone(), addresses.clone());
+                let (shards, (heartbeat_ms, suspect_ms)) = (2, timing);
+                let config = config(folder.path());
+                start(Config {
+                    listen,
+                    initial_cluster,
+                    shards,
+                    replicas: 2,
+                    heartbeat_ms,
+                    suspect_ms,
+                    ..config
+                })
+            });
+        let nodes = join_all(starts).await;
+        let shard = led_shard(&nodes[..1]).await;
+        let group = shard.group();
+        // The slow node sent a beat when it started. The next one comes in a minute.
+        tokio::time::sleep(Duration::from_millis(3 * timings[0].1)).await;
+        let (term, other) = (group.term(), nodes[1].id());
+        let stays = BTreeMap::from([(other, NodeAddress(addresses[1].clone()))]);
+        while group.view().voters != [other] {
+            // The first members may be being recorded.
+            let changed = group.change_members(stays.clone(), BTreeMap::new()).await;
+            assert_eq!(group.term(), term, "leadership was handed over: {changed:?}");
+            tokio::task::yield_now().await;
+        }
+        drop(shard);
+        // What the slow node leads is handed over to one that runs.
+        for node in nodes.into_iter().rev() {
+            node.shutdown().await;
+        }
     }
 
     /// A shard of one replica, and a live node that gets nothing of it: no map tells it to run the group.

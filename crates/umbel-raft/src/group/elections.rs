@@ -170,34 +170,49 @@ impl Group {
         }
     }
 
-    /// If this node leads, transfers leadership to the live voter with the longest log.
+    /// If this node leads, transfers leadership, because the node is to stop: if possible, to a voter whose links with
+    /// this node work both ways, and otherwise to any that is heard, since a transfer that fails costs no more than none.
     pub async fn hand_over(&self) {
-        self.hand_over_among(|_| true).await;
+        let mut heard = self.followers(|_| true);
+        heard.retain(|&(voter, _)| !self.beats.is_suspected(voter));
+        let linked = self.beats.successors(names(&heard));
+        if let Some(to) = self.one_of(&heirs(&heard, &linked)) {
+            self.transfer(to).await;
+        }
     }
 
-    /// The same with a choice of the voters that may lead. Returns false if this node does not lead, or none of them
-    /// is alive: then nothing was changed.
+    /// If this node leads, and continues if it cannot hand over, transfers leadership to the one with the longest log
+    /// among the voters that may lead and whose links with this node work both ways. Returns false if there is none, or
+    /// this node does not lead: then nothing was changed. A transfer to a voter that gets no votes would leave the group
+    /// without entries for the rest of the term.
     pub(super) async fn hand_over_among(&self, may_lead: impl Fn(NodeId) -> bool) -> bool {
-        let to = {
-            let metrics = self.raft.metrics();
-            let metrics = metrics.borrow_watched();
-            let own = metrics.id;
-            let Some(replication) = metrics.replication.as_ref() else { return false };
-            let matched = |voter: &NodeId| replication.get(voter).copied().flatten();
-            let voters = metrics.membership_config.membership().voter_ids();
-            let is_able =
-                |voter: NodeId| voter != own && may_lead(voter) && !self.beats.is_suspected(voter);
-            let mut others: Vec<NodeId> = voters.filter(|&voter| is_able(voter)).collect();
-            let longest = others.iter().map(matched).max().flatten();
-            others.retain(|voter| matched(voter) == longest);
-            // Among equally long logs the choice depends on the group's number, which spreads leaders
-            // over nodes.
-            let turn = (self.id.number() as usize).checked_rem(others.len());
-            turn.map(|turn| others[turn])
-        };
+        let mut voters = self.followers(may_lead);
+        let linked = self.beats.successors(names(&voters));
+        voters.retain(|(voter, _)| linked.contains(voter));
+        let to = self.one_of(&with_longest_log(&voters));
         let Some(to) = to else { return false };
         self.transfer(to).await;
         true
+    }
+
+    /// The other voters that may lead; none if this node does not lead.
+    fn followers(&self, may_lead: impl Fn(NodeId) -> bool) -> Vec<Follower> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let Some(replication) = metrics.replication.as_ref() else { return Vec::new() };
+        let entries = |voter: NodeId| {
+            let matched = replication.get(&voter).copied().flatten();
+            (voter, matched.map_or(0, |last| last.index + 1))
+        };
+        let voters = metrics.membership_config.membership().voter_ids();
+        let is_able = |&voter: &NodeId| voter != metrics.id && may_lead(voter);
+        voters.filter(is_able).map(entries).collect()
+    }
+
+    /// One of these nodes, by the group's number, which spreads leaders over nodes.
+    fn one_of(&self, nodes: &[NodeId]) -> Option<NodeId> {
+        let turn = (self.id.number() as usize).checked_rem(nodes.len())?;
+        nodes.get(turn).copied()
     }
 
     /// If this node leads, transfers leadership to the group's home node, if that node's log is almost
@@ -232,6 +247,31 @@ impl Group {
     }
 }
 
+/// A voter, and the number of the leader's entries that it is known to have.
+type Follower = (NodeId, u64);
+
+fn names(voters: &[Follower]) -> Vec<NodeId> {
+    voters.iter().map(|&(voter, _)| voter).collect()
+}
+
+fn with_longest_log(voters: &[Follower]) -> Vec<NodeId> {
+    let longest = voters.iter().map(|&(_, entries)| entries).max();
+    let has_longest = |&&(_, entries): &&Follower| Some(entries) == longest;
+    voters.iter().filter(has_longest).map(|&(voter, _)| voter).collect()
+}
+
+/// The voters to one of which a leader that stops gives leadership, of those that are heard: the ones with the longest
+/// log among the `linked`, whose links with this node work both ways. If all of these lack more entries than a transfer
+/// waits for, or there are none, the ones with the longest log of all.
+fn heirs(heard: &[Follower], linked: &[NodeId]) -> Vec<NodeId> {
+    let longest = heard.iter().map(|&(_, entries)| entries).max().unwrap_or(0);
+    let is_close = |&(voter, entries): &Follower| {
+        linked.contains(&voter) && entries + HAND_OVER_LAG_MAX >= longest
+    };
+    let close: Vec<Follower> = heard.iter().copied().filter(is_close).collect();
+    with_longest_log(if close.is_empty() { heard } else { &close })
+}
+
 /// The voters that a replica asks before it stands: all others but the suspected ones, whose timeouts would
 /// delay the end of this attempt even if all others have refused, and no new attempt could begin before.
 fn voters_asked(
@@ -249,6 +289,26 @@ mod tests {
 
     fn nodes(numbers: &[u64]) -> BTreeSet<NodeId> {
         numbers.iter().copied().map(NodeId).collect()
+    }
+
+    #[test]
+    fn a_leader_that_stops_gives_leadership_to_a_linked_voter_if_its_log_is_long_enough() {
+        let heirs = |heard: &[(u64, u64)], linked: &[u64]| {
+            let heard: Vec<Follower> =
+                heard.iter().map(|&(node, entries)| (NodeId(node), entries)).collect();
+            let linked: Vec<NodeId> = linked.iter().copied().map(NodeId).collect();
+            let heirs = super::heirs(&heard, &linked);
+            heirs.into_iter().map(|node| node.0).collect::<Vec<u64>>()
+        };
+        let most = 1_000;
+        let (close, far) = (most - HAND_OVER_LAG_MAX, most - HAND_OVER_LAG_MAX - 1);
+        assert_eq!(heirs(&[(2, most), (3, most), (4, close)], &[2, 3, 4]), [2, 3]);
+        assert_eq!(heirs(&[(2, most), (3, most), (4, close)], &[3, 4]), [3]);
+        assert_eq!(heirs(&[(2, most), (4, close)], &[4]), [4]);
+        assert_eq!(heirs(&[(2, most), (4, far)], &[4]), [2], "node 4 would get no votes either");
+        assert_eq!(heirs(&[(2, most), (3, close)], &[]), [2], "rather than to nobody");
+        assert_eq!(heirs(&[(2, 0), (3, 0)], &[3]), [3]);
+        assert!(heirs(&[], &[]).is_empty());
     }
 
     #[test]

@@ -46,8 +46,8 @@ fn matched_index(metrics: &RaftMetrics<Types>, node: NodeId) -> Option<u64> {
 
 impl Group {
     /// Makes these nodes the voters and learners of the group; new ones are added as learners first. A leader that is
-    /// not to be a voter any more hands leadership over before it would remove itself: a leader that removes itself
-    /// leaves the group without one until the others have noticed.
+    /// not to be a voter any more hands leadership over, if it can, before it would remove itself: a leader that removes
+    /// itself leaves the group without one until the others have noticed.
     ///
     /// # Errors
     /// If this node does not lead the group, or no longer because it was to leave it; if a new voter is alive but still
@@ -107,11 +107,13 @@ impl Group {
     }
 
     /// Hands leadership to one of the voters to be, which removes this node then. If none of them is a voter yet, as where
-    /// the only replica moves, all of them become voters beside this node first. Returns false if none is alive.
+    /// the only replica moves, all of them become voters beside this node first. Returns false if with none of them this
+    /// node's links work both ways.
     async fn leave_to(&self, wanted: &BTreeSet<NodeId>) -> Result<bool, MembersError> {
         let is_wanted = |voter: NodeId| wanted.contains(&voter);
         let mut voters = self.view().voters.into_iter();
-        if !voters.any(is_wanted) && wanted.iter().any(|&node| self.beats.is_alive(node)) {
+        let has_successor = || !self.beats.successors(wanted.iter().copied().collect()).is_empty();
+        if !voters.any(is_wanted) && has_successor() {
             let mut both = wanted.clone();
             both.insert(*self.raft.node_id());
             self.raft.change_membership(both, true).await?;
