@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::counters;
 use crate::disk::DiskImage;
 use crate::host::{Condition, Failure, Order};
+use crate::links::closed::{self, Closing};
 use crate::links::{CLIENTS, Claim, Direction};
 use crate::now::now_us;
 use crate::operator::{Operation, Task};
@@ -15,6 +16,7 @@ use crate::trace;
 use crate::watch;
 use crate::world::World;
 
+mod closed_links;
 mod cluster;
 mod disks;
 
@@ -37,6 +39,8 @@ enum Due {
     Kill(u32),
     /// Claims on links are withdrawn.
     Unclaim { directions: Vec<Direction>, claim: Claim, class: &'static str },
+    /// Links can be opened again.
+    OpenLinks { directions: Vec<Direction>, closing: Closing, class: &'static str },
     /// A node's messages have their usual latency again.
     EndLatency(u32),
     /// A node's connections are no longer reset at random.
@@ -124,6 +128,9 @@ impl Nemesis {
             }
             Due::Kill(number) => world.kill(number),
             Due::Unclaim { directions, claim, class } => world.unclaim(&directions, claim, class),
+            Due::OpenLinks { directions, closing, class } => {
+                closed::open(&directions, closing, class);
+            }
             Due::EndLatency(number) => world.set_latency(number, None),
             Due::EndLoss(number) => world.host(number).net.set_loss_per_mille(0),
             Due::EndWallClock(number) => world.host(number).set_wall_offset_ms(0),
@@ -186,6 +193,7 @@ impl Nemesis {
             | Fault::Ring
             | Fault::Hold { .. }
             | Fault::Freeze { .. } => self.begin_links(world, &plan.fault, class, end_us),
+            Fault::CloseLinks { .. } => self.close_links(world, &plan.fault, class, end_us),
             Fault::Latency { who, ms } => {
                 for number in world.resolve(*who) {
                     counters::effect(class, 1);

@@ -25,6 +25,7 @@ pub(crate) mod failover_is_short;
 pub(crate) mod flushed_is_everywhere;
 pub(crate) mod identities_hold;
 pub(crate) mod last_items_stay;
+pub(crate) mod leaders_reach_voters;
 pub(crate) mod majority_finds_majority;
 pub(crate) mod merged_is_contained;
 pub(crate) mod nothing_ungranted_is_done;
@@ -70,12 +71,13 @@ pub(crate) fn check_history(
 }
 
 /// Checks a complete history of [`Profile::Failover`](crate::profile::Profile::Failover) against its
-/// invariant, in the same way.
+/// invariant, in the same way. Links of some node were closed at the times of `closed_us`.
 pub(crate) fn check_failover(
     calls: &[Call],
     facts: &[FilterFacts],
+    closed_us: &[(u64, u64)],
 ) -> (&'static str, u64, Vec<Violation>) {
-    let checked = failover_is_short::check(calls, facts);
+    let checked = failover_is_short::check(calls, facts, closed_us);
     (failover_is_short::NAME, checked.count, checked.violations)
 }
 

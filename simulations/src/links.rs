@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use crate::counters;
 use crate::names::host_name;
 
+pub(crate) mod closed;
+
 /// Number of the host of all clients; nodes are numbered from 1.
 pub(crate) const CLIENTS: u32 = 0;
 
@@ -127,10 +129,15 @@ impl Links {
         self.update_states(directions)
     }
 
-    /// Whether all messages arrive between two hosts.
+    /// Whether each of two hosts can connect to the other one, and all messages arrive.
     pub(crate) fn is_healthy(&self, [one, other]: [u32; 2]) -> bool {
         let state = self.states.get(&(one.min(other), one.max(other)));
-        state.is_none_or(|state| *state == LinkState::Healthy)
+        closed::is_open([one, other]) && state.is_none_or(|state| *state == LinkState::Healthy)
+    }
+
+    /// Whether no fault affects the messages between any two hosts. Which of them can connect is not asked.
+    pub(crate) fn carry_all(&self) -> bool {
+        self.states.values().all(|state| *state == LinkState::Healthy)
     }
 
     fn is_cut(&self, direction: Direction) -> bool {
@@ -185,12 +192,15 @@ mod tests {
             changed,
             [((1, 2), LinkState::Healthy, LinkState::Cut { up: true, down: true })]
         );
+        assert!(!links.carry_all());
         assert!(links.claim(&both, Claim::Cut, "split").is_empty());
         assert!(links.claim(&both, Claim::Held, "hold").is_empty(), "cut before held");
         assert!(links.release(&both, Claim::Cut, "isolate").is_empty());
         assert_eq!(links.release(&both, Claim::Cut, "split"), [((1, 2), cut, LinkState::Held)]);
         let healthy = [((1, 2), LinkState::Held, LinkState::Healthy)];
+        assert!(!links.carry_all(), "held");
         assert_eq!(links.release(&both, Claim::Held, "hold"), healthy);
+        assert!(links.carry_all());
     }
 
     #[test]

@@ -16,7 +16,25 @@ pub(crate) fn address_of(number: u32) -> String {
     format!("{}:{PORT}", host_name(number))
 }
 
+/// The number of the node at an address, if it is one that [`address_of`] makes.
+pub(crate) fn node_at(address: &str) -> Option<u32> {
+    let (host, _) = address.split_once(':')?;
+    host.strip_prefix('n')?.parse().ok()
+}
+
 /// Where clients of the Redis protocol reach a node.
 pub(crate) fn resp_address_of(number: u32) -> String {
     format!("{}:{RESP_PORT}", host_name(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_found_by_their_addresses() {
+        assert_eq!(node_at(&address_of(12)), Some(12));
+        assert_eq!(node_at("clients:7300"), None);
+        assert_eq!(node_at("n1"), None);
+    }
 }

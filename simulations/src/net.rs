@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
@@ -21,8 +22,14 @@ use umbel_ports::{Incoming, Listener, Net, NodeIdentity, PortFuture, Stream};
 
 use crate::certificate::Certificate;
 use crate::identity::Papers;
+use crate::links::closed::{self, Closing};
 use crate::links::note_write;
+use crate::names::node_at;
 use crate::seed::stream;
+
+/// Pause after which an attempt to connect that got no answer is repeated: a second, as TCP waits the first time
+/// (RFC 6298).
+const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The network of one host. Clones share it; it outlives the host's crashes.
 #[derive(Clone)]
@@ -46,8 +53,30 @@ struct HostNet {
 /// Faults that may affect a connection.
 #[derive(Default)]
 struct Fate {
+    /// The number of the host at the other end, if this end opened the connection.
+    opened_to: Option<u32>,
     is_reset: AtomicBool,
     reader: Mutex<Option<Waker>>,
+}
+
+impl Fate {
+    /// Resets the connection.
+    fn reset(&self) {
+        self.is_reset.store(true, Ordering::Relaxed);
+        if let Some(waker) = lock(&self.reader).take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Resets these connections; returns how many they are.
+fn reset_each(fates: impl Iterator<Item = Arc<Fate>>) -> u64 {
+    let mut count = 0;
+    for fate in fates {
+        fate.reset();
+        count += 1;
+    }
+    count
 }
 
 /// The number of the host with this address, as [`address_of_number`] gives it.
@@ -109,15 +138,16 @@ impl SimNet {
     /// Resets all connections of the host; returns how many there were.
     pub(crate) fn reset_all(&self) -> u64 {
         let live = std::mem::take(&mut *lock(&self.state.live));
-        let mut count = 0;
-        for fate in live.iter().filter_map(Weak::upgrade) {
-            count += 1;
-            fate.is_reset.store(true, Ordering::Relaxed);
-            if let Some(waker) = lock(&fate.reader).take() {
-                waker.wake();
-            }
-        }
-        count
+        reset_each(live.iter().filter_map(Weak::upgrade))
+    }
+
+    /// Resets all connections that the host has opened to another one; returns how many there were.
+    pub(crate) fn reset_opened_to(&self, to: u32) -> u64 {
+        let live: Vec<Arc<Fate>> =
+            lock(&self.state.live).iter().filter_map(Weak::upgrade).collect();
+        let is_met =
+            |fate: &Arc<Fate>| fate.opened_to == Some(to) && !fate.is_reset.load(Ordering::Relaxed);
+        reset_each(live.into_iter().filter(is_met))
     }
 
     /// Number of connections reset at random so far.
@@ -125,8 +155,10 @@ impl SimNet {
         self.state.loss_count.load(Ordering::Relaxed)
     }
 
-    fn stream(&self, tcp: turmoil::net::TcpStream) -> SimStream {
-        let fate = Arc::new(Fate::default());
+    fn stream(&self, tcp: turmoil::net::TcpStream, is_opened_here: bool) -> SimStream {
+        let peer = tcp.peer_addr().map_or(u32::MAX, |peer| number_of(peer.ip()));
+        let opened_to = is_opened_here.then_some(peer);
+        let fate = Arc::new(Fate { opened_to, ..Fate::default() });
         let mut live = lock(&self.state.live);
         // The oldest connections are at the front; most of them are closed.
         while live.front().is_some_and(|oldest| oldest.strong_count() == 0) {
@@ -134,13 +166,27 @@ impl SimNet {
         }
         live.push_back(Arc::downgrade(&fate));
         drop(live);
-        let peer = tcp.peer_addr().map_or(u32::MAX, |peer| number_of(peer.ip()));
         SimStream { tcp, peer, fate, net: self.clone() }
     }
 
+    /// What a fault does to an attempt to connect to an address.
+    fn closing(&self, address: &str) -> Option<Closing> {
+        closed::attempt(self.state.host, node_at(address)?)
+    }
+
     async fn dial(self, address: String, wanted: Option<NodeIdentity>) -> io::Result<SimStream> {
+        while let Some(closing) = self.closing(&address) {
+            match closing {
+                Closing::Refused => return Err(io::ErrorKind::ConnectionRefused.into()),
+                Closing::Silent => tokio::time::sleep(CONNECT_PAUSE).await,
+            }
+        }
         let tcp = turmoil::net::TcpStream::connect(address.as_str()).await?;
-        let mut stream = self.stream(tcp);
+        if self.closing(&address).is_some() {
+            // It was closed meanwhile.
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        let mut stream = self.stream(tcp, true);
         if let Some(papers) = &self.papers {
             papers.call(&mut stream, wanted).await?;
         }
@@ -200,7 +246,7 @@ impl Listener for SimListener {
     fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>> {
         Box::pin(async move {
             let (tcp, from) = self.tcp.accept().await?;
-            let stream = self.net.stream(tcp);
+            let stream = self.net.stream(tcp, false);
             Ok(Incoming::unchecked(stream, from.to_string()))
         })
     }
@@ -231,7 +277,7 @@ impl Listener for ProvingListener {
                     }
                     taken = self.plain.tcp.accept() => {
                         let (tcp, from) = taken?;
-                        let mut stream = self.plain.net.stream(tcp);
+                        let mut stream = self.plain.net.stream(tcp, false);
                         let papers = Arc::clone(&self.papers);
                         self.handshakes.spawn(async move {
                             let identity = papers.take(&mut stream).await?;
@@ -267,10 +313,7 @@ impl SimStream {
         let per_mille = self.net.state.loss_per_mille.load(Ordering::Relaxed);
         if per_mille > 0 && lock(&self.net.state.dice).random_range(0..1000) < per_mille {
             self.net.state.loss_count.fetch_add(1, Ordering::Relaxed);
-            self.fate.is_reset.store(true, Ordering::Relaxed);
-            if let Some(waker) = lock(&self.fate.reader).take() {
-                waker.wake();
-            }
+            self.fate.reset();
         }
     }
 }

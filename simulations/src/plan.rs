@@ -327,6 +327,9 @@ pub(crate) enum Fault {
     /// Messages from the node are dropped while those to it arrive (`outbound`), or the other way
     /// round.
     OneWay { who: Who, outbound: bool },
+    /// The node can open no connections to other nodes (`outbound`), or they none to it, and those that were open are
+    /// reset. Attempts are refused, or get no answer (`silent`). What the other side opens works both ways.
+    CloseLinks { who: Who, outbound: bool, silent: bool },
     /// Splits the other nodes into two halves that only `middle` can reach.
     Bridge { middle: u32 },
     /// Every node reaches only the next and the previous one.

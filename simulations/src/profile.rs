@@ -35,10 +35,28 @@ pub(crate) enum Profile {
     Images,
     /// Principals that are added, changed and revoked, amid cuts, crashes and changes of members.
     Access,
-    /// One node at a time crashes, is stopped, freezes or is cut off, and has time to come back; calls must
-    /// hardly wait.
+    /// One node at a time crashes, is stopped, freezes, is cut off, or has its links closed one way, and has time to
+    /// come back; calls must hardly wait.
     Failover,
 }
+
+/// Classes of [`Profile::Network`].
+const OF_NETWORK: &[&str] = &[
+    "isolate",
+    "split",
+    "one_way",
+    "close_links",
+    "bridge",
+    "ring",
+    "latency",
+    "loss",
+    "reset",
+    "hold",
+];
+
+/// Classes of [`Profile::Failover`].
+const OF_FAILOVER: &[&str] =
+    &["crash", "power_loss", "freeze", "stop", "isolate", "close_links", "hand_over"];
 
 /// Classes of [`Profile::Jobs`]. No disk is lost, because a worker's data of a job exists only on its
 /// disk.
@@ -166,7 +184,9 @@ impl Profile {
     pub(crate) const fn about(self) -> &'static str {
         match self {
             Self::Calm => "no faults: what fails here fails without any",
-            Self::Network => "cuts, one-way cuts, delays, losses, resets and held messages",
+            Self::Network => {
+                "cuts, one-way cuts and closed links, delays, losses, resets and held messages"
+            }
             Self::Disk => "errors, full, slow and damaged disks, crashes and power losses",
             Self::Crash => "crashes, storms of them, power losses, stops, frozen nodes",
             Self::Churn => {
@@ -189,7 +209,7 @@ impl Profile {
                 "principals come, change and are revoked, amid cuts and crashes; nodes come and go"
             }
             Self::Failover => {
-                "one node at a time dies, is stopped, stands still or is cut off: calls hardly wait"
+                "one node at a time dies, is stopped, stands still, is cut off or can open no links: calls hardly wait"
             }
         }
     }
@@ -198,9 +218,7 @@ impl Profile {
     pub(crate) const fn classes(self) -> &'static [&'static str] {
         match self {
             Self::Calm | Self::Reconcile => &[],
-            Self::Network => &[
-                "isolate", "split", "one_way", "bridge", "ring", "latency", "loss", "reset", "hold",
-            ],
+            Self::Network => OF_NETWORK,
             Self::Disk => &[
                 "crash",
                 "power_loss",
@@ -252,7 +270,7 @@ impl Profile {
             Self::Jobs => OF_JOBS,
             Self::Mixed => OF_MIXED,
             Self::Access => OF_ACCESS,
-            Self::Failover => &["crash", "power_loss", "freeze", "stop", "isolate"],
+            Self::Failover => OF_FAILOVER,
             // No fault restarts another node: what a node knows about the others is only in its memory.
             Self::Images => &[
                 "isolate",

@@ -77,7 +77,7 @@ fn check_cluster(plan: &Plan, calls: &[Call], checks: &Checks, violations: &mut 
         checked.extend(check_copies(calls, &checks.generations));
     }
     if plan.profile == Profile::Failover.name() {
-        checked.push(check_failover(calls, &facts));
+        checked.push(check_failover(calls, &facts, checks.leaders_reach.closed_us()));
     }
     for (invariant, count, found) in checked {
         counters::checked(invariant, count);

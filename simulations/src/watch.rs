@@ -13,6 +13,7 @@ use umbel_node::ports::observer::{Event, GroupReport, Payload};
 
 use crate::counters;
 use crate::invariants::entries_are_known;
+use crate::invariants::leaders_reach_voters::LeadersReach;
 use crate::invariants::placements::Placements;
 use crate::invariants::quotas_hold::Acknowledged;
 use crate::invariants::raft::RaftInvariants;
@@ -33,6 +34,7 @@ pub(crate) struct Checks {
     pub(crate) reference: Reference,
     pub(crate) raft: RaftInvariants,
     pub(crate) placements: Placements,
+    pub(crate) leaders_reach: LeadersReach,
     pub(crate) generations: Generations,
     pub(crate) rights: RightsOracle,
     pub(crate) quotas: Quotas,
@@ -51,6 +53,7 @@ pub(crate) fn begin() {
         reference: Reference::new(),
         raft: RaftInvariants::new(),
         placements: Placements::new(),
+        leaders_reach: LeadersReach::default(),
         generations: Generations::default(),
         rights: RightsOracle::default(),
         quotas: Quotas::default(),

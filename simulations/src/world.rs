@@ -25,6 +25,7 @@ use crate::workload::Clients;
 mod certificates;
 pub(crate) mod copies;
 mod cuts;
+mod leaders;
 mod machines;
 mod supervision;
 

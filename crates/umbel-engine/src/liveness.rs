@@ -43,6 +43,7 @@ use crate::limits::SHARD_COUNT_MAX;
 use crate::placement::usual_turn;
 use crate::{GroupId, NodeId};
 use umbel_step::Outbox;
+use umbel_step::planted::{self, Planted};
 
 mod peer;
 mod rest;
@@ -421,7 +422,10 @@ impl Liveness {
     /// only hears them can do nothing for its group, and must not keep others from standing.
     fn claim(&mut self, now_ms: u64, groups: &[GroupStanding]) {
         let is_led = |standing: &&GroupStanding| {
-            standing.is_leader && self.reaches_majority(&standing.voters)
+            let voters = &standing.voters;
+            let is_heard_enough =
+                || planted::on(Planted::ClaimUnanswered) && self.has_majority(voters);
+            standing.is_leader && (self.reaches_majority(voters) || is_heard_enough())
         };
         let led = |standing: &GroupStanding| Led { group: standing.group, term: standing.term };
         let claimed: Vec<Led> =

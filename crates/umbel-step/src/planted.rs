@@ -105,6 +105,8 @@ planted! {
     LostTailVotes = "lost_tail_votes", "images", &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED];
     /// A copy whose folder is older than what other nodes know of it continues counting from there.
     OldImageJoins = "old_image_joins", "images", &[CONVERGE, FLUSHED, MAJORITY];
+    /// A leader claims a group that it hears a majority of, although no majority answers its own beats.
+    ClaimUnanswered = "claim_unanswered", "failover", &["leaders_reach_voters"];
     /// A restarted leader continues without an election.
     LeaderRestore = "leader_restore", "crash", &["one_log_id_one_payload", "state_machine_safety", ACKED];
     /// A request that is retried after a lost reply no longer has an id.

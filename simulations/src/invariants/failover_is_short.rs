@@ -11,11 +11,21 @@ pub(crate) const NAME: &str = "failover_is_short";
 /// which is 1 s here.
 const WAIT_MAX_US: u64 = 1_200_000;
 
+/// Simulated microseconds after links were closed in which they are opened again: an attempt that had no answer is repeated
+/// after a second, and a link that was refused is tried again after half a second at most.
+const OPENING_US: u64 = 1_500_000;
+
 /// Checks a complete history of a plan of this profile: calls on items, by clients that know all nodes. Those that fail for
-/// lack of a node take as long as their client tries.
-pub(crate) fn check(calls: &[Call], facts: &[FilterFacts]) -> Checked {
+/// lack of a node take as long as their client tries. Calls at the times of `closed_us`, when a node could not connect to
+/// others, are left out: such a node answers its clients, and looks for leaders until their deadlines.
+pub(crate) fn check(calls: &[Call], facts: &[FilterFacts], closed_us: &[(u64, u64)]) -> Checked {
     let mut checked = Checked::new(NAME);
-    for call in calls.iter().filter(|call| is_checked(call, facts)) {
+    let meets_closed = |call: &Call| {
+        let end_us = call.end_us.unwrap_or(call.deadline_us);
+        let meets = |&(from_us, to_us)| call.start_us <= to_us + OPENING_US && from_us <= end_us;
+        closed_us.iter().any(meets)
+    };
+    for call in calls.iter().filter(|call| is_checked(call, facts) && !meets_closed(call)) {
         checked.record(call.end_us.unwrap_or(call.deadline_us), broken(call));
     }
     checked
@@ -50,8 +60,25 @@ mod tests {
     use crate::plan::FilterKind;
 
     fn found(history: &History) -> (u64, usize) {
-        let checked = check(&history.calls, &history.facts);
+        found_beside(history, &[])
+    }
+
+    fn found_beside(history: &History, closed_us: &[(u64, u64)]) -> (u64, usize) {
+        let checked = check(&history.calls, &history.facts, closed_us);
         (checked.count, checked.violations.len())
+    }
+
+    #[test]
+    fn calls_while_links_are_closed_may_wait() {
+        let mut history = History::of(FilterKind::Classic);
+        let (start_us, end_us) = (5_000_000, 5_000_001 + WAIT_MAX_US);
+        history.insert("f", &[1], start_us, end_us, &[true]).client = 2;
+        for closed_us in [(0, start_us - OPENING_US - 1), (end_us + 1, end_us + 2)] {
+            assert_eq!(found_beside(&history, &[closed_us]), (1, 1));
+        }
+        for closed_us in [(0, start_us - OPENING_US), (end_us, end_us + 1)] {
+            assert_eq!(found_beside(&history, &[closed_us]), (0, 0));
+        }
     }
 
     #[test]

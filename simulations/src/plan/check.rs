@@ -326,6 +326,7 @@ impl Fault {
             | Self::SwapDisks { .. } => None,
             Self::Isolate { who }
             | Self::OneWay { who, .. }
+            | Self::CloseLinks { who, .. }
             | Self::Latency { who, .. }
             | Self::Loss { who, .. }
             | Self::Reset { who }

@@ -22,6 +22,7 @@ classes! {
     Isolate = "isolate",
     Split = "split",
     OneWay = "one_way",
+    CloseLinks = "close_links",
     Bridge = "bridge",
     Ring = "ring",
     Latency = "latency",
@@ -73,6 +74,7 @@ mod tests {
         let fields = match class {
             "split" => vec![("left", json!([1]))],
             "one_way" => vec![who, ("outbound", json!(true))],
+            "close_links" => vec![who, ("outbound", json!(true)), ("silent", json!(false))],
             "bridge" => vec![("middle", json!(1))],
             "ring" | "rolling_restart" | "split_shard" | "merge_shard" | "upgrade" => vec![],
             "latency" | "clock_jump" | "wall_clock" => vec![who, ("ms", json!(1))],

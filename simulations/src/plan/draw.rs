@@ -12,6 +12,7 @@ use crate::profile::Profile;
 
 mod access;
 mod across_splits;
+mod closed_links;
 mod copies;
 mod dice;
 mod faults;
@@ -91,6 +92,7 @@ impl Plan {
             ..access::draw(&mut Dice::new(seed, Stream::Access), world, run_ms)
         });
         let mut faults = faults::draw(&mut Dice::new(seed, Stream::Faults), world, profile, run_ms);
+        closed_links::replace(&mut faults, seed, profile, run_ms);
         let world = add_splits(&mut faults, world, seed, profile, run_ms);
         let world = add_upgrade(&mut faults, world, seed, profile, run_ms);
         let mut dice = Dice::new(seed, Stream::AcrossSplits);

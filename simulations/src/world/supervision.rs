@@ -22,6 +22,7 @@ impl World {
     /// run.
     pub(super) fn look(&mut self) {
         self.look_at_certificates();
+        self.look_at_leaders();
         for host in self.hosts.clone() {
             if let Some(node) = host.node()
                 && !host.is_lost.get()

@@ -1,6 +1,7 @@
 //! A group as its Raft sees it, for observers.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use openraft_rt::WatchReceiver;
 use umbel_engine::{GroupId, NodeId};
@@ -18,6 +19,8 @@ pub struct GroupReport {
     pub term: u64,
     /// Whether the node believes that it is the leader.
     pub is_leader: bool,
+    /// Whether it hands leadership over: it takes no entries until another leader is elected.
+    pub is_handing_over: bool,
     /// The node that this node believes to be the leader.
     pub leader: Option<NodeId>,
     /// Voters of the newest configuration that it knows: one set, or two.
@@ -43,10 +46,12 @@ impl Group {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let members = metrics.membership_config.membership();
+        let is_leader = metrics.state.is_leader();
         GroupReport {
             group: self.id,
             term: metrics.current_term,
-            is_leader: metrics.state.is_leader(),
+            is_leader,
+            is_handing_over: is_leader && self.is_handing_over.load(Ordering::Relaxed),
             leader: leader_of(&metrics),
             voters: members.get_joint_config().clone(),
             learners: members.learner_ids().collect(),

@@ -171,6 +171,7 @@ pub(super) fn report() -> GroupReport {
         group: GROUP,
         term: 1,
         is_leader: false,
+        is_handing_over: false,
         leader: Some(NodeId(1)),
         voters: vec![set(&[1, 2, 3])],
         learners: BTreeSet::new(),

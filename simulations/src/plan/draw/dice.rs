@@ -44,6 +44,8 @@ pub(super) enum Stream {
     Zones = 17,
     /// Clients of the Redis protocol and their calls.
     Resp = 18,
+    /// Links that are closed one way.
+    ClosedLinks = 19,
 }
 
 /// Random numbers of one stream.

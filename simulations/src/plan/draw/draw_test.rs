@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use umbel_ports::Rare;
 
 use super::dice::{Dice, Stream};
-use super::{across_splits, add_splits, add_upgrade, draw_world, draw_zones, faults};
+use super::{across_splits, add_splits, add_upgrade, closed_links, draw_world, draw_zones, faults};
 use crate::plan::{Fault, FaultPlan, FilterKind, Op, OpPlan, Plan, Who, WorldShape};
 use crate::profile::Profile;
 
@@ -19,6 +19,7 @@ const SHORT_MS: u64 = 6_000;
 fn classes(seed: u64, profile: Profile, run_ms: u64) -> BTreeSet<&'static str> {
     let world = draw_world(&mut Dice::new(seed, Stream::World));
     let mut faults = faults::draw(&mut Dice::new(seed, Stream::Faults), world, profile, run_ms);
+    closed_links::replace(&mut faults, seed, profile, run_ms);
     add_splits(&mut faults, world, seed, profile, run_ms);
     add_upgrade(&mut faults, world, seed, profile, run_ms);
     faults.iter().map(|fault| fault.fault.class()).collect()
@@ -197,6 +198,32 @@ fn every_class_of_a_profile_is_drawn() {
             (0..200).flat_map(|seed| classes(seed, profile, RUN_MS)).collect();
         let wanted: BTreeSet<&str> = profile.classes().iter().copied().collect();
         assert_eq!(drawn, wanted, "{profile}");
+    }
+}
+
+#[test]
+fn links_are_closed_in_the_place_of_other_faults() {
+    let world = WorldShape::new(5, 3, 3, 4);
+    let place = |plan: &FaultPlan| (plan.at_ms, plan.for_ms, plan.fault.who());
+    for profile in Profile::ALL {
+        let (mut closed_count, mut order_count) = (0, 0);
+        for seed in 0..40 {
+            let dice = &mut Dice::new(seed, Stream::Faults);
+            let before = faults::draw(dice, world, profile, RUN_MS);
+            let mut after = before.clone();
+            closed_links::replace(&mut after, seed, profile, RUN_MS);
+            if profile == Profile::Failover {
+                let is_order = |plan: &FaultPlan| plan.fault == Fault::HandOver { who: Who::All };
+                order_count += after.iter().filter(|plan| is_order(plan)).count();
+                after.retain(|plan| !is_order(plan));
+            }
+            assert!(before.iter().map(place).eq(after.iter().map(place)), "{profile}, seed {seed}");
+            closed_count += before.iter().zip(&after).filter(|(one, other)| one != other).count();
+        }
+        let has_closed = profile.classes().contains(&"close_links");
+        assert_eq!(closed_count > 0, has_closed, "{profile}");
+        assert_eq!(order_count > 0, profile == Profile::Failover, "{profile}");
+        assert!(order_count <= closed_count, "{profile}");
     }
 }
 
