@@ -100,6 +100,8 @@ const OF_ACCESS: &[&str] = &[
     "join",
     "replace",
     "move_replica",
+    "split_shard",
+    "merge_shard",
     "hand_over",
     "snapshot",
 ];
@@ -206,7 +208,7 @@ impl Profile {
                 "disks that lose synced data, old images of disks, amid cuts and slow disks"
             }
             Self::Access => {
-                "principals come, change and are revoked, amid cuts and crashes; nodes come and go"
+                "principals come, change and are revoked, amid cuts and crashes; nodes come and go, shards are split"
             }
             Self::Failover => {
                 "one node at a time dies, is stopped, stands still, is cut off or can open no links: calls hardly wait"

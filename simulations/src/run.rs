@@ -18,7 +18,7 @@ use crate::world::World;
 use crate::{access, counters, heal, trace};
 
 /// States that many runs together must reach: a state that never occurs is not tested.
-const STATES: [&str; 12] = [
+const STATES: [&str; 13] = [
     "damage_found",
     "joint_configuration",
     "log_purged",
@@ -30,6 +30,7 @@ const STATES: [&str; 12] = [
     "resp_named_retried",
     "snapshot_built",
     "snapshot_loaded",
+    "split_at_quota",
     "storage_failed",
 ];
 

@@ -111,8 +111,9 @@ impl Checks {
                 if let Payload::Meta(command, reply) = payload {
                     let seen = (*command, *reply);
                     let held = self.quotas.applied(now, entry.index, seen, newest).err();
+                    let summed = self.quotas.add_up(entry.index, newest).err();
                     let placed = self.placements.applied(entry.index, newest).err();
-                    let broken = held.into_iter().chain(placed);
+                    let broken = held.into_iter().chain(summed).chain(placed);
                     self.add(
                         broken
                             .map(|(invariant, what)| Violation { invariant, at_us: now, what })

@@ -1,6 +1,7 @@
 //! Checks after everything else has healed: quotas admit what fits and nothing more, a drop makes room at
 //! once, and every node reports the usage that the log yields.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,13 +15,14 @@ use umbel_client::proto::{
 };
 use umbel_client::{Hashing, Kind};
 
-use super::run_until;
+use super::{out_of_sync, run_until};
 use crate::access::Clerk;
 use crate::access::holders::{HoldOutcome, RATE, called, token_of};
 use crate::channel::node_channel;
 use crate::counters;
 use crate::net::SimNet;
 use crate::now::now_us;
+use crate::operator::Task;
 use crate::oracle::quotas::{NAME, SERVED};
 use crate::plan::access::ROOT;
 use crate::plan::quota::{Hold, SLOTS, Size, held_filter, holder_name};
@@ -53,8 +55,11 @@ const BATCH_ITEMS: u32 = 50;
 /// See [`BATCH_ITEMS`].
 const BATCHES_MAX: u32 = 200;
 
+/// Batches that it is sent once a shard was split.
+const BATCHES_AFTER_SPLIT: u32 = 20;
+
 /// Drops the filters of all holders, uses up their quotas again, and compares the usage that every node
-/// reports.
+/// reports. In every second world a shard is split while a quota is used up.
 ///
 /// # Errors
 /// If a host's task panicked.
@@ -63,14 +68,79 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
     let Some(holders) = holding.map(|holding| holding.holders) else { return Ok(()) };
     let Some(clerk) = world.clerk.clone() else { return Ok(()) };
     let addresses: Vec<String> = world.hosts.iter().map(|host| host.address()).collect();
-    let done = world.spawn(check(clerk, world.clients_net.clone(), addresses, holders));
+    let acknowledged = Rc::new(RefCell::new(Vec::new()));
+    let (net, items) = (world.clients_net.clone(), Rc::clone(&acknowledged));
+    let done = world.spawn(check(clerk, (net, addresses.clone()), holders, items));
     if !run_until(world, now_us() + PATIENCE_US, |_| done.get())? && !world.is_violated() {
         watch::violated("heals_and_serves", "quotas cannot be used up".to_owned());
+    }
+    if world.is_violated() || holders == 0 || world.plan.seed.is_multiple_of(2) {
+        return Ok(());
+    }
+    split(world, addresses, acknowledged.take())
+}
+
+/// Splits a shard, and checks that this makes no more room for the growing filter of the first holder.
+fn split(
+    world: &mut World,
+    addresses: Vec<String>,
+    acknowledged: Vec<String>,
+) -> Result<(), String> {
+    let owner = holder_name(0);
+    let counted = || {
+        watch::with(|checks| {
+            let (meta, usage) = (checks.reference.meta(), checks.quotas.now());
+            let shards = u64::from(meta.shard_count());
+            (
+                shards,
+                meta.replicas_wanted() as u64,
+                usage.usage(&owner).1,
+                usage.bytes_limit(&owner),
+            )
+        })
+    };
+    let (shards, replicas, before, limit) = counted();
+    let operation = world.operator.send(Task::Split);
+    let is_over = |world: &mut World| operation.outcome().is_some() && out_of_sync(world).is_none();
+    if !run_until(world, now_us() + PATIENCE_US, is_over)? && !world.is_violated() {
+        let what =
+            format!("a shard is split, and its replicas do not agree: {:?}", out_of_sync(world));
+        watch::violated("heals_and_agrees", what);
+    }
+    if world.is_violated() || operation.outcome() != Some(Ok(())) {
+        return Ok(());
+    }
+    let (shards_now, _, after, _) = counted();
+    if shards_now > shards {
+        counters::state("split_at_quota");
+    }
+    counters::checked(NAME, 1);
+    // Each half of what a slice may have more is rounded up.
+    let most = before + replicas * shards_now.saturating_sub(shards);
+    if !(before..=most).contains(&after) {
+        let what = format!(
+            "{owner} used {before} bytes, and {after} after a split, expected {most} at most"
+        );
+        watch::violated(NAME, what);
+        return Ok(());
+    }
+    let most = limit.map_or(u64::MAX, |limit| limit.max(after));
+    let done = world.spawn(grow_on(world.clients_net.clone(), addresses, acknowledged, most));
+    if !run_until(world, now_us() + PATIENCE_US, |_| done.get())? && !world.is_violated() {
+        watch::violated(
+            "heals_and_serves",
+            "a filter does not take items after a split".to_owned(),
+        );
     }
     Ok(())
 }
 
-async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, holders: u32) {
+async fn check(
+    clerk: Rc<Clerk>,
+    (net, addresses): (SimNet, Vec<String>),
+    holders: u32,
+    acknowledged: Rc<RefCell<Vec<String>>>,
+) {
     set(&clerk, "", Quota::default()).await;
     for holder in 0..holders {
         let quota = Quota { filters: Some(ROOM.into()), ..Quota::default() };
@@ -104,37 +174,33 @@ async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, holders: u
             expect_room(holder, slot, &made(slot).await);
         }
     }
-    for holder in 0..holders.min(1) {
-        grow(&clerk, &net, &addresses, holder).await;
+    if holders > 0 {
+        let items = grow(&clerk, &net, &addresses).await;
+        acknowledged.replace(items);
     }
     for address in &addresses {
         compare(&net, address, holders).await;
     }
 }
 
-/// Has a filter of a holder grow until the quota is used up. Checks that acknowledged items are
-/// contained, and that the growth counts as usage.
-async fn grow(clerk: &Clerk, net: &SimNet, addresses: &[String], holder: u32) {
-    let (owner, name) = (holder_name(holder), format!("{}s-grows", holder_name(holder)));
+/// The name of the first holder's growing filter.
+fn growing_filter() -> String {
+    format!("{}s-grows", holder_name(0))
+}
+
+/// Has a filter of the first holder grow until the quota is used up. Checks that acknowledged items are
+/// contained, and that the growth counts as usage. Returns the acknowledged items.
+async fn grow(clerk: &Clerk, net: &SimNet, addresses: &[String]) -> Vec<String> {
+    let (owner, name) = (holder_name(0), growing_filter());
     let used = || watch::with(|checks| checks.quotas.now().usage(&owner).1);
     set(clerk, &owner, Quota::default()).await;
     // The kind depends on the number of nodes, so that runs cover both kinds that grow.
     let kind = if addresses.len().is_multiple_of(2) { Kind::Quotient } else { Kind::Scalable };
-    make_growing(net, &addresses[0], (&token_of(holder), &name), kind).await;
+    make_growing(net, &addresses[0], (&token_of(0), &name), kind).await;
     let planned = used();
     let most = planned + GROWTH_BYTES;
     set(clerk, &owner, Quota { memory_bytes: Some(most), ..Quota::default() }).await;
-    let (mut acknowledged, mut is_full) = (Vec::new(), false);
-    for batch in 0..BATCHES_MAX {
-        let items: Vec<String> = (0..BATCH_ITEMS).map(|item| format!("{batch}.{item}")).collect();
-        let address = addresses[batch as usize % addresses.len()].clone();
-        if inserted(net, address, &name, &items).await {
-            acknowledged.extend(items);
-        } else {
-            is_full = true;
-            break;
-        }
-    }
+    let (acknowledged, is_full) = fill(net, addresses, &name, ("", BATCHES_MAX)).await;
     counters::checked(NAME, 1);
     if !is_full || used() == planned {
         let what = format!(
@@ -144,7 +210,52 @@ async fn grow(clerk: &Clerk, net: &SimNet, addresses: &[String], holder: u32) {
         );
         watch::violated(NAME, what);
     }
-    let absent = absent(net, &addresses[0], &name, &acknowledged).await;
+    check_contained(net, &addresses[0], &name, &acknowledged).await;
+    acknowledged
+}
+
+/// Has that filter take more items after a split of a shard: it may be full, or not, but uses `most` bytes at most, and
+/// contains what was acknowledged before and after.
+async fn grow_on(net: SimNet, addresses: Vec<String>, mut acknowledged: Vec<String>, most: u64) {
+    let (owner, name) = (holder_name(0), growing_filter());
+    let (more, _) = fill(&net, &addresses, &name, ("split.", BATCHES_AFTER_SPLIT)).await;
+    acknowledged.extend(more);
+    let used = watch::with(|checks| checks.quotas.now().usage(&owner).1);
+    counters::checked(NAME, 1);
+    if used > most {
+        let what = format!("{name} grew to {used} bytes after a split, expected {most} at most");
+        watch::violated(NAME, what);
+    }
+    check_contained(&net, &addresses[0], &name, &acknowledged).await;
+    for address in &addresses {
+        compare(&net, address, 1).await;
+    }
+}
+
+/// Inserts batches of items, whose names begin so, until the filter is full. Returns those that were acknowledged, and
+/// whether it is full.
+async fn fill(
+    net: &SimNet,
+    addresses: &[String],
+    name: &str,
+    (prefix, batches): (&str, u32),
+) -> (Vec<String>, bool) {
+    let mut acknowledged = Vec::new();
+    for batch in 0..batches {
+        let item = |item: u32| format!("{prefix}{batch}.{item}");
+        let items: Vec<String> = (0..BATCH_ITEMS).map(item).collect();
+        let address = addresses[batch as usize % addresses.len()].clone();
+        if !inserted(net, address, name, &items).await {
+            return (acknowledged, true);
+        }
+        acknowledged.extend(items);
+    }
+    (acknowledged, false)
+}
+
+/// Checks that a filter contains these items.
+async fn check_contained(net: &SimNet, address: &str, name: &str, acknowledged: &[String]) {
+    let absent = absent(net, address, name, acknowledged).await;
     if absent > 0 {
         let what =
             format!("{absent} of {} acknowledged items are not in {name}", acknowledged.len());

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use umbel_engine::meta::{
-    Distribution, FilterName, FilterSettings, MetaCommand, MetaError, MetaReply, MetaState,
-    PrincipalName, Quota,
+    Distribution, FilterName, FilterSettings, FilterState, MetaCommand, MetaError, MetaReply,
+    MetaState, PrincipalName, Quota,
 };
 use umbel_engine::{FilterId, ShardId};
 
@@ -17,6 +17,9 @@ pub(crate) const NAME: &str = "quotas_hold";
 
 /// Name of the invariant: a request for which there is room is not refused, and a drop frees room.
 pub(crate) const SERVED: &str = "room_is_given";
+
+/// Name of the invariant: the catalogue counts what the entries add up to, also after splits and merges of shards.
+pub(crate) const SUM: &str = "usage_adds_up";
 
 /// What a holder has: the number of filters, and the bytes of one copy of each, by number of copies.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -57,9 +60,15 @@ struct Filter {
     /// With what it has grown by.
     one: Holdings,
     generation: u64,
+    /// The generation at which a rename ends, which changes no slice.
+    renamed_to: Option<u64>,
     /// Bytes of each slice beyond the plan.
     grown: BTreeMap<ShardId, u64>,
+    plan: PlanKey,
 }
+
+/// What determines the plan of a filter besides the number of shards: kind, capacity, and the bits of the rate.
+type PlanKey = (u8, u64, u64);
 
 /// Every version, and when it was first applied anywhere, in simulated microseconds.
 #[derive(Default, Debug)]
@@ -68,6 +77,15 @@ pub(crate) struct Quotas {
     versions: Vec<(u64, HoldingsVersion)>,
     filters: BTreeMap<FilterId, Filter>,
     defined: u64,
+    /// The last entry after which the sum was compared with the catalogue.
+    compared: u64,
+    shard_count: u32,
+    /// When that last changed, in simulated microseconds.
+    recut_us: u64,
+    /// What filters take as they were last planned, and for how many shards.
+    planned: BTreeMap<PlanKey, (u32, Holdings)>,
+    /// The shard that is being merged, and the one that it is merged into.
+    merging: Option<(ShardId, ShardId)>,
 }
 
 impl Holdings {
@@ -89,6 +107,13 @@ impl Holdings {
         self.count -= one.count;
         self.partitioned -= one.partitioned;
         self.replicated -= one.replicated;
+    }
+}
+
+impl Filter {
+    /// What its slices have beyond the plan.
+    fn growth(&self) -> Holdings {
+        Holdings { partitioned: self.grown.values().sum(), ..Holdings::default() }
     }
 }
 
@@ -128,6 +153,11 @@ impl HoldingsVersion {
         (self.all.count, self.bytes(self.all))
     }
 
+    /// How many bytes a principal may use.
+    pub(crate) fn bytes_limit(&self, name: &str) -> Option<u64> {
+        self.limits.get(name)?.bytes
+    }
+
     /// How many filters a principal may hold.
     pub(crate) fn count_limit(&self, name: &str) -> Option<u64> {
         self.limits.get(name)?.count
@@ -160,10 +190,16 @@ impl Quotas {
                 | MetaCommand::BeginImport { name, settings, owner, .. },
                 reply,
             ) => self.create(index, (name, settings, owner.as_ref()), reply),
-            (MetaCommand::DropFilter { filter }, MetaReply::Done) => {
-                if self.filters.get(filter).is_some_and(|held| held.one.replicated > 0) {
-                    self.gone(*filter);
-                }
+            (
+                MetaCommand::DropFilter { filter } | MetaCommand::DropExpired { filter, .. },
+                MetaReply::Done,
+            ) => {
+                self.dropped(*filter, newest);
+                Ok(())
+            }
+            (MetaCommand::RenameFilter { filter, replaced, .. }, MetaReply::Done) => {
+                self.renamed(*filter, newest);
+                replaced.iter().for_each(|&replaced| self.dropped(replaced, newest));
                 Ok(())
             }
             (MetaCommand::FilterDropped { filter }, MetaReply::Done) => {
@@ -187,6 +223,7 @@ impl Quotas {
             }
             _ => Ok(()),
         };
+        self.follow_shards(at_us, newest);
         if self.versions.last().is_none_or(|(_, last)| *last != self.now) {
             self.versions.push((at_us, self.now.clone()));
         }
@@ -200,6 +237,9 @@ impl Quotas {
         reply: &MetaReply,
     ) -> Result<(), (&'static str, String)> {
         let (one, owner) = (Holdings::of(settings), owner.map(PrincipalName::as_str));
+        let FilterSettings { kind, capacity, false_positive_rate, .. } = *settings;
+        let plan = (kind, capacity, false_positive_rate.to_bits());
+        self.planned.insert(plan, (self.shard_count, one));
         let over = self.now.over(owner, one);
         let name = name.as_str();
         match (reply, over) {
@@ -212,9 +252,10 @@ impl Quotas {
                 if let Some(owner) = &owner {
                     self.now.held.entry(owner.clone()).or_default().add(one);
                 }
-                let (made, generation, grown) = (name.to_owned(), 1, BTreeMap::new());
-                let filter_made = Filter { owner, name: made, one, generation, grown };
-                self.filters.insert(*filter, filter_made);
+                let (made, grown) = (name.to_owned(), BTreeMap::new());
+                let (generation, renamed_to) = (1, None);
+                let made = Filter { owner, name: made, one, generation, renamed_to, grown, plan };
+                self.filters.insert(*filter, made);
                 match over {
                     None => Ok(()),
                     Some(over) => {
@@ -248,7 +289,9 @@ impl Quotas {
         let had = grown.get(&shard).copied().unwrap_or(0);
         let more =
             Holdings { partitioned: growth_bytes.saturating_sub(had), ..Holdings::default() };
-        let over = self.now.over(owner.as_deref(), more);
+        // What a slice was allowed before is granted again, even if the quota was lowered meanwhile.
+        let is_more = more.partitioned > 0;
+        let over = if is_more { self.now.over(owner.as_deref(), more) } else { None };
         match (reply, over) {
             (MetaReply::Done, None) => {
                 counters::checked(NAME, 1);
@@ -276,15 +319,105 @@ impl Quotas {
         }
     }
 
-    /// A filter that begins a generation is as it was planned.
+    /// Follows splits and merges of shards: each half may grow by half of what the whole was allowed, rounded up, and
+    /// a shard that took over another one by as much as both.
+    fn follow_shards(&mut self, at_us: u64, newest: &MetaState) {
+        let (map, count) = (newest.shard_map(), newest.shard_count());
+        if count > self.shard_count
+            && let Some((whole, other)) = map.halved().zip(map.splitting())
+        {
+            self.recut(|grown| {
+                if let Some(bytes) = grown.get_mut(&whole) {
+                    *bytes = bytes.div_ceil(2);
+                    let half = *bytes;
+                    grown.insert(other, half);
+                }
+            });
+        }
+        if count < self.shard_count
+            && let Some((from, into)) = self.merging
+        {
+            self.recut(|grown| {
+                if let Some(bytes) = grown.remove(&from) {
+                    *grown.entry(into).or_default() += bytes;
+                }
+            });
+        }
+        if count != self.shard_count {
+            (self.shard_count, self.recut_us) = (count, at_us);
+        }
+        self.merging = map.merging().zip(map.absorbing());
+    }
+
+    /// Changes what the slices of all filters may have beyond their plans.
+    fn recut(&mut self, change: impl Fn(&mut BTreeMap<ShardId, u64>)) {
+        for filter in self.filters.values_mut() {
+            let before = filter.growth();
+            change(&mut filter.grown);
+            let after = filter.growth();
+            let held = filter.owner.as_ref().and_then(|owner| self.now.held.get_mut(owner));
+            for sum in [&mut filter.one, &mut self.now.all].into_iter().chain(held) {
+                sum.take(before);
+                sum.add(after);
+            }
+        }
+    }
+
+    /// Compares the sum over all filters with what the catalogue counts after an entry, once for each.
+    ///
+    /// # Errors
+    /// The invariant that is violated, and how.
+    pub(crate) fn add_up(
+        &mut self,
+        index: u64,
+        newest: &MetaState,
+    ) -> Result<(), (&'static str, String)> {
+        if index <= self.compared {
+            return Ok(());
+        }
+        self.compared = index;
+        counters::checked(SUM, 1);
+        let counted = newest.usage(None);
+        let counted = (counted.filter_count, counted.memory_bytes);
+        let summed = self.now.usage_of_all();
+        if counted == summed {
+            return Ok(());
+        }
+        let text = format!(
+            "after entry {index} the catalogue counts {counted:?} (filters, bytes), expected {summed:?}"
+        );
+        Err((SUM, text))
+    }
+
+    /// A filter was renamed, unless that was done before.
+    fn renamed(&mut self, filter: FilterId, newest: &MetaState) {
+        if let Some(renamed) = self.filters.get_mut(&filter)
+            && let Some(FilterState::Renaming { to }) = newest.filter(filter).map(|now| now.state)
+        {
+            renamed.renamed_to = Some(to.0);
+        }
+    }
+
+    /// A filter was dropped, if it is not there any more: of a partitioned one, the slices are there for a while.
+    fn dropped(&mut self, filter: FilterId, newest: &MetaState) {
+        let is_replicated = self.filters.get(&filter).is_some_and(|held| held.one.replicated > 0);
+        if is_replicated && newest.filter(filter).is_none() {
+            self.gone(filter);
+        }
+    }
+
+    /// A filter that begins a generation is as it was planned, unless it was only renamed.
     fn cleared(&mut self, filter: FilterId, generation: u64) {
         let Some(cleared) = self.filters.get_mut(&filter) else { return };
         if generation <= cleared.generation {
             return;
         }
         cleared.generation = generation;
-        let partitioned = std::mem::take(&mut cleared.grown).into_values().sum();
-        let grown = Holdings { partitioned, ..Holdings::default() };
+        if cleared.renamed_to.take_if(|to| *to == generation).is_some() {
+            return;
+        }
+        let grown = cleared.growth();
+        cleared.grown.clear();
         cleared.one.take(grown);
         self.now.all.take(grown);
         if let Some(held) = cleared.owner.as_ref().and_then(|owner| self.now.held.get_mut(owner)) {
@@ -324,18 +457,26 @@ impl Quotas {
 
     /// Whether a filter like `sample` may have found no room at some time of the interval.
     pub(crate) fn may_be_full(&self, us: (u64, u64), owner: &str, sample: &str) -> bool {
-        let Some(one) = self.sample(sample) else { return true };
+        let Some(one) = self.sample(sample).filter(|_| self.recut_us + CLOCKS_APART_US < us.0)
+        else {
+            return true;
+        };
         let mut versions = self.between(us.0, us.1).iter();
         versions.any(|(_, version)| version.over(Some(owner), one).is_some())
     }
 
+    /// What a filter like this one takes if it is planned now; `None` if none was since shards were split or merged, with
+    /// which plans change.
     fn sample(&self, name: &str) -> Option<Holdings> {
-        self.filters.values().find(|filter| filter.name == name).map(|filter| filter.one)
+        let sample = self.filters.values().find(|filter| filter.name == name)?;
+        let (shards, planned) = self.planned.get(&sample.plan)?;
+        (*shards == self.shard_count).then_some(*planned)
     }
 
     /// What a filter of this name takes on all nodes.
     pub(crate) fn bytes_of(&self, name: &str) -> Option<u64> {
-        self.sample(name).map(|one| self.now.bytes(one))
+        let held = self.filters.values().find(|filter| filter.name == name)?;
+        Some(self.now.bytes(held.one))
     }
 
     /// The last version.

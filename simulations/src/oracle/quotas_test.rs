@@ -1,5 +1,6 @@
 //! The ledger of quotas, on catalogues that are applied entry by entry, and on replies that are wrong.
 
+use umbel_engine::meta::ClusterVersion;
 use umbel_engine::{Generation, NodeId};
 use umbel_filter::CellCount;
 
@@ -40,6 +41,35 @@ impl Story {
         self.index += 1;
         let result = self.quotas.applied(self.index * S, self.index, (command, reply), &self.state);
         result.map_err(|(invariant, _)| invariant)
+    }
+
+    /// Has catalogue and ledger apply a command, after which they count the same.
+    fn agree(&mut self, command: &MetaCommand) {
+        assert_eq!(self.apply(command), Ok(()), "{command:?}");
+        assert_eq!(self.quotas.add_up(self.index, &self.state), Ok(()), "{command:?}");
+    }
+
+    /// A cluster that can merge shards, with a live filter of `h0` that grows, of which its slice has this much more.
+    fn with_growth(growth_bytes: u64) -> (Self, FilterId) {
+        let mut story = Self::new();
+        story.agree(&MetaCommand::ShardFormed { shard: ShardId(0) });
+        for to in 2..=3 {
+            let asked = (1..=3).map(NodeId).collect();
+            story.agree(&MetaCommand::RaiseVersion { to: ClusterVersion(to), asked });
+        }
+        let shards = CellCount::new(1).unwrap();
+        let settings = settings(FilterKind::Scalable, 100, shards);
+        let (name, owner) = (FilterName::new("grows").unwrap(), PrincipalName::new("h0"));
+        story.agree(&MetaCommand::CreateFilter { name, settings, importing: false, owner });
+        let filter = FilterId(story.index);
+        story.agree(&MetaCommand::FilterCreated { filter });
+        story.agree(&grown(filter, 0, growth_bytes));
+        (story, filter)
+    }
+
+    /// What `h0` uses beyond the plan of its only filter, on both of the nodes that have a replica of each shard.
+    fn growth(&self) -> u64 {
+        self.quotas.now().usage("h0").1 - 2 * 64
     }
 
     /// Reports to the ledger that a filter was created, whatever the catalogue would have replied.
@@ -164,4 +194,90 @@ fn growth_counts_until_the_filter_is_cleared_and_what_has_no_room_is_refused() {
         Err(NAME),
         "above the quota"
     );
+}
+
+/// The command that a slice of a filter in its first generation grows.
+fn grown(filter: FilterId, shard: u32, growth_bytes: u64) -> MetaCommand {
+    let (generation, shard) = (Generation(1), ShardId(shard));
+    MetaCommand::GrowFilter { filter, generation, shard, growth_bytes }
+}
+
+#[test]
+fn growth_is_halved_by_a_split_and_added_up_by_a_merge() {
+    let (mut story, filter) = Story::with_growth(101);
+    assert_eq!(story.growth(), 2 * 101);
+    story.agree(&MetaCommand::SplitShard { shard_count: 2 });
+    assert_eq!(story.growth(), 2 * (51 + 51), "both halves are rounded up");
+    story.agree(&MetaCommand::SplitShard { shard_count: 2 });
+    assert_eq!(story.growth(), 2 * (51 + 51), "a repetition changes nothing");
+    story.agree(&MetaCommand::ShardFormed { shard: ShardId(1) });
+    story.agree(&grown(filter, 1, 60));
+    assert_eq!(story.growth(), 2 * (51 + 60));
+    story.agree(&MetaCommand::MergeShard { shard_count: 1 });
+    for _ in 0..2 {
+        story.agree(&MetaCommand::ShardMerged { shard: ShardId(1), era: 0 });
+        assert_eq!((story.growth(), story.state.shard_count()), (2 * (51 + 60), 1));
+    }
+    story.agree(&grown(filter, 0, 111));
+    assert_eq!(story.growth(), 2 * 111, "it has as much");
+    story.agree(&grown(filter, 0, 120));
+    assert_eq!(story.growth(), 2 * 120);
+}
+
+#[test]
+fn a_quota_has_room_across_a_split_for_what_is_left_alone() {
+    let (mut story, filter) = Story::with_growth(100);
+    story.agree(&MetaCommand::SplitShard { shard_count: 2 });
+    story.agree(&MetaCommand::ShardFormed { shard: ShardId(1) });
+    story.limit(None, Some(2 * (64 + 50 + 60)));
+    // The shard that was split off has half of the growth already: it may have ten bytes more.
+    let refused =
+        |story: &mut Story, bytes| story.apply_with_reply(&grown(filter, 1, bytes), &full());
+    assert_eq!(refused(&mut story, 61), Ok(()));
+    assert_eq!(refused(&mut story, 60), Err(SERVED));
+    let done = &MetaReply::Done;
+    assert_eq!(story.apply_with_reply(&grown(filter, 0, 61), done), Err(NAME));
+    assert_eq!(story.apply_with_reply(&grown(filter, 0, 60), done), Ok(()));
+}
+
+#[test]
+fn growth_that_is_asked_for_again_needs_no_room() {
+    let (mut story, filter) = Story::with_growth(100);
+    story.limit(None, Some(1));
+    let answered =
+        |story: &mut Story, bytes, reply| story.apply_with_reply(&grown(filter, 0, bytes), reply);
+    assert_eq!(answered(&mut story, 100, &MetaReply::Done), Ok(()));
+    let refused = full();
+    assert_eq!(answered(&mut story, 100, &refused), Err(SERVED));
+    assert_eq!(answered(&mut story, 101, &refused), Ok(()));
+    assert_eq!(answered(&mut story, 101, &MetaReply::Done), Err(NAME));
+}
+
+#[test]
+fn a_rename_changes_no_slice_and_a_clear_afterwards_does() {
+    let (mut story, filter) = Story::with_growth(100);
+    let name = FilterName::new("renamed").unwrap();
+    let generation = Generation(1);
+    let rename = MetaCommand::RenameFilter { filter, generation, name, replaced: None };
+    for _ in 0..2 {
+        story.agree(&rename);
+    }
+    for (generation, growth) in [(2, 2 * 100), (3, 0)] {
+        let generation = Generation(generation);
+        if growth == 0 {
+            story.agree(&MetaCommand::ClearFilter { filter, generation: Generation(2) });
+        }
+        story.agree(&MetaCommand::FilterCleared { filter, generation });
+        assert_eq!(story.growth(), growth, "{generation:?}");
+    }
+}
+
+#[test]
+fn a_count_that_entries_do_not_add_up_to_is_seen() {
+    let (mut story, filter) = Story::with_growth(100);
+    // The catalogue does not apply it.
+    assert_eq!(story.apply_with_reply(&grown(filter, 0, 101), &MetaReply::Done), Ok(()));
+    let compared = story.quotas.add_up(story.index, &story.state);
+    assert_eq!(compared.map_err(|(invariant, _)| invariant), Err(SUM));
+    assert_eq!(story.quotas.add_up(story.index, &story.state), Ok(()), "it is told once");
 }

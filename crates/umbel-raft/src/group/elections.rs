@@ -297,7 +297,7 @@ mod tests {
             let heard: Vec<Follower> =
                 heard.iter().map(|&(node, entries)| (NodeId(node), entries)).collect();
             let linked: Vec<NodeId> = linked.iter().copied().map(NodeId).collect();
-            let heirs = super::heirs(&heard, &linked);
+            let heirs = heirs(&heard, &linked);
             heirs.into_iter().map(|node| node.0).collect::<Vec<u64>>()
         };
         let most = 1_000;
