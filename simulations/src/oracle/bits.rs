@@ -83,10 +83,15 @@ fn block_and_bits(settings: &FilterSettings, hash: ItemHash) -> Option<(u64, Vec
         | AnyFilter::Quotient(_)
         | AnyFilter::RedisBloom(_) => return None,
     };
-    let ones = (0_u32..).zip(words).flat_map(|(at, &word)| {
-        (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| 64 * at + bit)
-    });
-    Some((map.first_block(), ones.collect()))
+    let mut ones = Vec::new();
+    for (at, &word) in (0_u32..).zip(words) {
+        let mut rest = word;
+        while rest != 0 {
+            ones.push(64 * at + rest.trailing_zeros());
+            rest &= rest - 1;
+        }
+    }
+    Some((map.first_block(), ones))
 }
 
 /// For each position, the earliest time at which it may have been set, and the earliest time by any
