@@ -13,6 +13,7 @@ use umbel_step::planted::{self, Planted};
 use self::operation::{HashedBatch, Operation};
 pub use self::outcomes::{graver, partial_failure, partly};
 pub(super) use self::recut::{cut_before, pieces_of};
+use self::sought::Sought;
 use super::levels::read_level;
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel, Result};
 use umbel_node::calls::ShardAnswer;
@@ -23,6 +24,7 @@ mod counts;
 mod operation;
 mod outcomes;
 mod recut;
+mod sought;
 
 impl Coordinator {
     /// Inserts items; a one means that the item was new. Also returns the level of the answer: the
@@ -154,7 +156,8 @@ impl Coordinator {
             let rest: Vec<ItemHash> = absent.iter().map(|&at| hashes[at]).collect();
             let operation = Operation::Contains { confirmed: true };
             let batch = HashedBatch { hashes: &rest, operation };
-            let answers = self.each_part_of(name, filter.clone(), batch, None, deadline);
+            let sought = Sought::any(name);
+            let answers = self.each_part_of(sought, filter.clone(), batch, None, deadline);
             for (&at, is_present) in absent.iter().zip(answers.await?.iter()) {
                 present[at] = is_present;
             }
@@ -184,14 +187,14 @@ impl Coordinator {
         let name = filter.record.name.as_str().to_owned();
         let hashes = hashed(&filter, items)?;
         let batch = HashedBatch { hashes: &hashes, operation };
-        self.each_part_of(&name, filter, batch, Some(items), deadline).await
+        self.each_part_of(Sought::any(&name), filter, batch, Some(items), deadline).await
     }
 
     /// Asks every shard for its part. If some items were inserted or removed and others were not, for
     /// whatever reason, the error tells so. `items` are those of the batch, if they can be hashed again.
     async fn each_part_of(
         &self,
-        name: &str,
+        sought: Sought<'_>,
         filter: LiveFilter,
         batch: HashedBatch<'_>,
         items: Option<&ItemBatch>,
@@ -199,7 +202,7 @@ impl Coordinator {
     ) -> Result<Bitmap> {
         let kind = filter.record.settings.kind;
         let mut is_begun = false;
-        let done = self.send_parts(name, filter, batch, items, deadline, &mut is_begun).await;
+        let done = self.send_parts(sought, filter, batch, items, deadline, &mut is_begun).await;
         let of_batch = |error| outcomes::of_batch(error, kind, batch.hashes.len(), is_begun);
         done.map_err(|error| if batch.operation.is_read() { error } else { of_batch(error) })
     }
@@ -213,7 +216,7 @@ impl Coordinator {
     /// `is_begun` as soon as a part was answered, under any generation.
     async fn send_parts(
         &self,
-        name: &str,
+        sought: Sought<'_>,
         mut filter: LiveFilter,
         batch: HashedBatch<'_>,
         items: Option<&ItemBatch>,
@@ -250,7 +253,7 @@ impl Coordinator {
                     }));
                 }
                 is_reused |= reused.is_some();
-                let mut newer = self.refreshed(name, operation, is_reused, deadline).await?;
+                let mut newer = self.refreshed(sought, operation, is_reused, deadline).await?;
                 newer.ranges =
                     self.seen_split.next_ranges(filter.ranges, newer.ranges, newer.unsplit);
                 let is_same =
@@ -284,7 +287,7 @@ impl Coordinator {
                 rehashed = hashed(&filter, items)?;
                 hashes = &rehashed;
             } else {
-                let what = format!("filter {name:?} was replaced meanwhile: try again");
+                let what = format!("filter {:?} was replaced meanwhile: try again", sought.name);
                 let error = CallFailure::Overloaded { what };
                 return Err(if is_reused { outcomes::failure_after_reuse(error) } else { error });
             }
@@ -295,17 +298,17 @@ impl Coordinator {
     /// a shard knew the request's id from another request.
     async fn refreshed(
         &self,
-        name: &str,
+        sought: Sought<'_>,
         operation: Operation,
         is_reused: bool,
         deadline: Instant,
     ) -> Result<LiveFilter> {
         if Instant::now() >= deadline {
-            return Err(outcomes::never_still(name, operation.is_read()));
+            return Err(outcomes::never_still(sought.name, operation.is_read()));
         }
         let newer = async {
             self.meta_refresh(deadline).await?;
-            self.live_filter(name, deadline).await
+            sought.find(self, deadline).await
         };
         newer
             .await

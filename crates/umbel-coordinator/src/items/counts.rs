@@ -1,11 +1,13 @@
-//! How often an item is in a filter of a kind that can tell.
+//! Items of filters of kinds that tell how often an item is in them. A request that goes on under a newer catalogue
+//! meets no filter of another kind that has taken over the name.
 
 use tokio::time::Instant;
 use umbel_engine::meta::ClusterVersion;
-use umbel_engine::shard::{HashList, PartError};
-use umbel_filter::Kind;
+use umbel_engine::shard::{Bitmap, HashList, PartError};
 
 use super::hashed;
+use super::operation::{HashedBatch, Operation};
+use super::sought::Sought;
 use crate::{Coordinator, Result};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
@@ -16,6 +18,53 @@ use umbel_node::leader_calls::unexpected;
 const SINCE: ClusterVersion = ClusterVersion(2);
 
 impl Coordinator {
+    /// Inserts items into a filter that tells copies; a one means that the item was new.
+    pub async fn insert_copies(
+        &self,
+        name: &str,
+        items: &ItemBatch,
+        deadline: Instant,
+    ) -> Result<Bitmap> {
+        let operation = Operation::Insert { request: None, at_ms: None };
+        self.each_part_of_copies(name, items, operation, deadline).await
+    }
+
+    /// Removes one copy of each item from a filter that tells copies; a one means that there was one.
+    pub async fn remove_copies(
+        &self,
+        name: &str,
+        items: &ItemBatch,
+        deadline: Instant,
+    ) -> Result<Bitmap> {
+        self.each_part_of_copies(name, items, Operation::Remove(None), deadline).await
+    }
+
+    /// Looks up items in a filter that tells copies; a one means that the item is present. Linearizable: removals count
+    /// at once.
+    pub async fn contains_copies(
+        &self,
+        name: &str,
+        items: &ItemBatch,
+        deadline: Instant,
+    ) -> Result<Bitmap> {
+        let operation = Operation::Contains { confirmed: true };
+        self.each_part_of_copies(name, items, operation, deadline).await
+    }
+
+    async fn each_part_of_copies(
+        &self,
+        name: &str,
+        items: &ItemBatch,
+        operation: Operation,
+        deadline: Instant,
+    ) -> Result<Bitmap> {
+        let sought = Sought::telling_copies(name);
+        let filter = sought.find(self, deadline).await?;
+        let hashes = hashed(&filter, items)?;
+        let batch = HashedBatch { hashes: &hashes, operation };
+        self.each_part_of(sought, filter, batch, Some(items), deadline).await
+    }
+
     /// How often an item, the only one of the batch, may be in a filter of a kind that tells copies.
     /// Linearizable: the answer includes everything that was acknowledged before.
     pub async fn copies_of_item(
@@ -26,13 +75,7 @@ impl Coordinator {
     ) -> Result<u64> {
         self.releases().check_version(SINCE, deadline).await?;
         loop {
-            let filter = self.live_filter(name, deadline).await?;
-            let (id, record) = (filter.id, &filter.record);
-            let tells_copies = Kind::from_id(record.settings.kind).is_some_and(Kind::tells_copies);
-            if !tells_copies || record.is_replicated() {
-                let what = format!("{name:?} does not tell how often an item is in");
-                return Err(PartError::WrongKind { what }.into());
-            }
+            let filter = Sought::telling_copies(name).find(self, deadline).await?;
             // Hashed anew each time: a filter that took over the name has another key.
             let [hash] = hashed(&filter, item)?[..] else {
                 let what = format!("{} items are to be counted, expected 1", item.len());
@@ -40,7 +83,8 @@ impl Coordinator {
             };
             let ranges = self.seen_split.first_ranges(filter.ranges, filter.unsplit);
             let shard = ranges.shard_of(hash.hi());
-            let (generation, hashes) = (record.generation, HashList::from_hashes(&[hash]));
+            let (id, generation) = (filter.id, filter.record.generation);
+            let hashes = HashList::from_hashes(&[hash]);
             let request = ShardRequest::Copies { filter: id, generation, hashes };
             match self.shard_call(shard, request, deadline).await {
                 Ok(ShardAnswer::Copies(counts)) if counts.len() == 1 => return Ok(counts[0]),

@@ -19,9 +19,10 @@ use umbel_node::item_batch::ItemBatch;
 use umbel_resp::{Arguments, CuckooCommand, CuckooInsert, Items, Protocol, Refusal, Reply};
 
 use super::answers::refusal;
-use super::filters::{self, ItemAnswers, create, described, memory_bytes, unless_busy};
+use super::filters::{create, described, memory_bytes, or_create, unless_busy};
 use super::packed::Packed;
 use super::session::{NoFilter, Session};
+use super::shared::Counts;
 
 /// The planned false positive rate. RedisBloom's, with 8 bits and buckets of 2, is 1.6 % for each of a filter's
 /// parts.
@@ -94,7 +95,7 @@ const fn plan(capacity: u64, grows: bool) -> FilterRequest {
 }
 
 /// Whether the filter tells copies; None if no filter has this name. Only that it does may be old: then the shards are
-/// asked, which notice it. Nobody is asked about any other filter, so that must be true now.
+/// asked, which notice it, and [`is_gone`] says so. Nobody is asked about any other filter, so that must be true now.
 async fn tells_copies(
     session: &Session,
     name: &FilterName,
@@ -111,6 +112,15 @@ async fn tells_copies(
     // This node may not know the filter yet, or know another one of its name.
     let refreshed = coordinator.meta_refresh(deadline).await;
     refreshed.and_then(|()| coordinator.read_meta(look)).map_err(|failure| refusal(&failure))
+}
+
+/// Whether a call about a filter that tells copies failed because the name has no such filter any more: this node's
+/// catalogue was old.
+const fn is_gone(failure: &CallFailure) -> bool {
+    matches!(
+        failure,
+        CallFailure::UnknownFilter { .. } | CallFailure::Part(PartError::WrongKind { .. })
+    )
 }
 
 /// Each item as a separate batch.
@@ -143,7 +153,8 @@ async fn insert(session: &Session, command: CuckooInsert<'_>) -> Result<Reply, R
     let mut added = Vec::with_capacity(batches.len());
     // Of two equal items the second is not new, so with `is_new_only` items are inserted one after the other.
     for some in batches.chunks(if is_new_only { 1 } else { ITEMS_AT_ONCE }) {
-        let each = some.iter().map(|batch| add(session, &name, batch, is_new_only, deadline));
+        let each =
+            some.iter().map(|batch| add(session, &name, capacity, batch, is_new_only, deadline));
         // Each outcome is waited for, so that an error can say whether anything was inserted.
         let outcomes = join_all(each).await;
         take_outcomes(&mut added, outcomes).map_err(|failure| refusal(&failure))?;
@@ -188,28 +199,29 @@ fn not_taken_back(failure: CallFailure) -> CallFailure {
     })
 }
 
-/// Inserts one item.
+/// Inserts one item. A filter that was dropped without this node's knowledge is created anew, if the command has a
+/// capacity for it.
 async fn add(
     session: &Session,
     name: &FilterName,
+    capacity: Option<u64>,
     batch: &ItemBatch,
     is_new_only: bool,
     deadline: Instant,
 ) -> Result<Added, CallFailure> {
     let coordinator = &session.shared.coordinator;
-    let name = name.as_str();
+    let new = || capacity.map(|capacity| plan(capacity, true));
     if is_new_only {
-        let asked = || coordinator.contains(name, batch, None, deadline);
-        let (present, _) = unless_busy(deadline, asked).await?;
-        if present.get(0) {
+        let asked = || coordinator.contains_copies(name.as_str(), batch, deadline);
+        if or_create(session, name, new, deadline, asked).await?.get(0) {
             return Ok(Added::Present);
         }
     }
-    let inserted = || coordinator.insert(name, batch, None, None, deadline);
-    match unless_busy(deadline, inserted).await {
-        Ok((new, _)) if is_new_only && !new.get(0) => {
+    let inserted = || coordinator.insert_copies(name.as_str(), batch, deadline);
+    match or_create(session, name, new, deadline, inserted).await {
+        Ok(is_new) if is_new_only && !is_new.get(0) => {
             // Another client was faster: the copy that this call inserted is removed again.
-            let removed = coordinator.remove(name, batch, None, deadline).await;
+            let removed = coordinator.remove_copies(name.as_str(), batch, deadline).await;
             removed.map(|_| Added::Present).map_err(not_taken_back)
         }
         Ok(_) => Ok(Added::Yes),
@@ -221,26 +233,46 @@ async fn add(
 /// Missing filters, and those of other kinds, have no items.
 async fn contains(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
     let deadline = session.shared.deadlines.of_command();
-    let is_there = match session.filter(FilterVerb::Read, items.key) {
-        Ok(name) => tells_copies(session, &name, deadline).await? == Some(true),
-        Err(NoFilter::NoName) => false,
+    let present = match session.filter(FilterVerb::Read, items.key) {
+        Ok(name) => present(session, &name, items.items, deadline).await?,
+        Err(NoFilter::NoName) => None,
         Err(why @ NoFilter::Denied) => return Err(why.into()),
     };
-    let mut present = vec![false; items.items.len()];
-    if is_there {
-        let mut packed = Packed::default();
-        items.items.pack(&mut packed.data, &mut packed.lengths);
-        let ItemAnswers { bits, refusal } = filters::contains(session, items.key, packed).await;
-        if let Some(refusal) = refusal {
-            return Err(refusal);
-        }
-        present = bits;
-    }
+    let present = present.unwrap_or_else(|| vec![false; items.items.len()]);
     Ok(if items.form.is_list() {
         Reply::Array(present.into_iter().map(Reply::Boolean).collect())
     } else {
         Reply::Boolean(present.first() == Some(&true))
     })
+}
+
+/// Which items are present; None if no filter of this name tells copies.
+async fn present(
+    session: &Session,
+    name: &FilterName,
+    items: Arguments<'_>,
+    deadline: Instant,
+) -> Result<Option<Vec<bool>>, Refusal> {
+    if tells_copies(session, name, deadline).await? != Some(true) {
+        return Ok(None);
+    }
+    let (coordinator, counts) = (&session.shared.coordinator, &session.shared.counts);
+    let mut packed = Packed::default();
+    items.pack(&mut packed.data, &mut packed.lengths);
+    let mut present = Vec::with_capacity(items.len());
+    for batch in packed.batches() {
+        let asked = || coordinator.contains_copies(name.as_str(), &batch, deadline);
+        match unless_busy(deadline, asked).await {
+            Ok(bits) => present.extend(bits.iter()),
+            Err(failure) if is_gone(&failure) => {
+                Counts::add(&counts.misses, 1);
+                return Ok(None);
+            }
+            Err(failure) => return Err(refusal(&failure)),
+        }
+    }
+    Counts::add(&counts.hits, 1);
+    Ok(Some(present))
 }
 
 /// Missing filters, and those of other kinds, have no items.
@@ -259,7 +291,7 @@ async fn count(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
         let call = || session.shared.coordinator.copies_of_item(name.as_str(), batch, deadline);
         sum += match unless_busy(deadline, call).await {
             Ok(copies) => copies,
-            Err(CallFailure::UnknownFilter { .. }) => 0,
+            Err(failure) if is_gone(&failure) => 0,
             Err(failure) => return Err(refusal(&failure)),
         };
     }
@@ -278,10 +310,10 @@ async fn remove(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
     }
     let mut is_removed = false;
     for batch in &single_batches(items.items) {
-        let call = || session.shared.coordinator.remove(name.as_str(), batch, None, deadline);
+        let call = || session.shared.coordinator.remove_copies(name.as_str(), batch, deadline);
         is_removed = match unless_busy(deadline, call).await {
             Ok(removed) => removed.get(0),
-            Err(CallFailure::UnknownFilter { .. }) => return Err(Refusal::NoCuckoo),
+            Err(failure) if is_gone(&failure) => return Err(Refusal::NoCuckoo),
             Err(failure) => return Err(refusal(&failure)),
         };
     }
@@ -296,6 +328,9 @@ async fn compact(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
         Err(NoFilter::NoName) => return Err(Refusal::NothingToCompact),
         Err(why @ NoFilter::Denied) => return Err(why.into()),
     };
+    // No shard is asked, so this node must know it.
+    let refreshed = session.shared.coordinator.meta_refresh(deadline).await;
+    refreshed.map_err(|failure| refusal(&failure))?;
     match tells_copies(session, &name, deadline).await? {
         Some(true) => Ok(Reply::OK),
         _ => Err(Refusal::NothingToCompact),

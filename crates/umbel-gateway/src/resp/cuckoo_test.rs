@@ -163,3 +163,44 @@ async fn a_node_that_is_behind_finds_the_items_of_a_newer_filter() {
     drop(ahead);
     node.shutdown().await;
 }
+
+/// Through another node, a filter that tells copies was dropped, and maybe replaced by one that does not: the node that
+/// is asked has not heard of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_behind_answers_as_one_that_is_not() {
+    let (_folder, node) = node_by(Arc::new(Lagging)).await;
+    let mut client = Client::new(&node).await;
+    let ahead = Coordinator::new(Arc::new(node.leader_calls(Arc::new(RealSeed))));
+    let name = FilterName::new("k").unwrap();
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+    let no_filter = "-Cuckoo filter was not found\r\n";
+    for (command, dropped, replaced) in [
+        ("CF.ADD k x", ":1\r\n", wrong),
+        ("CF.ADDNX k x", ":1\r\n", wrong),
+        ("CF.INSERT k ITEMS x y", "*2\r\n:1\r\n:1\r\n", wrong),
+        ("CF.INSERT k NOCREATE ITEMS x", "-ERR not found\r\n", wrong),
+        ("CF.EXISTS k x", ":0\r\n", ":0\r\n"),
+        ("CF.COUNT k x", ":0\r\n", ":0\r\n"),
+        ("CF.DEL k x", "-Not found\r\n", "-Not found\r\n"),
+        ("CF.COMPACT k", no_filter, no_filter),
+        ("BF.ADD k x", ":1\r\n", ":0\r\n"),
+        ("BF.EXISTS k x", ":0\r\n", ":1\r\n"),
+    ] {
+        for (is_replaced, answer) in [(false, dropped), (true, replaced)] {
+            create(&ahead, "k", Kind::Cuckoo).await;
+            // From now on the node's copy of the catalogue is that of this moment.
+            client.call("CF.EXISTS k x", ":0\r\n").await;
+            ahead.drop_filter(&name, None, deadline()).await.unwrap();
+            if is_replaced {
+                create(&ahead, "k", Kind::Blocked).await;
+                let item = ItemBatch::packed("x".into(), vec![1]);
+                ahead.insert("k", &item, None, None, deadline()).await.unwrap();
+            }
+            client.call(command, answer).await;
+            // There is none if the command created none.
+            let _ = ahead.drop_filter(&name, None, deadline()).await;
+        }
+    }
+    drop(ahead);
+    node.shutdown().await;
+}

@@ -183,13 +183,27 @@ async fn insert_batch(
     deadline: Instant,
 ) -> Result<Bitmap, CallFailure> {
     let coordinator = &session.shared.coordinator;
+    let new = || new.map(|new| plan(session, new));
     let call = || coordinator.insert(name.as_str(), batch, request, None, deadline);
+    or_create(session, name, new, deadline, call).await.map(|(bits, _)| bits)
+}
+
+/// Calls for a filter; creates it if there is none and `new` plans one, also if the call is the first to notice that.
+pub(super) async fn or_create<T, F>(
+    session: &Session,
+    name: &FilterName,
+    new: impl Fn() -> Option<FilterRequest>,
+    deadline: Instant,
+    call: impl Fn() -> F,
+) -> Result<T, CallFailure>
+where
+    F: Future<Output = Result<T, CallFailure>>,
+{
     loop {
-        match unless_busy(deadline, call).await {
-            Ok((bits, _)) => return Ok(bits),
+        match unless_busy(deadline, &call).await {
             Err(missing @ CallFailure::UnknownFilter { .. }) => {
-                let Some(new) = new else { return Err(missing) };
-                match try_create(session, name, plan(session, new)).await {
+                let Some(new) = new() else { return Err(missing) };
+                match try_create(session, name, new).await {
                     // Another client created it at the same time.
                     Ok(()) | Err(CallFailure::Meta(MetaError::NameTaken { .. }))
                         if Instant::now() < deadline => {}
@@ -197,7 +211,7 @@ async fn insert_batch(
                     Err(failure) => return Err(failure),
                 }
             }
-            Err(failure) => return Err(failure),
+            answer => return answer,
         }
     }
 }
