@@ -8,7 +8,7 @@
 //! | `nodes` | the nodes that clients in cluster mode can use |
 //! | `session` | the caller of a connection, and what it has chosen |
 //! | `needs`, `answers` | rights that commands require; failures as clients know them |
-//! | `shared` | what connections share |
+//! | `shared`, `turns` | what connections share |
 
 use std::future::Future;
 use std::sync::Arc;
@@ -48,6 +48,7 @@ mod pipeline;
 mod server;
 mod session;
 mod shared;
+mod turns;
 mod umbel;
 mod writing;
 

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use umbel_coordinator::catalogue::{FilterRequest, Hashing};
 use umbel_coordinator::sizes::FilterSize;
 use umbel_coordinator::{graver, partial_failure, partly};
-use umbel_engine::meta::{Distribution, FilterName, FilterVerb, MetaState};
+use umbel_engine::meta::{Distribution, FilterName, FilterVerb, HashKey, MetaState};
 use umbel_engine::shard::PartError;
 use umbel_filter::Kind;
 use umbel_filter::sizing::{CUCKOO_BUCKETS_LOOKED_AT, WINDOW_BUCKET_SLOTS};
@@ -23,6 +23,7 @@ use super::filters::{create, described, memory_bytes, or_create, unless_busy};
 use super::packed::Packed;
 use super::session::{NoFilter, Session};
 use super::shared::Counts;
+use super::turns::Place;
 
 /// The planned false positive rate. RedisBloom's, with 8 bits and buckets of 2, is 1.6 % for each of a filter's
 /// parts.
@@ -211,11 +212,19 @@ async fn add(
 ) -> Result<Added, CallFailure> {
     let coordinator = &session.shared.coordinator;
     let new = || capacity.map(|capacity| plan(capacity, true));
-    if is_new_only {
+    // Shards insert a copy in any case, so the commands of this node that look for one item first take turns.
+    let place = is_new_only.then(|| line_up(session, name, batch)).transpose()?;
+    let mut turn = place.as_ref().and_then(Place::try_turn);
+    while let Some(place) = &place {
         let asked = || coordinator.contains_copies(name.as_str(), batch, deadline);
+        // Who finds the item present needs no turn.
         if or_create(session, name, new, deadline, asked).await?.get(0) {
             return Ok(Added::Present);
         }
+        if turn.is_some() {
+            break;
+        }
+        turn = Some(place.turn(deadline).await?);
     }
     let inserted = || coordinator.insert_copies(name.as_str(), batch, deadline);
     match or_create(session, name, new, deadline, inserted).await {
@@ -228,6 +237,17 @@ async fn add(
         Err(CallFailure::Part(PartError::Full { .. })) => Ok(Added::Full),
         Err(failure) => Err(failure),
     }
+}
+
+/// A place among the commands of this node that look for this item of the filter.
+fn line_up<'a>(
+    session: &'a Session,
+    name: &FilterName,
+    batch: &ItemBatch,
+) -> Result<Place<'a>, CallFailure> {
+    let mut hashes = Vec::new();
+    batch.hash(&HashKey::Xxh3 { seed: 0 }, &mut hashes)?;
+    Ok(session.shared.turns.line_up((name.clone(), hashes.first().copied())))
 }
 
 /// Missing filters, and those of other kinds, have no items.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use umbel_coordinator::Coordinator;
 use umbel_engine::meta::FilterName;
 use umbel_filter::Kind;
@@ -114,6 +115,32 @@ async fn answers_of_protocol_three_are_booleans_where_redisblooms_are() {
     client.call("CF.COUNT k a", ":2\r\n").await;
     client.call("CF.DEL k c", "#t\r\n").await;
     client.call("CF.MEXISTS k b c", "*2\r\n#t\r\n#f\r\n").await;
+    node.shutdown().await;
+}
+
+/// However many clients of a node add a new item at once, one of them inserts it, and once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_item_is_added_once() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    client.call("CF.RESERVE grows 1000", "+OK\r\n").await;
+    client.call("CF.RESERVE fixed 1000 EXPANSION 0", "+OK\r\n").await;
+    for key in ["grows", "fixed"] {
+        for item in 0..10 {
+            let request = format!("CF.ADDNX {key} {item}\r\n");
+            let answers = join_all((0..20).map(|_| async {
+                let mut client = Client::new(&node).await;
+                client.send(request.as_bytes()).await;
+                client.line().await
+            }));
+            let answers = answers.await;
+            let new_count = answers.iter().filter(|answer| *answer == ":1").count();
+            assert_eq!(new_count, 1, "{answers:?}");
+            client.call(&format!("CF.COUNT {key} {item}"), ":1\r\n").await;
+            client.call(&format!("CF.DEL {key} {item}"), ":1\r\n").await;
+            client.call(&format!("CF.EXISTS {key} {item}"), ":0\r\n").await;
+        }
+    }
     node.shutdown().await;
 }
 

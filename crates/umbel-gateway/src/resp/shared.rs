@@ -16,6 +16,7 @@ use super::chain_dumps::ChainDumps;
 use super::dumps::Dumps;
 use super::gateway::RespGateway;
 use super::nodes::RespAddresses;
+use super::turns::Turns;
 use crate::budget::Budget;
 use crate::deadlines::Deadlines;
 use crate::limits::RESP_PAYLOADS_MAX;
@@ -44,6 +45,8 @@ pub(super) struct Shared {
     pub(super) counts: Counts,
     pub(super) dumps: Dumps,
     pub(super) chain_dumps: ChainDumps,
+    /// Commands that look first and change then.
+    pub(super) turns: Turns,
     /// Permits for payloads that are produced, read or sent.
     pub(super) payloads: Arc<Semaphore>,
     /// The permit of the one payload that is being produced. The others wait for it: nodes serve few exports at once, and
@@ -73,6 +76,7 @@ impl Shared {
             counts: Counts::default(),
             dumps: Dumps::default(),
             chain_dumps: ChainDumps::default(),
+            turns: Turns::default(),
             payloads: Arc::new(Semaphore::new(RESP_PAYLOADS_MAX)),
             producing: Semaphore::new(1),
         }
