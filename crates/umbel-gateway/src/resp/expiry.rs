@@ -38,6 +38,13 @@ pub(super) async fn answer(
         Err(NoFilter::NoName) => return Ok(missing(command)),
         Err(why @ NoFilter::Denied) => return Err(why.into()),
     };
+    let sets = !matches!(command, ExpiryCommand::Ask { .. });
+    // They look at the expiry first, and set it then.
+    let place = sets.then(|| session.shared.turns.line_up((name.clone(), None)));
+    let turn = match &place {
+        Some(place) => Some(place.turn(deadline).await.map_err(|error| refusal(&error))?),
+        None => None,
+    };
     loop {
         let found = coordinator.expiry(&name, deadline).await.map_err(|error| refusal(&error))?;
         let Some((filter, had)) = found else { return Ok(missing(command)) };
@@ -65,6 +72,8 @@ pub(super) async fn answer(
         };
         match changed {
             Ok(has_dropped_copies) => {
+                // Nobody waits for what other nodes confirm.
+                drop(turn);
                 let deadline = session.shared.deadlines.of_long_command();
                 let confirmed = session.confirm(has_dropped_copies, deadline).await;
                 return confirmed.map(|()| Reply::Integer(1)).map_err(|error| refusal(&error));
@@ -171,6 +180,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use futures_util::future::join_all;
     use umbel_filter::Kind;
 
     use super::super::resp_test::{Client, node, node_at};
@@ -191,6 +201,26 @@ mod tests {
         let left: u64 = client.line().await[1..].parse().unwrap();
         // Meanwhile the monotonic clock goes on.
         assert!((3_000..=3_600).contains(&left), "{left}");
+        node.shutdown().await;
+    }
+
+    /// Each looks at the expiry, and sets it if there is none.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_commands_for_a_filter_without_expiry_one_sets_it() {
+        let (_folder, node) = node().await;
+        let mut client = Client::new(&node).await;
+        client.call("BF.ADD k x", ":1\r\n").await;
+        for _ in 0..10 {
+            let answers = join_all((0..10).map(|_| async {
+                let mut client = Client::new(&node).await;
+                client.send(b"EXPIRE k 3600 NX\r\n").await;
+                client.line().await
+            }));
+            let answers = answers.await;
+            let set_count = answers.iter().filter(|answer| *answer == ":1").count();
+            assert_eq!(set_count, 1, "{answers:?}");
+            client.call("PERSIST k", ":1\r\n").await;
+        }
         node.shutdown().await;
     }
 
