@@ -118,7 +118,10 @@ impl Served {
                 return self.flush().await;
             }
             self.carry_out().await?;
-            if let Some(error) = self.input.failed {
+            // Nothing is said about what follows a command that ends the connection.
+            if let Some(error) = self.input.failed
+                && !self.session.is_ending
+            {
                 let text = self.session.no_request(error);
                 self.session.answer(text, &mut self.out);
             }

@@ -295,6 +295,9 @@ async fn what_is_no_request_ends_the_connection() {
         ("PING \"\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
         ("POST / HTTP/1.1\r\nHost: x\r\n\r\n", ""),
         ("PING\r\nQUIT\r\nPING\r\n", "+PONG\r\n+OK\r\n"),
+        // What comes behind them is no request.
+        ("QUIT\r\n*x\r\n", "+OK\r\n"),
+        ("POST / HTTP/1.1\r\n*x\r\n", ""),
     ];
     for (sent, expected) in cases {
         let mut client = Client::new(&node).await;
