@@ -23,7 +23,7 @@ pub(crate) struct CutNet {
 }
 
 impl CutNet {
-    pub(crate) fn new(net: &Arc<MemoryNet>) -> Self {
+    pub(super) fn new(net: &Arc<MemoryNet>) -> Self {
         Self {
             net: Arc::clone(net),
             generation: Arc::new(watch::Sender::new(0)),
@@ -42,7 +42,7 @@ impl CutNet {
     }
 
     /// Cuts all connections for good.
-    pub(crate) fn kill(&self) {
+    pub(super) fn kill(&self) {
         self.generation.send_replace(DEAD);
     }
 }

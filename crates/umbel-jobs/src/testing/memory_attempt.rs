@@ -16,7 +16,7 @@ use super::memory_workshop::{Point, ProcessState};
 use crate::{Attempt, CellItems, GatheredGroups, WorkshopError};
 
 /// An attempt of one process.
-pub(crate) struct MemoryAttempt {
+pub(super) struct MemoryAttempt {
     process: Arc<ProcessState>,
     decided: Mutex<BTreeMap<u32, Drops>>,
     suspects: Arc<Mutex<BTreeMap<u32, Vec<Suspect>>>>,
@@ -24,7 +24,7 @@ pub(crate) struct MemoryAttempt {
 
 impl MemoryAttempt {
     /// An attempt that has decided nothing.
-    pub(crate) fn new(process: Arc<ProcessState>) -> Self {
+    pub(super) fn new(process: Arc<ProcessState>) -> Self {
         Self { process, decided: Mutex::default(), suspects: Arc::default() }
     }
 }
