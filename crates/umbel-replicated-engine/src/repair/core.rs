@@ -8,10 +8,7 @@ use super::keys::RepairKey;
 use super::message::{ListLimits, Message, MessageLimits, Question};
 use super::options::{RepairBytes, RepairOptions, RepairOutcome};
 use super::table::ResidueTable;
-use crate::limits::{
-    REPAIR_PUSH_BITS_MAX as PUSH_BITS_MAX, REPAIR_STEP_BYTES_MAX as STEP_BYTES_MAX,
-    REPAIR_WINDOW_BLOCKS_MAX as WINDOW_BLOCKS_MAX,
-};
+use crate::limits::{REPAIR_PUSH_BITS_MAX, REPAIR_STEP_BYTES_MAX, REPAIR_WINDOW_BLOCKS_MAX};
 use umbel_reconcile_engine::wire::put_frame;
 
 /// The state that both sides share.
@@ -58,9 +55,15 @@ impl Core {
     pub(crate) fn message_limits(&self) -> MessageLimits {
         let end = self.outcome.table.block_count().into();
         MessageLimits {
-            blocks: ListLimits { end, count_max: WINDOW_BLOCKS_MAX },
-            places: ListLimits { end: WINDOW_BLOCKS_MAX as u64, count_max: WINDOW_BLOCKS_MAX },
-            bits: ListLimits { end: self.outcome.table.bit_count(), count_max: PUSH_BITS_MAX },
+            blocks: ListLimits { end, count_max: REPAIR_WINDOW_BLOCKS_MAX },
+            places: ListLimits {
+                end: REPAIR_WINDOW_BLOCKS_MAX as u64,
+                count_max: REPAIR_WINDOW_BLOCKS_MAX,
+            },
+            bits: ListLimits {
+                end: self.outcome.table.bit_count(),
+                count_max: REPAIR_PUSH_BITS_MAX,
+            },
         }
     }
 
@@ -113,8 +116,8 @@ impl Core {
     /// If this step has output more bytes than a peer may have requested.
     pub(crate) const fn check_step(&self) -> Result<()> {
         let got = self.outcome.sent_bytes - self.step_began_bytes;
-        if got > STEP_BYTES_MAX {
-            return Err(limit("bytes of answers at once", got, STEP_BYTES_MAX));
+        if got > REPAIR_STEP_BYTES_MAX {
+            return Err(limit("bytes of answers at once", got, REPAIR_STEP_BYTES_MAX));
         }
         Ok(())
     }

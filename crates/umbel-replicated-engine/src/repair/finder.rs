@@ -6,7 +6,7 @@ use super::keys::block_item;
 use super::message::Message;
 use super::options::RepairOptions;
 use super::table::ResidueTable;
-use crate::limits::REPAIR_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
+use crate::limits::REPAIR_FRAME_BODY_BYTES_CUT;
 use umbel_reconcile_engine::{
     Aim, Direction, Item, ItemIndex, ItemRef, Limits, OnConflict, Options, Session, SessionError,
     SessionInput, SessionOutput, SessionRole, SymbolKind,
@@ -114,7 +114,11 @@ impl Finder {
     ) -> Option<SessionInput> {
         match output {
             SessionOutput::Send(bytes) => {
-                send.extend(bytes.chunks(BODY_BYTES_CUT).map(|part| Message::Find(part.to_vec())));
+                send.extend(
+                    bytes
+                        .chunks(REPAIR_FRAME_BODY_BYTES_CUT)
+                        .map(|part| Message::Find(part.to_vec())),
+                );
                 None
             }
             SessionOutput::RunPass(mut pass) => {

@@ -12,7 +12,7 @@ use super::options::{BlockDifference, Policy};
 use super::table::{BitBlocks, ResidueTable, block_code};
 use super::window::Window;
 use super::windows::Windows;
-use crate::limits::REPAIR_PUSH_BITS_MAX as PUSH_BITS_MAX;
+use crate::limits::REPAIR_PUSH_BITS_MAX;
 use umbel_reconcile_engine::{SessionFrameError, SessionInput};
 
 /// The phase of the session.
@@ -230,7 +230,7 @@ impl Initiator {
         let begin = u64::from(block) * u64::from(BLOCK_BITS);
         for position in positions {
             self.push.push(begin + u64::from(position));
-            if self.push.len() == PUSH_BITS_MAX {
+            if self.push.len() == REPAIR_PUSH_BITS_MAX {
                 self.send_push(core, out);
             }
         }

@@ -23,7 +23,7 @@ use umbel_bits::AnsGapCode;
 
 use super::error::RepairRefusal;
 use super::options::Policy;
-use crate::limits::REPAIR_WINDOWS_MAX as WINDOWS_MAX;
+use crate::limits::REPAIR_WINDOWS_MAX;
 use umbel_reconcile_engine::SessionFrameError;
 use umbel_reconcile_engine::wire::{RawFrame, Reader, put_varint};
 
@@ -261,7 +261,7 @@ fn read_verdict(reader: &mut Reader<'_>) -> Result<Verdict, SessionFrameError> {
 
 fn read_slot(reader: &mut Reader<'_>) -> Result<u8, SessionFrameError> {
     let slot = reader.u8("slot")?;
-    if usize::from(slot) < WINDOWS_MAX {
+    if usize::from(slot) < REPAIR_WINDOWS_MAX {
         Ok(slot)
     } else {
         Err(SessionFrameError::Field { field: "slot", got: slot.into() })

@@ -1,7 +1,7 @@
 //! The options of a repair, and its result.
 
 use super::table::ResidueTable;
-use crate::limits::REPAIR_READS_PER_BLOCK_MAX as READS_PER_BLOCK_MAX;
+use crate::limits::REPAIR_READS_PER_BLOCK_MAX;
 
 /// What happens to bits that differ. The initiator chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -32,7 +32,7 @@ impl RepairLimits {
         let blocks = u64::from(table.block_count());
         Self {
             bytes_max: (table.bit_count() / 4).saturating_add(1 << 20),
-            block_reads_max: blocks * READS_PER_BLOCK_MAX + 1000,
+            block_reads_max: blocks * REPAIR_READS_PER_BLOCK_MAX + 1000,
         }
     }
 }

@@ -11,10 +11,7 @@ use super::message::refusal_parts;
 use super::message::{GROUP_BLOCKS, Message, Question, VERSION, Verdict, policy_byte, put_list};
 use super::options::{BlockDifference, Policy};
 use super::table::{BitBlocks, TABLE_WORDS, bit_place, block_code};
-use crate::limits::{
-    REPAIR_ANSWER_BYTES_MAX as ANSWER_BYTES_MAX, REPAIR_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT,
-    REPAIR_WINDOWS_MAX as WINDOWS_MAX,
-};
+use crate::limits::{REPAIR_ANSWER_BYTES_MAX, REPAIR_FRAME_BODY_BYTES_CUT, REPAIR_WINDOWS_MAX};
 use umbel_reconcile_engine::wire::put_varint;
 use umbel_reconcile_engine::{SessionFrameError, SessionInput};
 
@@ -26,7 +23,7 @@ pub(crate) struct Responder {
     may_push: bool,
     finder: Option<Box<Finder>>,
     /// The blocks of the window in each slot.
-    windows: [Vec<u32>; WINDOWS_MAX],
+    windows: [Vec<u32>; REPAIR_WINDOWS_MAX],
     pushed_block: Option<u32>,
     block_reads: u64,
 }
@@ -38,7 +35,7 @@ impl Responder {
             is_greeted: false,
             may_push: false,
             finder: None,
-            windows: [const { Vec::new() }; WINDOWS_MAX],
+            windows: [const { Vec::new() }; REPAIR_WINDOWS_MAX],
             pushed_block: None,
             block_reads: 0,
         }
@@ -165,8 +162,8 @@ impl Responder {
         out: &mut Out,
     ) -> Result<()> {
         let bytes = asked.len() * question.bytes_per_block();
-        if bytes > ANSWER_BYTES_MAX {
-            return Err(limit("bytes of an answer", bytes as u64, ANSWER_BYTES_MAX as u64));
+        if bytes > REPAIR_ANSWER_BYTES_MAX {
+            return Err(limit("bytes of an answer", bytes as u64, REPAIR_ANSWER_BYTES_MAX as u64));
         }
         self.block_reads += asked.len() as u64;
         let reads_max = core.options.limits.block_reads_max;
@@ -180,7 +177,7 @@ impl Responder {
         let mut first = 0;
         let mut payload = Vec::new();
         for (place, group) in (0..).step_by(step).zip(asked.chunks(step)) {
-            if payload.len() + step * question.bytes_per_block() > BODY_BYTES_CUT {
+            if payload.len() + step * question.bytes_per_block() > REPAIR_FRAME_BODY_BYTES_CUT {
                 let payload = std::mem::take(&mut payload);
                 core.send(&Message::Answer { first, payload }, out);
                 first = place;

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, BlockCode, RESIDUE_WORDS_MAX};
 
 use super::error::TableError;
-use crate::limits::REPAIR_BLOCKS_MAX as BLOCKS_MAX;
+use crate::limits::REPAIR_BLOCKS_MAX;
 
 /// Residue words kept per block: eight syndromes.
 pub(crate) const TABLE_WORDS: usize = 2;
@@ -158,9 +158,9 @@ pub(crate) fn bit_place(bit: u64) -> (u32, u32) {
 }
 
 fn block_count(bit_count: u64) -> Result<u32, TableError> {
-    let max = u64::from(BLOCKS_MAX) * u64::from(BLOCK_BITS);
+    let max = u64::from(REPAIR_BLOCKS_MAX) * u64::from(BLOCK_BITS);
     match u32::try_from(bit_count.div_ceil(BLOCK_BITS.into())) {
-        Ok(count @ 1..=BLOCKS_MAX) => Ok(count),
+        Ok(count @ 1..=REPAIR_BLOCKS_MAX) => Ok(count),
         _ => Err(TableError::BitCount { bit_count, max }),
     }
 }

@@ -9,7 +9,7 @@ use super::ladder::{Ladder, flips_max};
 use super::message::{GROUP_BLOCKS, ListLimits, Question, read_list};
 use super::responder::{block_hash, own_syndromes};
 use super::table::BitBlocks;
-use crate::limits::REPAIR_ANSWER_BYTES_MAX as ANSWER_BYTES_MAX;
+use crate::limits::REPAIR_ANSWER_BYTES_MAX;
 use umbel_reconcile_engine::SessionFrameError;
 use umbel_reconcile_engine::wire::Reader;
 
@@ -175,7 +175,7 @@ impl Window {
     }
 
     fn ask(&mut self, question: Question, mut places: Vec<u64>) -> Next {
-        places.truncate(ANSWER_BYTES_MAX / question.bytes_per_block());
+        places.truncate(REPAIR_ANSWER_BYTES_MAX / question.bytes_per_block());
         self.asked = Some(PendingQuestion { question, places: places.clone(), answered: 0 });
         Next::Ask(question, places)
     }

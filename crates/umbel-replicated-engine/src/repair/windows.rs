@@ -14,8 +14,8 @@ use super::message::{Message, Question};
 use super::table::BitBlocks;
 use super::window::{Differing, Next, Window};
 use crate::limits::{
-    REPAIR_HELD_BYTES_MAX as HELD_BYTES_MAX, REPAIR_UNANSWERED_BYTES_MAX as UNANSWERED_BYTES_MAX,
-    REPAIR_WINDOW_BLOCKS_MAX as WINDOW_BLOCKS_MAX, REPAIR_WINDOWS_MAX as WINDOWS_MAX,
+    REPAIR_HELD_BYTES_MAX, REPAIR_UNANSWERED_BYTES_MAX, REPAIR_WINDOW_BLOCKS_MAX,
+    REPAIR_WINDOWS_MAX,
 };
 
 /// Number of blocks of the first window, from which the ladder of the others is learnt.
@@ -65,7 +65,7 @@ impl Windows {
             ladder: Ladder::new(),
             is_learnt: false,
             round: 0,
-            window_blocks: [FIRST_WINDOW_BLOCKS, WINDOW_BLOCKS_MAX],
+            window_blocks: [FIRST_WINDOW_BLOCKS, REPAIR_WINDOW_BLOCKS_MAX],
         }
     }
 
@@ -139,7 +139,7 @@ impl Windows {
     fn open_more(&mut self, core: &mut Core, out: &mut Out) {
         let [first_blocks_max, blocks_max] = self.window_blocks;
         let (blocks_max, windows_max) =
-            if self.is_learnt { (blocks_max, WINDOWS_MAX) } else { (first_blocks_max, 1) };
+            if self.is_learnt { (blocks_max, REPAIR_WINDOWS_MAX) } else { (first_blocks_max, 1) };
         while self.open.len() < windows_max && !self.rest.is_empty() {
             let is_free = |slot: &u8| self.open.iter().all(|open| open.slot != *slot);
             let Some(slot) = (0..=u8::MAX).find(is_free) else { break };
@@ -161,8 +161,8 @@ impl Windows {
             let Some((question, places)) = open.next.take() else { continue };
             let bytes = places.len() * question.bytes_per_block();
             let more = places.len() * question.held_bytes_per_block();
-            let has_way = unanswered == 0 || unanswered + bytes <= UNANSWERED_BYTES_MAX;
-            if !has_way || (age > 0 && held + more > HELD_BYTES_MAX) {
+            let has_way = unanswered == 0 || unanswered + bytes <= REPAIR_UNANSWERED_BYTES_MAX;
+            if !has_way || (age > 0 && held + more > REPAIR_HELD_BYTES_MAX) {
                 open.next = Some((question, places));
                 continue;
             }
