@@ -1,11 +1,10 @@
 //! The inputs of a job: what is known of each before it is read, and how it is opened.
 
 use super::addresses::is_object;
-use super::file_state::FileState;
 use super::format_rule::FormatRule;
 use super::row_groups::RowGroups;
 use super::unreadable::Unreadable;
-use umbel_files::{Inode, Likeness, OpenBelowError, Roots, inode_of, place_of};
+use umbel_files::{FileState, Inode, Likeness, OpenBelowError, Roots, inode_of, place_of};
 use umbel_objects::{Object, ReadFailure};
 
 use crate::error::{Context, DedupError, InputError, Result};

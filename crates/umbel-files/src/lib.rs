@@ -11,6 +11,7 @@
 //! | `output_folder` | output folders, opened once and used through their descriptors |
 //! | `roles` | checks that no output is an input or another output |
 //! | `roots` | the folders below which files may be opened on behalf of others |
+//! | `state` | the state of a file, which shows that it was changed |
 //! | `usage` | the error for a call that makes no sense, as one whose output exists |
 //!
 //! The program installs its own signal handler, which calls [`Interrupt::remove_partial_and_exit`].
@@ -24,6 +25,7 @@ mod partial;
 mod placing;
 mod roles;
 mod roots;
+mod state;
 mod sync;
 mod usage;
 
@@ -39,5 +41,6 @@ pub use roles::{
     place_of,
 };
 pub use roots::{NotBelow, OpenBelowError, Roots, open_regular};
+pub use state::FileState;
 pub use sync::{folder_of, sync_folder};
 pub use usage::{UsageError, existing_output, is_device, refuse_existing_file};

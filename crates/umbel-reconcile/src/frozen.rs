@@ -1,40 +1,16 @@
 //! A file that must not change while it is reconciled.
 
 use crate::error::{Context, Result, bail};
-use std::fs::{File, Metadata};
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use umbel_files::UsageError;
+use umbel_files::{FileState, UsageError};
 
 /// A file, and its state when it was opened.
 pub(crate) struct FrozenFile {
     path: PathBuf,
     file: Arc<File>,
     state: FileState,
-}
-
-/// What a change of a file changes. The inode too, because most programs write a new file and rename it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FileState {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified_s: i64,
-    modified_ns: i64,
-}
-
-impl FileState {
-    /// The state that these metadata describe.
-    pub(crate) fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            bytes: metadata.len(),
-            modified_s: metadata.mtime(),
-            modified_ns: metadata.mtime_nsec(),
-        }
-    }
 }
 
 impl FrozenFile {
@@ -78,12 +54,12 @@ impl FrozenFile {
 
     /// Its length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.state.bytes
+        self.state.bytes()
     }
 
     /// When it was last modified: seconds, and nanoseconds.
     pub(crate) fn modified(&self) -> (i64, i64) {
-        (self.state.modified_s, self.state.modified_ns)
+        self.state.modified()
     }
 
     /// Checks that the path still leads to this file, unchanged.

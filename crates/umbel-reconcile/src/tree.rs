@@ -10,7 +10,6 @@
 
 use super::change::Change;
 use super::delta::{Basis, CHUNKS_MAX};
-use super::frozen::FileState;
 use super::set::{Contents, ItemSet, OpenedContent, Shown, Wanted};
 use crate::error::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +19,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use umbel_files::STAGING_PREFIX;
+use umbel_files::{FileState, STAGING_PREFIX};
 use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Pass, SymbolKind};
 
 mod in_the_way;

@@ -5,7 +5,6 @@
 use super::super::addresses::is_object;
 use super::super::bad::{BadCounts, BadLine};
 use super::super::chunk_facts::{ChunkFacts, FactTotals};
-use super::super::file_state::check_unchanged;
 use super::super::lost_rest::check_rest;
 use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
 use super::super::observer::Unit;
@@ -18,6 +17,7 @@ use super::super::sink::{Complete, Kept, Sink, compression_of_name, path_aside};
 use super::super::spec::OutputTarget;
 use super::super::spill::ScratchFile;
 use super::super::turns::lock;
+use super::super::unchanged::check_unchanged;
 use super::bench::{Bench, ReadState};
 use super::filters;
 use super::folder::sync_folder;

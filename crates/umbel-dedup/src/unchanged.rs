@@ -1,30 +1,10 @@
-//! The state of an input file, which shows that it was changed after the job opened it.
+//! Checks that no input file was changed after the job opened it.
 //!
 //! The digests of the second reading find changed bytes, but neither lines that were appended behind the span that the job
 //! reads, nor what was changed after the second reading. A job in place would delete such lines with the file.
 
 use super::inputs::Source;
 use crate::error::{InputError, Result};
-use std::fs::Metadata;
-use std::time::SystemTime;
-use umbel_files::{Inode, inode_of};
-
-/// The state of a file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct FileState {
-    inode: Option<Inode>,
-    bytes: u64,
-    /// `None` where the system has no such times.
-    modified: Option<SystemTime>,
-}
-
-impl FileState {
-    /// The state that these metadata describe.
-    pub(super) fn of(metadata: &Metadata) -> Self {
-        let (inode, bytes) = (inode_of(metadata), metadata.len());
-        Self { inode, bytes, modified: metadata.modified().ok() }
-    }
-}
 
 /// Fails if a file was changed, replaced or removed since it was opened. What has no path, as a pipe, and objects, whose
 /// version is pinned, are not looked at.
@@ -48,6 +28,7 @@ mod tests {
     use super::*;
     use std::fs::{self, File};
     use std::path::Path;
+    use std::time::SystemTime;
 
     fn opened(path: &Path) -> Source {
         let scratch = std::env::temp_dir();
