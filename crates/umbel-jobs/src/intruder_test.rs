@@ -4,16 +4,25 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use umbel_dedup_engine::{Exactness, Frame, FrameKind, FrameLink, WorkerId};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use umbel_dedup_engine::job::{GroupCountOrder, ReadOrder};
+use umbel_dedup_engine::{
+    Exactness, Frame, FrameKind, FrameLink, GroupCountShape, GroupCounter, JobShape, Keep, Worker,
+    WorkerId,
+};
 use umbel_proto::v1::JobFrames;
 use umbel_proto::v1::job_exchange_client::JobExchangeClient;
 
+use super::cell_task::{CellProgress, CellTask, CellTaskEvent, CellTaskInput};
+use super::group_count_task::GroupCountTask;
 use super::limits::FRAMES_MESSAGE_BYTES_MAX;
-use super::outgoing::Reach;
+use super::outgoing::{PeerQueues, Reach};
 use super::testing::job_world::{World, finish};
-use super::testing::memory_workshop::{Effect, Point, Trap};
+use super::testing::memory_workshop::{Effect, MemoryWorkshop, Point, Trap};
 use super::wire::{Carries, Identity, ProofKey};
-use super::{MemberConfig, MemberError};
+use super::{MemberConfig, MemberError, Workshop};
 
 /// What a worker of a job needs to reach the others.
 fn reach_of(world: &World, worker: u16) -> Reach {
@@ -198,4 +207,67 @@ async fn two_processes_of_one_worker_are_one_too_many() {
     second.kill().await;
     finish(vec![first, world.start(1, None)]).await;
     world.check_outputs();
+}
+
+fn troubles(events: &mut mpsc::UnboundedReceiver<CellTaskEvent>) -> usize {
+    let events = std::iter::from_fn(|| events.try_recv().ok());
+    events.filter(|event| matches!(event, CellTaskEvent::Trouble { .. })).count()
+}
+
+/// Events wait without a limit, and a peer may send any number of frames.
+#[tokio::test(start_paused = true)]
+async fn a_task_reports_the_first_refused_frame_alone() {
+    let world = World::new(1, 30, Exactness::Fingerprint);
+    let me = WorkerId(0);
+    let shape = JobShape {
+        workers: 1,
+        cells_per_owner: 4,
+        exactness: Exactness::Fingerprint,
+        keep: Keep::First,
+        report_kept: false,
+        item_bytes_mean: 0.0,
+    };
+    let (sprung, _) = mpsc::unbounded_channel();
+    let workshop = MemoryWorkshop::new(&world.disks[0], None, sprung, &world.ports().1);
+    workshop.read(ReadOrder { shape, chunk_base: 0 }).await.unwrap();
+    let attempt = workshop.begin_attempt().unwrap().attempt;
+    let (events, mut received) = mpsc::unbounded_channel();
+    let (reach, mut tasks) = (reach_of(&world, 0), JoinSet::new());
+    let queues = PeerQueues::open(&reach, 1, &events, &mut tasks, &Handle::current());
+    let queues = Arc::new(queues);
+
+    let (frames, inbox) = mpsc::channel(2);
+    for _ in 0..2 {
+        assert!(frames.send(CellTaskInput::Frame(me, vec![0])).await.is_ok());
+    }
+    drop(frames);
+    let cell_task = CellTask {
+        me,
+        number: 0,
+        cell_tasks: 1,
+        machine: Worker::new(me, shape, 77).unwrap(),
+        attempt: Arc::clone(&attempt),
+        queues: Arc::clone(&queues),
+        events: events.clone(),
+        figures: Arc::default(),
+        inbox,
+        progress: CellProgress::new(),
+        is_in_trouble: false,
+    };
+    cell_task.run().await;
+    assert_eq!(troubles(&mut received), 1);
+
+    let (chunk_bases, sends_sizes, names_parts) = (vec![0], false, false);
+    let order = GroupCountOrder { chunk_bases: chunk_bases.clone(), sends_sizes, names_parts };
+    let shape = GroupCountShape { job: 77, attempt: 1, chunk_bases, sends_sizes, names_parts };
+    let machine = GroupCounter::new(me, shape).unwrap();
+    let (frames, inbox) = mpsc::channel(2);
+    for _ in 0..2 {
+        assert!(frames.send((me, vec![0])).await.is_ok());
+    }
+    drop(frames);
+    let is_in_trouble = false;
+    let task = GroupCountTask { me, machine, order, attempt, queues, events, inbox, is_in_trouble };
+    task.run().await;
+    assert_eq!(troubles(&mut received), 1);
 }
