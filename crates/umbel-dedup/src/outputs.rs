@@ -331,8 +331,8 @@ fn roles(spec: &JobSpec, sources: &[Source]) -> Result<FileRoles> {
     for (flag, path) in spec.named_outputs() {
         match flag {
             _ if is_dash(path) => streams = true,
-            // Kept records may replace the input that they were read from.
-            "--output" => {
+            // Kept records may replace the input that they were read from, but not be written into it.
+            "--output" if !is_device(path) => {
                 references.add_output(flag, path)?;
                 roles.add_replacement(flag, path)?;
             }

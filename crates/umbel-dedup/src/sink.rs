@@ -6,13 +6,13 @@
 
 use crate::error::{Context, DedupError, Result};
 use lz4_flex::frame::{BlockSize, FrameInfo};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use umbel_files::{
-    ANY_NEW_FILE, Likeness, OWNER_ONLY, PartialFile, is_device, refuse_existing_file,
+    ANY_NEW_FILE, Likeness, OWNER_ONLY, PartialFile, is_device, open_device, refuse_existing_file,
 };
 use umbel_objects::{KeptUpload, PendingObject, Upload};
 use umbel_records::Compression;
@@ -272,7 +272,7 @@ impl Sink {
         }
         let name = path.display().to_string();
         let cannot = || format!("{name}: cannot create");
-        let file = OpenOptions::new().write(true).open(path).with_context(cannot)?;
+        let file = open_device(path).with_context(cannot)?;
         let encoder = Encoder::new(Target::File(file), compression).with_context(cannot)?;
         Ok(Self::new(name, encoder, Aside::Nowhere))
     }

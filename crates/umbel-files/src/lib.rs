@@ -4,6 +4,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `aside` | temporary names of unfinished outputs, and whether their writers still run |
+//! | `device` | devices, pipes and names of open files, which are written directly |
 //! | `partial` | files and directories that are removed on drop and on interrupt |
 //! | `placing` | gives several outputs their names in one step, which an interrupt does not cut |
 //! | `sync` | makes renames, creations and removals durable |
@@ -19,6 +20,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod aside;
+mod device;
 mod likeness;
 mod output_folder;
 mod partial;
@@ -30,6 +32,7 @@ mod sync;
 mod usage;
 
 pub use aside::{STAGING_PREFIX, is_unfinished_output, remove_leftovers};
+pub use device::{is_device, open_device};
 pub use likeness::Likeness;
 pub use output_folder::OutputFolder;
 pub use partial::{
@@ -43,4 +46,4 @@ pub use roles::{
 pub use roots::{NotBelow, OpenBelowError, Roots, open_regular};
 pub use state::FileState;
 pub use sync::{folder_of, sync_folder};
-pub use usage::{UsageError, existing_output, is_device, refuse_existing_file};
+pub use usage::{UsageError, existing_output, refuse_device, refuse_existing_file};

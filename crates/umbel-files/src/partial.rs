@@ -2,6 +2,7 @@
 //! ends.
 
 use crate::aside::{is_at, name_aside, own_writer, writer_of_anchor, writer_under};
+use crate::device::check_replaceable;
 use crate::sync::{folder_of, sync_folder};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
@@ -131,7 +132,7 @@ impl Drop for BegunEmpty {
 ///
 /// # Errors
 ///
-/// Any I/O error.
+/// Any I/O error; also if the name is that of a device or pipe.
 pub fn write_whole(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     let (aside, mut file) = PartialFile::beside(path, mode)?;
     file.write_all(bytes)?;
@@ -288,7 +289,7 @@ impl PartialFile {
     ///
     /// # Errors
     ///
-    /// As for `rename`; then the file is removed. If the folder cannot be synced, the file keeps its new
+    /// As for `rename`, or the name is that of a device or pipe; then the file is removed. If the folder cannot be synced, the file keeps its new
     /// name.
     pub fn rename(self, to: &Path) -> io::Result<()> {
         self.rename_unsynced(to)?;
@@ -300,8 +301,9 @@ impl PartialFile {
     ///
     /// # Errors
     ///
-    /// As for `rename`; then the file is removed.
+    /// As for `rename`, or the name is that of a device or pipe; then the file is removed.
     pub fn rename_unsynced(self, to: &Path) -> io::Result<()> {
+        check_replaceable(to)?;
         let mut partial = lock();
         std::fs::rename(&self.path, to)?;
         partial.remove(&self.path);
@@ -361,6 +363,22 @@ mod tests {
         }
         let opened = inotify::ReadFlags::OPEN | inotify::ReadFlags::ISDIR;
         assert_eq!(seen, [inotify::ReadFlags::MOVED_TO, opened]);
+    }
+
+    #[test]
+    fn a_pipe_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let begin = || PartialFile::beside(&pipe, OWNER_ONLY).unwrap().0;
+        let errors = [
+            write_whole(&pipe, OWNER_ONLY, b"1").unwrap_err(),
+            begin().rename(&pipe).unwrap_err(),
+            begin().rename_unsynced(&pipe).unwrap_err(),
+        ];
+        assert!(errors.iter().all(|error| error.kind() == io::ErrorKind::InvalidInput));
+        assert!(!pipe.metadata().unwrap().is_file());
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     }
 
     /// Another user who may write into the folder cannot predict the name, and a link under it is not

@@ -4,6 +4,7 @@
 //! waits for its end, and is then void if the job ends with the step: the job is done, and says so by its own exit code.
 
 use crate::PartialFile;
+use crate::device::check_replaceable;
 use crate::partial::{PartialPaths, lock, remove_all};
 use std::io;
 use std::path::Path;
@@ -32,8 +33,9 @@ impl Placing {
     ///
     /// # Errors
     ///
-    /// As for `rename`; then the file is removed when it is dropped.
+    /// As for `rename`, or the name is that of a device or pipe; then the file is removed when it is dropped.
     pub fn rename(&mut self, aside: &PartialFile, to: &Path) -> io::Result<()> {
+        check_replaceable(to)?;
         std::fs::rename(aside.path(), to)?;
         self.partial.remove(aside.path());
         Ok(())

@@ -1,5 +1,6 @@
 //! Calls that make no sense as given, and outputs that exist.
 
+use crate::device::{EXPECTED_FILE, is_device};
 use std::path::Path;
 
 /// The call makes no sense as given, or there is nothing to do. Nothing was changed; correct the call.
@@ -21,7 +22,14 @@ pub fn existing_output(path: &Path) -> UsageError {
     UsageError(format!("{} exists: --overwrite replaces it", path.display()))
 }
 
-/// Whether this path is a device or pipe, which is written directly.
-pub fn is_device(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+/// Refuses a device or pipe as an output that cannot be written from its first byte to its last.
+///
+/// # Errors
+///
+/// If the path is one; the error names it.
+pub fn refuse_device(path: &Path) -> Result<(), UsageError> {
+    if is_device(path) {
+        return Err(UsageError(format!("{}: {EXPECTED_FILE}", path.display())));
+    }
+    Ok(())
 }

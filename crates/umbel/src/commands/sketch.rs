@@ -7,8 +7,11 @@ use crate::printer::Printer;
 use crate::stderr::eprint_line;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, Subcommand};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use umbel_files::{ANY_NEW_FILE, FileRoles, refuse_existing_file, write_whole};
+use umbel_files::{
+    ANY_NEW_FILE, FileRoles, is_device, open_device, refuse_existing_file, write_whole,
+};
 use umbel_reconcile::{SketchFile, open_set, sketch_of};
 use umbel_reconcile_engine::limits::SKETCH_SYMBOLS_MAX;
 use umbel_reconcile_engine::{SketchSpec, StoredSketch};
@@ -191,8 +194,12 @@ impl BuildArgs {
             out.write(&bytes)?;
             out.flush()?;
         } else {
-            let cannot = || format!("{}: cannot write", self.output.display());
-            write_whole(&self.output, ANY_NEW_FILE, &bytes).with_context(cannot)?;
+            let written = if is_device(&self.output) {
+                open_device(&self.output).and_then(|mut device| device.write_all(&bytes))
+            } else {
+                write_whole(&self.output, ANY_NEW_FILE, &bytes)
+            };
+            written.with_context(|| format!("{}: cannot write", self.output.display()))?;
         }
         eprint_sketch(&self.output, &sketch);
         Ok(())

@@ -11,6 +11,7 @@ mod by_size;
 mod clashes;
 mod cluster;
 mod damaged;
+mod devices;
 mod dialects;
 mod duplicates;
 mod file_index;

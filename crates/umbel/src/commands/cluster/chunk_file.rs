@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use umbel_client::MESSAGE_BYTES_MAX;
 use umbel_client::proto::{BackupChunk, ExportChunk, ExportEnd, backup_chunk, export_chunk};
+use umbel_files::refuse_device;
 use umbel_node::export_change::EXPORT_FILE_MAGIC;
 use umbel_ports::{WRAPPED_EXTRA_BYTES, WrappingKey};
 
@@ -169,7 +170,7 @@ impl<C: Chunk> ChunkWriter<C> {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if the file exists and `overwrite` is false; if it cannot be created.
+    /// A [`UsageError`] if the file exists and `overwrite` is false, or it is a device or pipe; if it cannot be created.
     pub(crate) fn create(
         target: &Path,
         overwrite: bool,
@@ -179,6 +180,7 @@ impl<C: Chunk> ChunkWriter<C> {
         if !overwrite && target.symlink_metadata().is_ok() {
             refuse!("{shown}: exists already; --overwrite replaces it");
         }
+        refuse_device(target)?;
         target.file_name().with_context(|| format!("{shown}: not a file name"))?;
         let created = PartialFile::beside(target, OWNER_ONLY);
         let (aside, file) = created.with_context(|| format!("{shown}: cannot create"))?;

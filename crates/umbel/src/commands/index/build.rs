@@ -11,7 +11,7 @@ use crate::interrupt::PartialFile;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
-use umbel_files::{ANY_NEW_FILE, FileRoles, refuse_existing_file};
+use umbel_files::{ANY_NEW_FILE, FileRoles, refuse_device, refuse_existing_file};
 use umbel_static::sliced::{SLICED_PROBES_MAX, SlicedShape};
 
 /// From this rate on, one probe is the default: it needs at most a fifth more bits than the optimum. At
@@ -72,13 +72,15 @@ impl BuildArgs {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or is also the output, or the index cannot be written. No index is left
+    /// If a file cannot be read or is also the output, or the index cannot be written, as into a pipe. No index is left
     /// then.
     pub(super) fn run(&self) -> Result<Exit> {
         let hashing = match &self.hash_key {
             Some(path) => Hashing::read(path)?,
             None => Hashing::seeded(self.seed.unwrap_or(0)),
         };
+        // The head is written last, before the rows: only a file can be written so.
+        refuse_device(&self.output)?;
         if !self.overwrite {
             refuse_existing_file(&self.output)?;
         }
