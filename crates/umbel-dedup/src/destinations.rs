@@ -7,7 +7,7 @@ use super::spec::JobSpec;
 use crate::error::{Context, DedupError, Result, refuse};
 use std::path::Path;
 use std::sync::Arc;
-use umbel_files::{OutputFolder, refuse_existing_file};
+use umbel_files::{OutputFolder, make_folders, refuse_existing_file};
 use umbel_objects::{ObjectStore, Upload};
 use umbel_records::Compression;
 
@@ -18,7 +18,7 @@ pub(crate) fn make_directory(spec: &JobSpec, directory: &Path) -> Result<()> {
     }
     let made = match &spec.roots {
         Some(roots) => OutputFolder::make(roots, directory).map_err(DedupError::from),
-        None => std::fs::create_dir_all(directory).map_err(DedupError::from),
+        None => make_folders(directory).map_err(DedupError::from),
     };
     made.with_context(|| format!("{}: cannot create directory", directory.display()))
 }

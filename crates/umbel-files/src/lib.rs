@@ -36,7 +36,8 @@ pub use device::{is_device, open_device};
 pub use likeness::Likeness;
 pub use output_folder::OutputFolder;
 pub use partial::{
-    ANY_NEW_FILE, BegunEmpty, OWNER_ONLY, PartialDirectory, PartialFile, write_whole,
+    ANY_NEW_FILE, BegunEmpty, OWNER_ONLY, PartialDirectory, PartialFile, make_folders,
+    remove_empty_folders, write_whole,
 };
 pub use placing::{Interrupt, Placing, rename_new};
 pub use roles::{

@@ -39,9 +39,7 @@ pub(crate) fn remove_all(partial: &mut PartialPaths) {
     while let Some(path) = lock_directories().pop_first() {
         let _ = std::fs::remove_dir_all(path);
     }
-    while let Some(path) = lock_begun().pop_first() {
-        remove_if_empty(&path);
-    }
+    remove_empty_folders();
 }
 
 /// Locks the registry of unfinished files.
@@ -94,6 +92,34 @@ fn remove_if_empty(path: &Path) {
     let is_empty_file = std::fs::symlink_metadata(path)
         .is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
     let _ = if is_empty_file { std::fs::remove_file(path) } else { std::fs::remove_dir(path) };
+}
+
+/// Creates a folder and those that it needs. What this process creates is removed on interrupt, and by
+/// [`remove_empty_folders`], if it is empty then.
+///
+/// # Errors
+///
+/// Any I/O error.
+pub fn make_folders(folder: &Path) -> io::Result<()> {
+    let above = folder.ancestors().take_while(|above| !above.as_os_str().is_empty());
+    let missing: Vec<&Path> = above.take_while(|above| !above.exists()).collect();
+    for missing in missing.into_iter().rev() {
+        // Only after creation, as below; another process may have been faster.
+        if std::fs::create_dir(missing).is_ok() {
+            lock_begun().insert(missing.to_owned());
+        }
+    }
+    // Finds nothing left to do, or says why it cannot.
+    std::fs::create_dir_all(folder)
+}
+
+/// Removes the folders from [`make_folders`] that are empty, and sets in which nothing has been put: at the end of a
+/// process whose job has failed.
+pub fn remove_empty_folders() {
+    // From the last one: a folder comes before what is in it.
+    while let Some(path) = lock_begun().pop_last() {
+        remove_if_empty(&path);
+    }
 }
 
 /// A set that was created empty because none existed: removed on interrupt and on drop if it is still
@@ -341,6 +367,24 @@ mod tests {
             [at("empty"), at("folder"), at("full")].map(|path| path.exists()),
             [false, false, true]
         );
+    }
+
+    #[test]
+    fn folders_that_were_made_go_if_they_are_empty_and_all_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("theirs")).unwrap();
+        for made in ["theirs", "theirs/a/b", "c/d", "c/e", "c/d"] {
+            make_folders(&at(made)).unwrap();
+        }
+        std::fs::write(at("file"), "").unwrap();
+        make_folders(&at("file/a")).unwrap_err();
+        make_folders(&at("file")).unwrap_err();
+        std::fs::write(at("c/d/kept"), "").unwrap();
+        remove_empty_folders();
+        let is_there = |name: &&str| at(name).exists();
+        let names = ["theirs", "theirs/a", "c/d/kept", "c/e", "file"];
+        assert_eq!(names.each_ref().map(is_there), [true, false, true, false, true]);
     }
 
     /// A sync of the folder begins with opening it, which must happen after the rename.

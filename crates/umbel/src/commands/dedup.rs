@@ -37,6 +37,7 @@ use umbel_dedup::{
     plan as plan_job, run as run_job, seed_of_first, write_stdout,
 };
 use umbel_dedup_engine::{Exactness, FilterChoice, IndexBits, Keep};
+use umbel_files::remove_empty_folders;
 use umbel_records::Normaliser;
 use values::{KeepArg, parse_keep};
 
@@ -207,10 +208,14 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
         (Some(seed), _) | (None, Some(seed)) => seed,
         (None, None) => peers.as_ref().map_or_else(draw_seed, PeerSpec::seed),
     };
-    if let Some(peers) = peers {
-        return run_as_member(spec, &peers, args.quiet);
+    let done = match peers {
+        Some(peers) => run_as_member(spec, &peers, args.quiet),
+        None => work(&spec, args).map_err(anyhow::Error::from),
+    };
+    if done.is_err() {
+        remove_empty_folders();
     }
-    Ok(work(&spec, args)?)
+    done
 }
 
 /// Plans the job or runs it.

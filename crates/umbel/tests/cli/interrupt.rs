@@ -102,11 +102,12 @@ fn interrupted_while_reporting(sandbox: &Sandbox, args: &str, aside: &str) -> Ra
 fn an_interrupt_while_outputs_are_written_leaves_none_of_them() {
     // The report does not fit in a pipe.
     let repeats = unlike_lines(1, 2000).repeat(2);
-    for output in ["out.txt", "out/", "out.txt.gz"] {
+    for output in ["out.txt", "out/", "out/deep/", "out.txt.gz"] {
         let sandbox = Sandbox::with(&[("a.txt", &repeats)]);
         let ran = interrupted_while_reporting(&sandbox, &format!("a.txt --output {output}"), "txt");
         assert_eq!(ran.code, INTERRUPTED, "{output}: {}", ran.stderr);
         assert_eq!(sandbox.files(), ["a.txt"], "{output}");
+        assert!(!sandbox.exists("out"), "{output}");
     }
 }
 

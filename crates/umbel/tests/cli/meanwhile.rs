@@ -57,12 +57,14 @@ fn append(sandbox: &Sandbox, name: &str) {
 
 #[test]
 fn lines_that_are_appended_to_an_input_end_the_job_and_stay() {
-    for output in ["--in-place", "--output out.txt", "--output out/", "--workers 3 --in-place"] {
+    for output in ["--in-place", "--output out.txt", "--output out/deep/", "--workers 3 --in-place"]
+    {
         let sandbox = Sandbox::with(&[("a.txt", repeats()), ("b.txt", repeats())]);
         let ran =
             run_meanwhile(&sandbox, &format!("a.txt b.txt {output}"), || append(&sandbox, "b.txt"));
         ran.refused(1, &["b.txt: the file was changed while it was read; run the job again"]);
         assert_eq!(sandbox.files(), ["a.txt", "b.txt"], "{output}");
+        assert!(!sandbox.exists("out"), "{output}");
         assert_eq!(sandbox.read("a.txt"), repeats(), "{output}");
         assert_eq!(sandbox.read("b.txt"), [&repeats()[..], b"late\n"].concat(), "{output}");
     }
