@@ -9,7 +9,7 @@ use umbel_dedup::{BySize, Groups};
 #[derive(Args)]
 pub(super) struct BySizeArgs {
     /// Put before each record how often it occurred
-    #[arg(long, help_heading = OUTPUT)]
+    #[arg(long, conflicts_with = "in_place", help_heading = OUTPUT)]
     count: bool,
     /// Only records that occur repeatedly, one of each
     #[arg(long, conflicts_with = "unique_only", help_heading = OUTPUT)]
