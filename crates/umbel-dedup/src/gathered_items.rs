@@ -321,13 +321,19 @@ impl OpenedItems<'_> {
                 }
                 continue;
             }
+            // An error of `take` names the file itself.
+            let mut taken = Ok(());
             content
                 .hand_out(&|_| true, &mut |spot: Position, found| {
                     number = spot.number + 1;
-                    goes_on = take(spot.number, found)?;
+                    goes_on = take(spot.number, found).unwrap_or_else(|error| {
+                        taken = Err(error);
+                        false
+                    });
                     Ok(goes_on)
                 })
                 .with_context(|| source.name.clone())?;
+            taken?;
         }
         Ok(())
     }

@@ -115,6 +115,10 @@ fn a_map_refuses_wrong_numbers_by_name() {
     build("none.csv").refused(1, &["none.csv: record 2: `n` is no whole number"]);
     build("less.csv").refused(1, &["less.csv: record 1: `n` is no whole number"]);
     build("part.jsonl").refused(1, &["part.jsonl: record 2: `n` is no whole number"]);
+    for file in ["less.csv", "lacks.jsonl"] {
+        let said = build(file).stderr;
+        assert_eq!(said.matches(file).count(), 1, "{said}");
+    }
     build("lacks.jsonl").refused(1, &["lacks.jsonl: record 3 (byte 16)", "id"]);
     stat(&sandbox, "build two.csv --value n -o m.umbs").refused(2, &["--key"]);
     stat(&sandbox, "build two.csv --key id --value m -o m.umbs").refused(2, &["no column `m`"]);
