@@ -53,6 +53,11 @@ fn files_with_a_line_are_named() {
     let half = asked(&sandbox, "f.umbx line-2300 line-2400 --share 0.5");
     assert_eq!(half, "1.000\ta\n1.000\tb\n0.500\td\n");
     assert_eq!(index(&sandbox, "ask f.umbx line-3000").ended_with(1), b"");
+    sandbox.write("folder/e", "");
+    for (named, files) in [(".", "./*"), ("a folder/", "folder/*")] {
+        let said = format!(": a directory, expected files: name them, like {files}\n");
+        index(&sandbox, &format!("build {named} -o g.umbx")).refused(2, &[&said]);
+    }
     index(&sandbox, "ask none.umbx x").refused(2, &["none.umbx"]);
     index(&sandbox, "ask f.umbx x --share 0").refused(2, &["share"]);
 }

@@ -6,7 +6,7 @@ use super::items::ItemRule;
 use crate::commands::dedup::parse_seed;
 use crate::commands::filter::create::parse_rate;
 use crate::commands::static_file::hash_key::Hashing;
-use crate::exit::Exit;
+use crate::exit::{Exit, refuse};
 use crate::interrupt::PartialFile;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -83,6 +83,10 @@ impl BuildArgs {
         refuse_device(&self.output)?;
         if !self.overwrite {
             refuse_existing_file(&self.output)?;
+        }
+        if let Some(folder) = self.files.iter().find(|path| path.is_dir()) {
+            let (shown, files) = (folder.display(), folder.join("*"));
+            refuse!("{shown}: a directory, expected files: name them, like {}", files.display());
         }
         let mut roles = FileRoles::default();
         for path in &self.files {
