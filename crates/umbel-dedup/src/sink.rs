@@ -292,7 +292,11 @@ impl Sink {
         let name = path.display().to_string();
         let cannot = || format!("{name}: cannot create");
         let mode = if like.is_some() { OWNER_ONLY } else { ANY_NEW_FILE };
-        let (partial, file) = create(path, mode).with_context(cannot)?;
+        let (partial, file) = create(path, mode).with_context(|| {
+            // The file that is there may be writable: its folder is not.
+            let beside = if path.exists() { " a file beside it" } else { "" };
+            format!("{name}: cannot create{beside}")
+        })?;
         if let Some(like) = like {
             like.give(&file).with_context(cannot)?;
         }

@@ -168,6 +168,24 @@ fn what_cannot_be_replaced_is_refused_and_named() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_written_is_told_from_its_file() {
+    let sandbox = Sandbox::with(&[("d/a", "x\nx\n")]);
+    if std::fs::metadata(sandbox.path("d/a")).unwrap().uid() == 0 {
+        println!("skipped: root can write to every folder");
+        return;
+    }
+    let set_mode = |mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(sandbox.path("d"), mode).unwrap();
+    };
+    set_mode(0o500);
+    let ran = sandbox.run("d/a --in-place");
+    set_mode(0o700);
+    ran.refused(1, &["d/a: cannot create a file beside it: Permission denied"]);
+    assert_eq!(sandbox.text("d/a"), "x\nx\n");
+}
+
+#[test]
 fn what_a_dead_process_left_is_neither_read_nor_left() {
     let sandbox = Sandbox::with(&[("d/a", "x\nx\n"), ("d/.a.umbel-1.partial", "x\ntorn")]);
     sandbox.write("d/e/.b.umbel-1d.partial", "torn");
