@@ -306,8 +306,9 @@ impl<'a> Finding<'a> {
         };
         let name = path.display().to_string();
         if !self.search.skips_bad {
+            let text = format!("{text}; --skip-bad leaves such files out");
             return Err(io::Error::new(error.kind(), text))
-                .with_context(|| format!("{name}: cannot read; --skip-bad leaves such files out"));
+                .with_context(|| format!("{name}: cannot read"));
         }
         let relative = self.directories.identity(&path);
         let (kind, absolute) = (error.kind(), relative.clone());
