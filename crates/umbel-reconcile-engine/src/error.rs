@@ -83,7 +83,7 @@ impl fmt::Display for SessionRefusal {
             Self::Version => "it speaks another version: run the same release on both sides",
             Self::Kind => "its items are of another kind",
             Self::Dataset => "it has another dataset, or reads its items otherwise",
-            Self::ReadOnly => "its set may not be changed",
+            Self::ReadOnly => "its set may not be changed: it was started without --writable",
             Self::TooLarge => {
                 "the sets differ in size by more than it allows: give it --allow-skew, too"
             }

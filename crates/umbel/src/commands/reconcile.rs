@@ -39,7 +39,8 @@ is a path. F.sketch and sketch:- (standard input) are sketches, see `umbel
 sketch`. The difference is printed, `- ` before what only A has, `+ ` before
 what only B has, `~ ` before files that differ and `> ` before renamed ones,
 unless --pull, --push or --two-way applies it; items that only a sketch's set
-has are printed as #SYMBOL, except ids of 64 bits.
+has are printed as #SYMBOL, except ids of 64 bits. With --two-way, records that
+differ on both sides are only counted; without it they are shown.
 
 Examples:
   umbel reconcile mine.txt ssh://backup/srv/theirs.txt
@@ -80,17 +81,16 @@ pub(crate) struct ReconcileArgs {
     /// option, too
     #[arg(long, help_heading = "Changes")]
     delete: bool,
-    /// With --two-way, for a record that differs: report it, or let the version of a or b win; with --stdio
-    /// or --listen, a or b refuses sessions with another rule
+    /// With --two-way, for a record that differs: report how many there are, or let the version of a or b
+    /// win; with --stdio or --listen, a or b refuses sessions with another rule [default: report]
     #[arg(
         long,
         value_enum,
         value_name = "RULE",
-        default_value = "report",
         help_heading = "Changes",
         hide_possible_values = true
     )]
-    on_conflict: OnConflict,
+    on_conflict: Option<OnConflict>,
     /// Save bytes, or time: fewer round trips at about twice the bytes
     #[arg(long, value_enum, value_name = "WHAT", default_value = "bytes", help_heading = SESSION, hide_possible_values = true)]
     optimize: Save,
@@ -216,6 +216,7 @@ impl ReconcileArgs {
     fn run(&self) -> Result<Exit> {
         let form = self.form.form();
         self.check_delete()?;
+        self.check_on_conflict()?;
         self.check_roles(&form)?;
         if self.stdio || self.listen.is_some() {
             if self.report.is_some() {
@@ -313,14 +314,18 @@ impl ReconcileArgs {
             // The responder must learn which items only it has, because it is to delete them.
             notify_responder: self.delete && self.direction(is_b) == Direction::Push,
             expected_difference: None,
-            on_conflict: self.on_conflict.into(),
+            on_conflict: self.conflict_rule(),
             is_b,
         };
         self.options(form, set, SessionRole::Initiator(aim))
     }
 
     fn responder(&self, accept_items: bool) -> SessionRole {
-        SessionRole::Responder { accept_items, on_conflict: self.on_conflict.into() }
+        SessionRole::Responder { accept_items, on_conflict: self.conflict_rule() }
+    }
+
+    fn conflict_rule(&self) -> umbel_reconcile_engine::OnConflict {
+        self.on_conflict.unwrap_or(OnConflict::Report).into()
     }
 
     fn answer(&self, form: &Form) -> Result<()> {

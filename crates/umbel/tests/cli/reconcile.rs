@@ -229,7 +229,9 @@ fn directories_exchange_both_ways_and_report_conflicts() {
     let big = vec![7; 3 << 20];
     let sandbox =
         Sandbox::with(&[("a/x", &b"1"[..]), ("a/big", &big), ("b/x", b"2"), ("b/y", b"3")]);
-    reconcile(&sandbox, "--dir a b --two-way").ended_with(1);
+    let ended = reconcile(&sandbox, "--dir a b --two-way");
+    assert!(ended.stderr.contains(", 1 conflict\n"), "{}", ended.stderr);
+    ended.ended_with(1);
     assert_eq!((sandbox.text("a/y"), sandbox.read("b/big")), ("3".into(), big));
     assert_eq!((sandbox.text("a/x"), sandbox.text("b/x")), ("1".into(), "2".into()));
     reconcile(&sandbox, "--dir a b --two-way --on-conflict b").kept();
@@ -254,7 +256,8 @@ fn a_command_leads_to_another_process() {
     let shown = reconcile(&sandbox, "exec:./there.sh a").ended_with(1);
     assert_eq!(shown, b"+ 1\n- 3\n");
     // It has no permission to change its set.
-    reconcile(&sandbox, "a exec:./there.sh --two-way").refused(2, &["exec:./there.sh", "refused"]);
+    reconcile(&sandbox, "a exec:./there.sh --two-way")
+        .refused(2, &["exec:./there.sh", "refused", "started without --writable"]);
     assert_eq!(sandbox.text("a"), "1\n2\n");
     script(&sandbox, "--writable b");
     reconcile(&sandbox, "a exec:./there.sh --two-way").kept();
@@ -420,6 +423,8 @@ fn arguments_that_make_no_sense_are_refused() {
         ("a a --pull --push", "cannot be used with"),
         ("a a --delete", "--pull"),
         ("a a --two-way --delete", "--two-way --delete would"),
+        ("a a --on-conflict a", "--on-conflict goes with --two-way, --stdio or --listen"),
+        ("a a --push --on-conflict b", "--on-conflict goes with --two-way"),
         ("--stdio --delete a", "--writable"),
         ("--id-bytes 7 a a", "7"),
         ("a a --max-time 3x", "expected a number of seconds, or a time like 90s"),

@@ -86,6 +86,15 @@ impl ReconcileArgs {
         Ok(())
     }
 
+    /// Refuses `--on-conflict` where no record can be in conflict.
+    pub(super) fn check_on_conflict(&self) -> Result<()> {
+        let answers = self.stdio || self.listen.is_some();
+        if self.on_conflict.is_some() && !self.two_way && !answers {
+            return Err(usage("--on-conflict goes with --two-way, --stdio or --listen"));
+        }
+        Ok(())
+    }
+
     /// Refuses `--delete` without a change that could delete items.
     pub(super) fn check_delete(&self) -> Result<()> {
         let answers = self.stdio || self.listen.is_some();

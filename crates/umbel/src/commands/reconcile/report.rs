@@ -95,8 +95,9 @@ impl Report {
         let (added, replaced) = (change.added.len(), change.replaced.len());
         let (removed, conflicts) = (change.removed.len(), change.conflict_count);
         if !change.is_empty() || conflicts > 0 {
+            let noun = if conflicts == 1 { "conflict" } else { "conflicts" };
             text.push_str(&format!(
-                "here: {added} added, {replaced} replaced, {removed} removed, {conflicts} conflicts\n"
+                "here: {added} added, {replaced} replaced, {removed} removed, {conflicts} {noun}\n"
             ));
         }
         text
