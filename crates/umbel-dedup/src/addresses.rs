@@ -1,6 +1,6 @@
 //! Determines whether the name of an input or output is a file, a directory, or an object of a store.
 
-use crate::error::Result;
+use crate::error::{Result, refuse};
 use std::path::Path;
 use umbel_files::UsageError;
 use umbel_files::is_object_address;
@@ -19,6 +19,22 @@ pub(super) fn object_address(text: &str) -> Result<ObjectAddress, UsageError> {
 pub fn is_object(path: &Path) -> bool {
     // A name that is not UTF-8 may begin like an object; it is refused later.
     is_object_address(&path.to_string_lossy())
+}
+
+/// Refuses the name of an input that is not there and looks like an address: none but those of objects are read.
+///
+/// # Errors
+///
+/// A [`UsageError`] that names it.
+pub(super) fn refuse_address(text: &str) -> Result<()> {
+    let is_scheme = |scheme: &str| {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+        !scheme.is_empty() && scheme.bytes().all(is_allowed)
+    };
+    if text.split_once("://").is_some_and(|(scheme, _)| is_scheme(scheme)) {
+        refuse!("{text}: only s3:// is read; umbel:// goes to --reference");
+    }
+    Ok(())
 }
 
 /// The object that a path names, if it names one.

@@ -116,7 +116,9 @@ impl ItemSource {
         read_headers(&mut sources)?;
         read_footers(&spec, false, &mut sources)?;
         for source in &sources {
-            let usage = |error: String| UsageError(format!("{}: {error}", source.name));
+            let usage = |error: String| {
+                UsageError(format!("{}: {error}{}", source.name, source.name_note()))
+            };
             source.check(&spec.granularity).map_err(|error| usage(error.to_string()))?;
             if let Some(BestField { field, .. }) = &spec.best {
                 let extractor = source.score_extractor(field);

@@ -43,6 +43,7 @@ mod filter_address;
 mod footers;
 mod format_rule;
 mod gathered_items;
+mod glob_names;
 mod groups;
 mod hash_runs;
 mod headers;

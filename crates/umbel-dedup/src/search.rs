@@ -5,7 +5,9 @@
 //! outputs of this job and unfinished outputs of other jobs are skipped, and a file that is not text is not
 //! read as lines unless the user requests it.
 
+use super::addresses::refuse_address;
 use super::format_rule::FormatRule;
+use super::glob_names::check_names;
 use super::inputs::{
     Directories, Location, Source, identity, is_dash, set_relative_paths, source, stdin,
 };
@@ -198,6 +200,9 @@ impl<'a> Finding<'a> {
             }
             return files.into_iter().try_for_each(|file| self.add_found(file));
         }
+        if !path.exists() {
+            refuse_address(arg)?;
+        }
         if !path.exists() && arg.contains(['*', '?', '[']) {
             return self.expand(arg)?.into_iter().try_for_each(|file| self.add_found(file));
         }
@@ -256,6 +261,7 @@ impl<'a> Finding<'a> {
     fn expand(&mut self, pattern: &str) -> Result<Vec<Found>> {
         let paths =
             glob::glob(pattern).map_err(|error| UsageError(format!("{pattern}: {error}")))?;
+        check_names(pattern)?;
         let mut files = Vec::new();
         for path in paths {
             let (path, failed) = match path {

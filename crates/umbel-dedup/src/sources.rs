@@ -46,7 +46,7 @@ pub(crate) fn open_sources_but(
             ExtractorError::BadKeyPath { key, error } => {
                 UsageError(format!("{}: --key {key}: {error}", source.name))
             }
-            error => UsageError(format!("{}: {error}", source.name)),
+            error => UsageError(format!("{}: {error}{}", source.name, source.name_note())),
         })?;
         if let Some(best) = &spec.best {
             Ranker::new(best, source)

@@ -19,7 +19,7 @@ pub(super) use choices::GranularityArg;
 pub(crate) use cluster::{described_since, options_of, spec_of};
 pub(super) use membership::start_cell_tasks;
 pub(crate) use page::page_of;
-pub(super) use values::{parse_index_bits, parse_seed};
+pub(super) use values::{NAME_ITS_DIRECTORY, parse_index_bits, parse_seed, text_argument};
 
 use crate::amounts::parse_bytes;
 use crate::cluster_client::{Credentials, TlsPaths};
@@ -39,7 +39,7 @@ use umbel_dedup::{
 use umbel_dedup_engine::{Exactness, FilterChoice, IndexBits, Keep};
 use umbel_files::remove_empty_folders;
 use umbel_records::Normaliser;
-use values::{KeepArg, parse_keep};
+use values::{KeepArg, parse_bad_max, parse_keep};
 
 const INPUT: &str = "Input";
 const EQUAL: &str = "What is equal";
@@ -55,16 +55,16 @@ Examples:
   umbel dedup crawl/ --key url --keep best:crawled_at --output clean/
   umbel dedup today/ -o new/ --reference seen.umbi --save-index seen.umbi
 
-Kept records come in input order; docs/dedup.md has every detail.
-Exit codes: 0 done, 1 failed, 2 wrong usage or nothing to do, 3 done but bad
-records were left out, 130 interrupted.";
+Kept records come in input order. The first job of a series is run without
+--reference. docs/dedup.md has every detail. Exit codes: 0 done, 1 failed,
+2 wrong usage or nothing to do, 3 bad records were left out, 130 interrupted.";
 
 /// Arguments of `umbel dedup`.
 #[derive(Args)]
 #[command(after_help = HELP_END)]
 pub(crate) struct DedupArgs {
     /// Files, directories, globs, - or objects, plain or packed [default: standard input]
-    #[arg(value_name = "INPUT")]
+    #[arg(value_name = "INPUT", value_parser = text_argument(NAME_ITS_DIRECTORY))]
     inputs: Vec<String>,
     /// In directories only files of this name; repeatable
     #[arg(long, value_name = "GLOB", value_parser = NamePattern::parse, help_heading = INPUT)]
@@ -80,7 +80,7 @@ pub(crate) struct DedupArgs {
     binary: binary::BinaryArg,
     /// Leave bad records out, MAX at most, and exit with 3
     #[arg(long, value_name = "MAX", num_args = 0..=1, require_equals = true, default_missing_value = "18446744073709551615",
-        help_heading = INPUT)]
+        value_parser = parse_bad_max, help_heading = INPUT)]
     skip_bad: Option<u64>,
     /// List what was left out [default: DIR/bad.jsonl]
     #[arg(long, value_name = "FILE", requires = "skip_bad", help_heading = INPUT)]

@@ -1,6 +1,8 @@
 //! Lines that are not clean text: all kinds of line ends, no line end, any bytes, any length.
 
 use crate::sandbox::Sandbox;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 
 /// The kept records of these files, named a, b, c and so on, in this order.
 fn kept(files: &[&[u8]], options: &str) -> Vec<u8> {
@@ -19,6 +21,22 @@ fn a_carriage_return_is_part_of_the_line_and_stays() {
 #[test]
 fn bytes_that_are_no_text_are_compared_and_kept_as_they_are() {
     assert_eq!(kept(&[b"\xff\xfe\n\0\n\xff\xfe\n\0\0\n\0\n"], ""), b"\xff\xfe\n\0\n\0\0\n");
+}
+
+#[test]
+fn a_name_that_is_not_text_is_read_with_its_directory_and_else_refused_by_name() {
+    let sandbox = Sandbox::with(&[("nud/good.txt", "a\n")]);
+    let odd = OsStr::from_bytes(b"nud/bad\xff.txt");
+    sandbox.write(odd, "b\n");
+    assert_eq!(sandbox.run("nud").kept_text(), "b\na\n");
+    for glob in ["nud/*", "n*/*.txt", "**/*.txt"] {
+        let said = format!(r"{glob}: nud/bad\xff.txt has a name that is not UTF-8");
+        sandbox.run(glob).refused(1, &[said.as_str(), "name the directory"]);
+    }
+    assert_eq!(sandbox.run("nud/g*").kept_text(), "a\n");
+    // As a shell expands a glob.
+    let output = sandbox.command("nud/good.txt").arg(odd).output().unwrap();
+    sandbox.ended(output).refused(2, &["nud/bad\u{fffd}.txt", "not UTF-8: name the directory"]);
 }
 
 #[test]

@@ -8,7 +8,13 @@ use std::process::Command;
 fn nothing_to_do_is_exit_code_2() {
     let sandbox = Sandbox::with(&[("empty.txt", "")]);
     std::fs::create_dir(sandbox.path("bare")).unwrap();
-    for (args, said) in [("*.nothing", "*.nothing"), ("bare", "bare"), ("bare/*", "bare/*")] {
+    for (args, said) in [
+        ("*.nothing", "*.nothing"),
+        ("bare", "bare"),
+        ("bare/*", "bare/*"),
+        ("http://host/x", "http://host/x: only s3:// is read; umbel:// goes to --reference"),
+        ("S3://bucket/*", "only s3:// is read"),
+    ] {
         sandbox.run(args).refused(2, &[said]);
         assert_eq!(sandbox.files(), ["empty.txt"], "{args}");
     }
@@ -35,6 +41,7 @@ fn wrong_options_are_exit_code_2_and_are_named() {
         ("a.txt --exactness exactly", "exactly"),
         ("a.txt --keep middle", "middle"),
         ("a.txt --skip-bad=some", "--skip-bad"),
+        ("a.txt --skip-bad=-1", "expected a number of records"),
         ("a.txt --seed x", "expected a whole number below 2^64"),
     ] {
         sandbox.run(&format!("{args} --output out.txt")).refused(2, &[said]);
@@ -61,6 +68,10 @@ fn keys_of_a_text_are_wrong_usage_with_the_way_out() {
             .refused(2, &[name, "--format jsonl"]);
         assert!(!sandbox.exists("out.txt"));
     }
+    sandbox.write("empty.parquet", "");
+    sandbox
+        .run("empty.parquet --key k")
+        .refused(2, &["(it is named .parquet and does not begin with PAR1)"]);
     sandbox.run_piped("- --key k", b"{\"k\":1}\n").refused(2, &["--format jsonl"]);
 }
 

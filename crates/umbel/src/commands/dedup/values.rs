@@ -1,5 +1,7 @@
 //! Values of options that take more than a word or a number.
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use std::ffi::OsString;
 use umbel_dedup::BestField;
 use umbel_dedup_engine::IndexBits;
 
@@ -32,6 +34,24 @@ pub(super) fn parse_keep(text: &str) -> Result<KeepArg, String> {
         return Err("expected a field behind best:, like best:quality".to_owned());
     }
     Ok(KeepArg::Best(BestField { field: field.to_owned(), smallest }))
+}
+
+/// Parses an argument that has to be UTF-8. The error names it, and says what to do instead.
+pub(in crate::commands) fn text_argument(
+    instead: &'static str,
+) -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().try_map(move |argument: OsString| {
+        argument.into_string().map_err(|_| format!("it is not UTF-8: {instead}"))
+    })
+}
+
+/// What to do with an input whose name is not UTF-8.
+pub(in crate::commands) const NAME_ITS_DIRECTORY: &str =
+    "name the directory that it is in, or pipe it into standard input";
+
+/// Parses how many bad records may be left out.
+pub(super) fn parse_bad_max(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "expected a number of records below 2^64".to_owned())
 }
 
 /// Parses a seed in decimal, or in hexadecimal after `0x`.

@@ -8,6 +8,8 @@ use crate::exit::{Exit, refuse};
 use crate::printer::Printer;
 use anyhow::{Context, Result};
 use clap::Args;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use umbel_filter::ItemHash;
 
@@ -24,7 +26,7 @@ pub(super) struct AskArgs {
     file: PathBuf,
     /// Items; for an index of words, trigrams or k-mers, texts that are split into them
     #[arg(required = true, value_name = "ITEM")]
-    items: Vec<String>,
+    items: Vec<OsString>,
     /// List files that have at least this share of the items, most first, with their shares [default: files
     /// that have all]
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
@@ -84,7 +86,10 @@ impl AskArgs {
             let mut cutter = ItemCutter::new(rule);
             cutter.cut(argument.as_bytes(), &mut |item| hashes.push(hashing.hasher.hash(item)));
             if hashes.len() == before {
-                refuse!("`{}` has none of the index's items, {rule}", printable(argument));
+                refuse!(
+                    "`{}` has none of the index's items, {rule}",
+                    printable(&argument.to_string_lossy())
+                );
             }
         }
         hashes.sort_unstable();

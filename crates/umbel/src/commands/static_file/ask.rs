@@ -3,8 +3,8 @@
 use super::form::ItemForm;
 use super::hash_key::Hashing;
 use super::open_file::{Answer, OpenFile};
-use crate::commands::dedup::GranularityArg;
 use crate::commands::dedup::cutting::CuttingArgs;
+use crate::commands::dedup::{GranularityArg, text_argument};
 use crate::exit::{Exit, refuse};
 use crate::printer::Printer;
 use anyhow::{Context, Result};
@@ -27,7 +27,7 @@ pub(super) struct AskArgs {
     #[arg(value_name = "F.umbs")]
     file: PathBuf,
     /// Items; without any, and without --file, records are read from standard input
-    #[arg(value_name = "ITEM", conflicts_with = "records")]
+    #[arg(value_name = "ITEM", conflicts_with = "records", value_parser = text_argument("ask with --file and records"))]
     items: Vec<String>,
     /// Query the records of this file, plain or packed; - is standard input
     #[arg(long = "file", short, value_name = "FILE")]

@@ -7,7 +7,7 @@ use super::info::show;
 use crate::amounts::parse_bytes;
 use crate::commands::dedup::cutting::CuttingArgs;
 use crate::commands::dedup::terminal::Terminal;
-use crate::commands::dedup::{GranularityArg, parse_seed};
+use crate::commands::dedup::{GranularityArg, NAME_ITS_DIRECTORY, parse_seed, text_argument};
 use crate::commands::filter::create::parse_rate;
 use crate::exit::{Exit, UsageError, refuse};
 use crate::interrupt::PartialFile;
@@ -37,7 +37,7 @@ const ITEMS: &str = "Items";
 #[derive(Args)]
 pub(super) struct BuildArgs {
     /// Keys: files, directories, globs, - or objects, plain or packed [default: standard input]
-    #[arg(value_name = "KEYS")]
+    #[arg(value_name = "KEYS", value_parser = text_argument(NAME_ITS_DIRECTORY))]
     keys: Vec<String>,
     /// The file
     #[arg(short, long, value_name = "F.umbs")]
@@ -58,7 +58,7 @@ pub(super) struct BuildArgs {
         value_parser = clap::value_parser!(u8).range(1..=CELL_BITS_MAX as i64))]
     value_bits: Option<u8>,
     /// Build an exact set: the keys are members, these others are not; repeatable
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = text_argument(NAME_ITS_DIRECTORY))]
     others: Vec<String>,
     /// The key is this field or column; repeatable
     #[arg(long, value_name = "FIELD", help_heading = ITEMS)]
