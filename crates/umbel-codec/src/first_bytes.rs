@@ -25,11 +25,19 @@ const KINDS: [([u8; 4], &str); 6] = [
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FirstBytes(pub [u8; 4]);
 
+impl FirstBytes {
+    /// The kind of file that begins so, with its article; `None` if there is none.
+    #[must_use]
+    pub fn kind(self) -> Option<&'static str> {
+        KINDS.iter().find(|(magic, _)| *magic == self.0).map(|(_, kind)| *kind)
+    }
+}
+
 impl fmt::Display for FirstBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.0.escape_ascii())?;
-        match KINDS.iter().find(|(magic, _)| *magic == self.0) {
-            Some((_, kind)) => write!(f, " ({kind})"),
+        match self.kind() {
+            Some(kind) => write!(f, " ({kind})"),
             None => Ok(()),
         }
     }

@@ -3,11 +3,11 @@
 //! All references of a job must have its seed and the same digest of options: hashes are comparable if items were cut,
 //! normalised and hashed in the same way.
 
-use super::addresses::object_at;
+use super::addresses::{is_object, object_at};
 use super::object_inputs::ObjectStores;
 use super::scope::Scope;
 use super::spec::{JobSpec, SaveIndex};
-use crate::error::{Context, Result, bail, refuse};
+use crate::error::{Context, Result, bail};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -183,6 +183,15 @@ impl References {
 impl IndexFile {
     /// Opens a reference of a job.
     fn open_of(spec: &JobSpec, path: &Path) -> Result<Self> {
+        let is_saved = spec.save_index.as_ref().is_some_and(|save| save.path == path);
+        // A node says nothing about files outside of its roots, not even whether they are there.
+        let may_look = spec.roots.is_none() && !is_object(path);
+        if is_saved && may_look && !path.exists() {
+            bail!(
+                "--reference {}: no such file; the first job of a series is run without --reference",
+                path.display()
+            );
+        }
         Self::open_below(path, &spec.stores, "--reference ", spec.roots.as_ref())
     }
 
@@ -218,7 +227,7 @@ impl IndexFile {
         let count = bytes.count().with_context(cannot_read)?;
         let header_bytes = INDEX_HEADER_BYTES as u64;
         if count < header_bytes {
-            refuse!("{shown}: not an index: {count} bytes");
+            bail!("{shown}: not an index: {count} bytes");
         }
         let mut head = [0; INDEX_HEADER_BYTES];
         let span = ByteSpan { start: 0, end: header_bytes };

@@ -135,8 +135,8 @@ pub enum FileError {
     },
     /// Something else begins here. Name another file.
     #[error(
-        "no static file: begins with {}, expected {}",
-        FirstBytes(*actual), FirstBytes(*expected)
+        "not {}: begins with {}, expected {}",
+        FirstBytes(*expected).kind().unwrap_or("such a file"), FirstBytes(*actual), FirstBytes(*expected)
     )]
     Magic {
         /// What a file of the kind begins with.
@@ -171,7 +171,7 @@ pub enum FileError {
         actual: u64,
     },
     /// Header or directory were damaged. Copy the file again.
-    #[error("checksum of the head {actual:#010x}, expected {expected:#010x}")]
+    #[error("damaged: the checksum of the head is {actual:#010x}, expected {expected:#010x}")]
     HeadChecksum {
         /// What the header names.
         expected: u32,
@@ -179,7 +179,7 @@ pub enum FileError {
         actual: u32,
     },
     /// A chunk was damaged. Copy the file again.
-    #[error("checksum of chunk {chunk} {actual:#010x}, expected {expected:#010x}")]
+    #[error("damaged: the checksum of chunk {chunk} is {actual:#010x}, expected {expected:#010x}")]
     ChunkChecksum {
         /// Number of the chunk.
         chunk: usize,
@@ -189,7 +189,7 @@ pub enum FileError {
         actual: u32,
     },
     /// A page of rows was damaged. Copy the file again.
-    #[error("checksum of page {page} {actual:#010x}, expected {expected:#010x}")]
+    #[error("damaged: the checksum of page {page} is {actual:#010x}, expected {expected:#010x}")]
     PageChecksum {
         /// Number of the page.
         page: u64,

@@ -129,7 +129,7 @@ pub enum IndexError {
         got: u64,
     },
     /// Too few or too many bytes.
-    #[error("{what} has {got} bytes, expected {expected}")]
+    #[error("damaged or cut short: {what} has {got} bytes, expected {expected}")]
     Length {
         /// The part of the file.
         what: &'static str,

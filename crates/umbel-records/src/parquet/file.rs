@@ -138,7 +138,8 @@ impl ParquetFile {
         if !matches!(codec, Compression::LZO | Compression::BROTLI(_)) {
             return Ok(());
         }
-        let codec = codec.to_string();
+        // Without the level, which it writes as `(BrotliLevel(1))`.
+        let codec = codec.to_string().split('(').next().unwrap_or_default().to_owned();
         let (row_group, column) = (row_group + 1, chunk.column_path().string());
         Err(ParquetError::Codec { row_group, column, codec })
     }

@@ -88,7 +88,7 @@ fn what_newer_releases_write_is_named() {
     other[..4].copy_from_slice(b"UMBF");
     let error = StaticFile::parse(&other).unwrap_err().to_string();
     let said =
-        "no static file: begins with `UMBF` (a saved filter), expected `UMBS` (a static file)";
+        "not a static file: begins with `UMBF` (a saved filter), expected `UMBS` (a static file)";
     assert_eq!(error, said);
 }
 

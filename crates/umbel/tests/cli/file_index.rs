@@ -172,5 +172,18 @@ fn damaged_indexes_are_refused() {
         index(&sandbox, &format!("info {name}")).refused(1, &[name, said]);
         index(&sandbox, &format!("ask {name} line-5")).refused(2, &[name, said]);
     }
-    index(&sandbox, "ask a x").refused(2, &["a: no static file", "`UMBX` (an index of files)"]);
+    index(&sandbox, "ask a x")
+        .refused(2, &["a: not an index of files", "`UMBX` (an index of files)"]);
+    let said = "expected `UMBI` or `UMBX`";
+    index(&sandbox, "info a").refused(1, &["a: not an index: begins with", said]);
+    sandbox.write("s.umbs", "UMBS and more");
+    index(&sandbox, "info s.umbs").refused(1, &[said, "`umbel static info` describes it"]);
+}
+
+#[test]
+fn a_file_with_bytes_and_no_item_is_told() {
+    let sandbox = Sandbox::with(&[("day.log", "job done\n"), ("empty", "")]);
+    let built = index(&sandbox, "build day.log empty -o f.umbx -q --items kmers:31");
+    assert_eq!(built.stderr, "umbel: day.log has none of the items kmers:31\n");
+    built.kept();
 }

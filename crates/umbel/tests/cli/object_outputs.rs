@@ -328,7 +328,7 @@ fn indexes_in_the_store_are_references_as_files_are() {
     twice
         .run("new.txt --reference s3://bucket/no")
         .refused(1, &["--reference s3://bucket/no: cannot read", "404"]);
-    twice.run("new.txt --reference s3://bucket/none").refused(2, &["not an index: 0 bytes"]);
+    twice.run("new.txt --reference s3://bucket/none").refused(1, &["not an index: 0 bytes"]);
     twice
         .run("new.txt --reference s3://bucket/text")
         .refused(1, &["s3://bucket/text: cannot read"]);

@@ -150,7 +150,8 @@ fn indexes_of_one_seed_are_joined() {
     sandbox.run("in0 --seed 7 --normalise trim --save-index trimmed --quiet").kept();
     index(&sandbox, "merge i0 trimmed -o two").refused(2, &["i0", "trimmed", "other items"]);
     sandbox.write("junk", "no index");
-    index(&sandbox, "merge i0 junk -o two").refused(2, &["junk", "not an index"]);
+    index(&sandbox, "merge i0 junk -o two").refused(1, &["junk", "not an index"]);
+    index(&sandbox, "info junk").refused(1, &["junk", "not an index"]);
     assert!(!sandbox.exists("two"));
 }
 
@@ -191,7 +192,6 @@ fn an_index_that_does_not_fit_is_refused() {
         ),
         ("--reference short --exactness approximate", &["short", "64 bits", "--index-bits 96"]),
         ("--reference line --exactness bytes", &["--exactness bytes", "hashes"]),
-        ("--reference junk", &["junk", "not an index"]),
         ("--reference umbel://host", &["umbel://host", "/FILTER"]),
         ("--add-to file", &["`file`", "umbel://"]),
         ("--save-index new --index-bits 65", &["64, 96 or 128"]),
@@ -201,7 +201,11 @@ fn an_index_that_does_not_fit_is_refused() {
     ] {
         sandbox.run(&format!("in {args}")).refused(2, said);
     }
+    sandbox.run("in --reference junk").refused(1, &["junk", "not an index"]);
     sandbox.run("in --reference gone").refused(1, &["gone: cannot read"]);
+    sandbox
+        .run("in --reference gone --save-index gone")
+        .refused(1, &["gone: no such file; the first job of a series is run without --reference"]);
     sandbox.run("in --reference long").refused(1, &["long: cannot read", "expected `UMBI`"]);
 }
 

@@ -235,7 +235,7 @@ fn damaged_files_are_refused_whatever_is_asked() {
         ("count", (damaged(24, 1), "checksum of the head")),
         ("newer", (damaged(4, 3), "version 2, expected 1: a newer release wrote it")),
         ("role", (damaged(5, 5), "role 4, expected 1 to 3")),
-        ("other", (damaged(0, 32), "no static file")),
+        ("other", (damaged(0, 32), "not a static file")),
     ]);
     for (name, (bytes, said)) in &cases {
         sandbox.write(name, bytes);
@@ -243,7 +243,7 @@ fn damaged_files_are_refused_whatever_is_asked() {
         stat(&sandbox, &format!("ask {name} --file keys")).refused(2, &[name, said]);
         stat(&sandbox, &format!("ask {name} alice")).refused(2, &[name, said]);
     }
-    stat(&sandbox, "info text").refused(1, &["text: no static file", "`UMBS` (a static file)"]);
+    stat(&sandbox, "info text").refused(1, &["text: not a static file", "`UMBS` (a static file)"]);
 }
 
 #[test]

@@ -4,13 +4,19 @@ use super::open_index::{OpenIndex, is_sliced};
 use crate::commands::static_file::form::printable;
 use crate::exit::Exit;
 use crate::printer::{facts, print};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use umbel_codec::FirstBytes;
 use umbel_dedup::index_facts;
+use umbel_static::STATIC_MAGIC;
 use umbel_static::sliced::SlicedHead;
+
+/// What a file F.umbi begins with.
+const INDEX_MAGIC: [u8; 4] = *b"UMBI";
 
 /// Arguments of `umbel index info`.
 #[derive(Args)]
@@ -30,6 +36,7 @@ impl InfoArgs {
     pub(super) fn run(&self) -> Result<Exit> {
         let (sliced, kept): (Vec<PathBuf>, Vec<PathBuf>) =
             self.inputs.iter().cloned().partition(|path| is_sliced(path));
+        kept.iter().try_for_each(|path| check_kind(path))?;
         let mut text = String::new();
         if !kept.is_empty() {
             text += "index\thashes\tbits\tseed\titems\n";
@@ -62,6 +69,18 @@ impl InfoArgs {
         std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
         Ok(Exit::Done)
     }
+}
+
+/// Refuses a file that begins as neither kind of index does. What cannot be read here is left to its reader.
+fn check_kind(path: &Path) -> Result<()> {
+    let mut magic = [0; 4];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    if read.is_err() || magic == INDEX_MAGIC {
+        return Ok(());
+    }
+    let (name, first) = (path.display(), FirstBytes(magic));
+    let instead = if magic == STATIC_MAGIC { "; `umbel static info` describes it" } else { "" };
+    bail!("{name}: not an index: begins with {first}, expected `UMBI` or `UMBX`{instead}")
 }
 
 /// The distinct items of each file, summed over all files.
