@@ -8,6 +8,7 @@ use crate::commands::filter::create::parse_rate;
 use crate::commands::static_file::hash_key::Hashing;
 use crate::exit::{Exit, refuse};
 use crate::interrupt::PartialFile;
+use crate::stderr::eprint_line;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
@@ -99,6 +100,7 @@ impl BuildArgs {
             SlicedShape::new(hashing.key, probes, rate)?.with_form(self.items.to_string())?;
         let scratch = self.scratch.clone().unwrap_or_else(std::env::temp_dir);
         let columns = Columns::read(&self.files, self.items, &shape, hashing.hasher, &scratch)?;
+        self.tell_without_items(&columns);
         let cannot = || format!("{}: cannot write", self.output.display());
         let (aside, file) = PartialFile::beside(&self.output, ANY_NEW_FILE).with_context(cannot)?;
         let head = columns.write(shape, &file).with_context(cannot)?;
@@ -108,5 +110,16 @@ impl BuildArgs {
             show(&head, self.json)?;
         }
         Ok(Exit::Done)
+    }
+
+    /// Tells of each file that has bytes and no item: most likely `--items` is wrong for it, and no query finds it.
+    fn tell_without_items(&self, columns: &Columns) {
+        let empty = self.files.iter().zip(columns.sets()).filter(|(_, set)| set.item_count == 0);
+        for (path, _) in empty {
+            if std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0) {
+                let (name, items) = (path.display(), self.items);
+                eprint_line(format_args!("{name} has none of the items {items}"));
+            }
+        }
     }
 }

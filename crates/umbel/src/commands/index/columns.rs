@@ -80,6 +80,11 @@ impl Columns {
         Ok(Self { file, sets })
     }
 
+    /// The sets, in the order of the files.
+    pub(super) fn sets(&self) -> impl Iterator<Item = &SlicedSet> {
+        self.sets.iter().map(|(set, _)| set)
+    }
+
     /// Writes the index.
     ///
     /// # Errors
