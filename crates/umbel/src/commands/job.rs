@@ -41,16 +41,19 @@ enum JobVerb {
     /// Show the progress or the result of a job
     Status {
         /// Its number
+        #[arg(value_parser = job_number)]
         job: u64,
     },
     /// Follow a job to its end; fails if the job fails
     Wait {
         /// Its number
+        #[arg(value_parser = job_number)]
         job: u64,
     },
     /// Write the report page of a finished job, as `umbel dedup --report` does
     Report {
         /// Its number
+        #[arg(value_parser = job_number)]
         job: u64,
         /// The page, as HTML
         #[arg(value_name = "FILE.html")]
@@ -62,13 +65,21 @@ enum JobVerb {
     /// Cancel a job; its temporary files are removed
     Cancel {
         /// Its number
+        #[arg(value_parser = job_number)]
         job: u64,
     },
     /// Resume a failed job, once the cause of the failure is fixed
     Resume {
         /// Its number
+        #[arg(value_parser = job_number)]
         job: u64,
     },
+}
+
+/// Parses the number of a job.
+fn job_number(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| "expected the number of a job, as `umbel job list` shows it".to_owned())
 }
 
 /// Runs the command.
@@ -116,6 +127,8 @@ impl JobArgs {
                 print(json, &json!({ "job": job }), String::new)
             }
             JobVerb::Resume { job } => {
+                // The cluster takes the order twice, for callers that repeat it.
+                check_stopped(&client.job(*job).await?)?;
                 client.resume_job(*job).await?;
                 print(json, &json!({ "job": job }), String::new)
             }
@@ -162,6 +175,18 @@ pub(crate) fn check_done(found: &DescribeJobResponse) -> Result<()> {
         ),
         "failed" => bail!("job {job} failed: {}", row.cause),
         state => bail!("job {job} is {state}"),
+    }
+}
+
+/// Checks that a job is not running, so that there is something to resume.
+///
+/// # Errors
+///
+/// If it is running.
+fn check_stopped(found: &DescribeJobResponse) -> Result<()> {
+    match &found.job {
+        Some(row) if row.state == "running" => bail!("job {} is running", row.job),
+        _ => Ok(()),
     }
 }
 
@@ -278,6 +303,10 @@ mod tests {
             text,
             "job 7 failed: worker 1: disk full; `umbel job resume 7` takes it up once that is mended"
         );
+        check_stopped(&failed()).unwrap();
+        let mut running = failed();
+        running.job.as_mut().unwrap().state = "running".to_owned();
+        assert_eq!(check_stopped(&running).unwrap_err().to_string(), "job 7 is running");
         let lines = list(&[failed().job.unwrap()]).lines();
         assert!(lines.starts_with("7\tfailed\t2\t1,2\t"), "{lines}");
     }

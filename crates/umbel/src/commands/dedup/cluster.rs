@@ -7,7 +7,7 @@ use crate::commands::job;
 use crate::exit::{Exit, refuse};
 use crate::printer::print;
 use crate::stderr::eprint_line;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use serde_json::Value;
 use std::path::Path;
@@ -16,6 +16,7 @@ use umbel_client::{Client, ClientError};
 use umbel_dedup::{
     JOB_MESSAGES_SINCE, JobSpec, OutputTarget, PageOutput, SentJob, is_object, write_file,
 };
+use umbel_dedup_engine::job::JobFailure;
 use umbel_engine::meta::ClusterVersion;
 use umbel_files::{is_object_address, refuse_existing_file};
 
@@ -24,9 +25,9 @@ const REFUSED_BY_OLDER: &str = "this is no description of a job";
 
 /// Arguments of a job of a cluster.
 #[derive(Args, Default)]
-#[command(next_help_heading = "On a cluster, each node beside its own disk")]
+#[command(next_help_heading = "On a cluster, each node with its own disk, memory and scratch")]
 pub(super) struct ClusterJobArgs {
-    /// Run the job on this cluster
+    /// Run the job there; UMBEL_TLS_*, UMBEL_TOKEN_FILE apply
     #[arg(long, value_name = "ADDRS", conflicts_with_all = ["rank", "workers", "memory", "scratch", "plan"])]
     pub(super) cluster: Option<String>,
     /// What this node reads, instead of INPUT; repeatable
@@ -158,6 +159,17 @@ fn not_submitted(error: ClientError) -> anyhow::Error {
     }
 }
 
+/// The error of a job; if no node has found a record, with what they were told to read.
+fn with_inputs(error: anyhow::Error, args: &DedupArgs) -> anyhow::Error {
+    let text = error.to_string();
+    if !text.contains(&JobFailure::NothingToDo.to_string()) {
+        return error;
+    }
+    let own = args.on_cluster.on.iter().map(|(node, glob)| format!("{node}={glob}"));
+    let inputs: Vec<String> = args.inputs.iter().cloned().chain(own).collect();
+    anyhow!("{text} in {}", inputs.join(", "))
+}
+
 /// Before the job begins, checks the outputs that this process writes after the job, and opens the report
 /// page.
 fn open_here(args: &DedupArgs) -> Result<Option<PageOutput>> {
@@ -196,7 +208,7 @@ async fn follow(
         ));
     }
     let found = job::wait(client, number, !quiet).await?;
-    job::check_done(&found)?;
+    job::check_done(&found).map_err(|error| with_inputs(error, args))?;
     let value: Value = serde_json::from_slice(&found.summary).context("the summary of the job")?;
     if let Some(path) = &args.summary {
         let mut text = serde_json::to_string_pretty(&value)?;
