@@ -67,6 +67,9 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Exit> {
 
 impl PlanArgs {
     fn plan(&self) -> Result<Planned<'_>, UsageError> {
+        if self.item_bytes == 0 {
+            return Err(UsageError("an item of 0 bytes, expected at least 1".to_owned()));
+        }
         let input = DistributionInput {
             replica_count: self.replicas,
             sweep_item_count: self.sweep_items,
@@ -188,7 +191,13 @@ impl Planned<'_> {
         let shards = self.plan.shard_count_min;
         let default_shards = u64::from(self.config.shards);
         let is_apart = self.plan.advice.distribution() == Distribution::Partitioned;
-        let formed = if is_apart && shards > default_shards {
+        let is_possible = match self.plan.advice {
+            DistributionAdvice::MoreNodes { node_count_min } => {
+                node_count_min <= NODE_COUNT_MAX as u64
+            }
+            _ => true,
+        };
+        let formed = if is_apart && is_possible && shards > default_shards {
             format!(
                 ", in a cluster that was formed with --shards {shards} or more (default: {default_shards})"
             )

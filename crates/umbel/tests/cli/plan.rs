@@ -24,6 +24,7 @@ fn wrong_usage_is_exit_code_2() {
         ("plan --items 1M --rate 0.01 --nodes 0 --queries 1", "0 nodes, expected 1 to 256"),
         ("plan --items 1M --rate 0.01 --nodes 257 --queries 1", "257 nodes"),
         ("plan --items 1M --rate 0.01 --nodes 3", "--queries"),
+        ("plan --items 1M --rate 0.01 --nodes 3 --queries 1 --item-bytes 0", "an item of 0 bytes"),
         ("plan --items 1M --rate 0.01 --nodes 3 --queries 1 --replicas 0", "0 replicas"),
         ("plan --items 1M --rate 0.01 --nodes 3 --queries 1 --sweep-items 0", "expected at least"),
         ("plan --items 1M --rate 0.01 --nodes 3 --queries 1 --memory-per-node 0", "0 bytes"),
@@ -90,6 +91,10 @@ fn memory_is_asked_first() {
     let plan = planned("plan --items 1G --rate 0.001 --nodes 8 --queries 1T");
     assert_eq!(plan["recommended"], "partitioned");
     assert!(plan["reason"].as_str().unwrap().contains("at most 1.00 GiB"), "{plan}");
+    // No cluster can have it, so none is described.
+    let plan = planned("plan --items 1G --rate 0.01 --nodes 3 --queries 1 --memory-per-node 1K");
+    let reason = plan["reason"].as_str().unwrap();
+    assert!(reason.contains("a cluster has at most 256") && !reason.contains("--shards"), "{plan}");
     // 11.5 GiB in slices of at most 256 MiB; a cluster has 16 shards by default.
     let plan = planned("plan --items 10G --rate 0.01 --nodes 12 --queries 1M");
     assert!(plan["reason"].as_str().unwrap().contains("with --shards 47 or more"), "{plan}");

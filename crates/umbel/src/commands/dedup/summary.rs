@@ -56,7 +56,8 @@ pub(crate) fn table(summary: &Value) -> String {
     if !get("/references").is_null() {
         let wrong = number("/references/expected_wrong_drops");
         let known = count("/dropped/reference");
-        row("known", format!("{known} dropped for references, {wrong:.1e} wrongly in expectation"));
+        let wrong = if wrong > 0.0 { format!("{wrong:.1e}") } else { "none".to_owned() };
+        row("known", format!("{known} dropped for references, {wrong} wrongly in expectation"));
     }
     if number("/bad/total") > 0.0 {
         row("left out", left_out(&get("/bad")));
@@ -64,7 +65,7 @@ pub(crate) fn table(summary: &Value) -> String {
     if number("/collisions") > 0.0 {
         row("collisions", count("/collisions"));
     }
-    row("equal by", equal_by(get("/level").as_str().unwrap_or_default()).into());
+    row("equal by", equal_by(&get("/level"), &get("/references/online")).into());
     if number("/plan/workers") > 1.0 {
         let workers = count("/plan/workers");
         let bytes = number("/exchange/network_bytes");
@@ -90,9 +91,11 @@ fn left_out(bad: &Value) -> String {
     format!("{}: {}", number_of(total, "bad record", "bad records"), causes.join(", "))
 }
 
-/// What is compared at a level of exactness.
-fn equal_by(level: &str) -> &'static str {
-    match level {
+/// What is compared at a level of exactness, where these filters of clusters are asked.
+fn equal_by(level: &Value, online: &Value) -> &'static str {
+    let is_filter_asked = online.as_array().is_some_and(|filters| !filters.is_empty());
+    match level.as_str().unwrap_or_default() {
+        "approximate" if is_filter_asked => "their hashes, and what the filters answer for them",
         "approximate" => "some bits of their hashes",
         "bytes" => "their bytes",
         _ => "128 bits of their hashes",
@@ -127,6 +130,20 @@ mod tests {
         let text = table(&summary);
         assert!(text.contains("  records    10\n  kept       3\n"), "{text}");
         assert!(text.contains("  dropped    5 (50.00 %)\n"), "{text}");
+    }
+
+    #[test]
+    fn a_filter_of_a_cluster_is_named_and_no_wrong_drop_is_none() {
+        let mut summary = json!({
+            "records": 2, "level": "approximate", "dropped": { "reference": 1 },
+            "references": { "online": [{ "filter": "seen" }], "expected_wrong_drops": 0.0 },
+        });
+        let text = table(&summary);
+        assert!(text.contains("  known      1 dropped for references, none wrongly"), "{text}");
+        assert!(text.contains("  equal by   their hashes, and what the filters answer"), "{text}");
+        summary["references"] = json!({ "online": [], "expected_wrong_drops": 1e-9 });
+        let text = table(&summary);
+        assert!(text.contains(" 1.0e-9 wrongly") && text.contains("some bits of"), "{text}");
     }
 
     #[test]
