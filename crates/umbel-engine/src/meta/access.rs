@@ -33,9 +33,14 @@ impl MetaState {
         if others.into_iter().any(|(_, principal)| principal.is_lasting_admin()) {
             return Ok(());
         }
-        let what = format!(
-            "then no principal beside {name} would have the verb admin and no expiry: add one first"
-        );
+        let what = if self.principals.is_empty() {
+            "the first principal must be an administrator: umbel access add NAME --may admin, without --days"
+                .to_owned()
+        } else {
+            format!(
+                "then no principal beside {name} would have the verb admin and no expiry: add one first"
+            )
+        };
         Err(MetaError::BadPrincipal { what })
     }
 
@@ -128,15 +133,19 @@ mod tests {
     #[test]
     fn the_first_principal_is_an_administrator_and_the_last_one_stays() {
         let mut state = formed();
-        assert!(refusal(&put(&mut state, "reader", reader(), false)).contains("verb admin"));
+        let first = refusal(&put(&mut state, "reader", reader(), false));
+        assert!(first.contains("the first principal must be an administrator"), "{first}");
         let mortal = Principal { expires_ms: Some(9), ..admin() };
-        assert!(refusal(&put(&mut state, "root", mortal.clone(), false)).contains("no expiry"));
+        assert!(
+            refusal(&put(&mut state, "root", mortal.clone(), false)).contains("without --days")
+        );
         assert!(!state.is_guarded());
 
         assert_eq!(put(&mut state, "root", admin(), false), MetaReply::Done);
         assert!(state.is_guarded());
         assert_eq!(put(&mut state, "reader", reader(), false), MetaReply::Done);
-        assert!(refusal(&revoke(&mut state, "root")).contains("add one first"));
+        let last = refusal(&revoke(&mut state, "root"));
+        assert!(last.contains("verb admin and no expiry: add one first"), "{last}");
         assert!(refusal(&put(&mut state, "root", mortal, true)).contains("add one first"));
         assert_eq!(put(&mut state, "heir", admin(), false), MetaReply::Done);
         assert_eq!(revoke(&mut state, "root"), MetaReply::Done);

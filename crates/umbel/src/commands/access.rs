@@ -166,6 +166,9 @@ impl AccessArgs {
             AccessVerb::List => {
                 let principals = client.principals().await?;
                 let values: Vec<Value> = principals.iter().map(to_json).collect();
+                if principals.is_empty() {
+                    eprint_line("no principals: whoever is let in may do everything");
+                }
                 print(json, &json!({ "principals": values }), || list(&principals).text())
             }
             AccessVerb::Revoke { name } => {
