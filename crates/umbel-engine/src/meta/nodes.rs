@@ -130,7 +130,8 @@ impl MetaState {
                 if voters.contains(&node) && left < needed {
                     let what = format!(
                         "without {node}, {shard} would have {left} of {needed} replicas that it \
-                         needs to move: drain the node first"
+                         needs to move: drain the node first, or start it if it is down; if its disk is \
+                         lost, restore a backup into a new cluster"
                     );
                     return Err(MetaError::TooFewNodes { what });
                 }

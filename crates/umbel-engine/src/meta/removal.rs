@@ -46,7 +46,8 @@ impl MetaState {
         }
         let what = format!(
             "without {node}, the meta group would have {left} of {needed} voters that it needs to replace the \
-             others: drain the node first, and wait until other nodes vote"
+             others: drain the node first, and wait until other nodes vote, or start it if it is down; if its disk \
+             is lost, restore a backup into a new cluster"
         );
         Err(MetaError::TooFewNodes { what })
     }
