@@ -198,7 +198,7 @@ impl AdminArgs {
             }
             AdminVerb::Remove { node } => {
                 connect()?.remove_node(*node).await?;
-                print(json, &json!({ "removed": node }), String::new)
+                print(json, &json!({ "removed": node }), || format!("node {node} removed\n"))
             }
             AdminVerb::Move { shard, from, to } => {
                 connect()?.move_shard(*shard, *from, *to).await?;
@@ -278,6 +278,13 @@ async fn wait_for_node(client: &Client, address: &str, timeout_s: u64) -> Result
             None => "it is not among the nodes".to_owned(),
         };
         if watch.elapsed().as_secs() >= timeout_s {
+            // It has joined before, so `--join` would do nothing.
+            if let Some(node) = node.filter(|node| !node.is_reachable && node.state != "removed") {
+                bail!(
+                    "node {} at {address} does not answer after {timeout_s} s: start it with its data folder",
+                    node.node
+                );
+            }
             bail!(
                 "{address} is not live after {timeout_s} s: {found}; start it there with \
                  `umbel serve --join` and the address of a node of this cluster"
