@@ -4,6 +4,7 @@ use super::{POLL_INTERVAL, WAIT_S};
 use crate::clock::Stopwatch;
 use crate::exit::refuse;
 use crate::printer::{facts, print};
+use crate::stderr::eprint_line;
 use crate::units::seconds;
 use crate::waiting::Waiting;
 use anyhow::{Result, bail};
@@ -61,7 +62,8 @@ impl SplitArgs {
             );
         }
         let (watch, mut waiting) = (Stopwatch::start(), Waiting::start());
-        let mut count = u32::try_from(client.status().await?.shards.len())?;
+        let status = client.status().await?;
+        let mut count = u32::try_from(status.shards.len())?;
         let wanted = self.to.unwrap_or(count.saturating_add(1));
         if wanted < count {
             refuse!(
@@ -111,7 +113,14 @@ impl SplitArgs {
                 all => format!("{} shards", all.len()),
             };
             facts(&[("shards", count.to_string()), ("split", split)])
-        })
+        })?;
+        if status.auto_split && status.shards_wanted > count {
+            eprint_line(format!(
+                "shards are split by themselves, so others may follow: umbel cluster split --auto off first, if you \
+                 want {count}"
+            ));
+        }
+        Ok(())
     }
 }
 
