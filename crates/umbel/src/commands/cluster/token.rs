@@ -17,7 +17,7 @@ use umbel_tls::JoinToken;
 #[command(after_help = "Examples:\n  \
       umbel cluster token --join > node-3.token\n  \
       umbel serve --listen 10.0.0.3:7300 --join 10.0.0.1:7300 --join-token-file node-3.token\n\n\
-    The token identifies the cluster to the node, by its authority (the file of --tls-ca), and permits the node to\n\
+    The token identifies the cluster to the node, by its authority (the file of --tls-ca), and permits the node to \
     join. One node of the cluster must have the authority's key (tls_ca_key).\n\
     docs/security.md has every detail.\n\
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")]
