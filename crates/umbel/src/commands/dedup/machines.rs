@@ -76,7 +76,8 @@ fn no_secret(why: &str) -> UsageError {
 
 /// Parses a time in seconds, minutes or hours.
 fn parse_time(text: &str) -> Result<Duration, String> {
-    time(text, "smh").ok_or_else(|| format!("`{text}` is not a time: write 90s, 10m or 2h"))
+    time(text, "smh")
+        .ok_or_else(|| format!("`{text}` is not a time of at least 1s: write 90s, 10m or 2h"))
 }
 
 #[cfg(test)]

@@ -139,7 +139,8 @@ fn late_name(window: &Window) -> &'static str {
 
 /// Parses a time in seconds, minutes, hours or days.
 fn parse_time(text: &str) -> Result<Duration, String> {
-    time(text, "smhd").ok_or_else(|| format!("`{text}` is not a time: write 90s, 10m, 24h or 7d"))
+    time(text, "smhd")
+        .ok_or_else(|| format!("`{text}` is not a time of at least 1s: write 90s, 10m, 24h or 7d"))
 }
 
 /// Parses a time, or `manual`.
@@ -243,7 +244,8 @@ mod tests {
         let week = Duration::from_secs(7 * 86_400);
         assert_eq!(parse_expiry("7d"), Ok(ExpiryArg(Some(week))));
         assert_eq!(parse_expiry("never"), Ok(ExpiryArg(None)));
-        assert!(parse_expiry("0s").is_err() && parse_expiry("soon").is_err());
+        assert!(parse_expiry("0s").unwrap_err().contains("at least 1s"));
+        assert!(parse_expiry("soon").is_err());
         assert_eq!(moment_text(None), "never");
         assert!(moment_text(Some(1)).starts_with("now"));
     }
