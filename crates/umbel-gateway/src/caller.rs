@@ -85,8 +85,8 @@ const NO_PRINCIPAL: &str = "no principal of this name proves itself by a certifi
 const GENERIC_NODE: &str = "this cluster asks for certificates that say which node it is (require_node_identity), and this one \
      says umbel:node: `umbel cluster certs node --identity` makes such ones";
 
-const NO_MEMBER: &str = "that node was removed from the cluster, or never was in it: with an empty data folder and a \
-     certificate of its own it may join again";
+const NO_MEMBER: &str = "that node was removed from the cluster, or never was in it: with an empty data folder, and \
+     with TLS a certificate of its own, it may join again";
 
 const OTHER_CLUSTER: &str = "its certificate is for another cluster than this one";
 

@@ -171,8 +171,8 @@ impl PeerAdmission {
 
 fn not_a_member(node: NodeId) -> String {
     format!(
-        "{node} was removed from the cluster, or never was in it; with an empty data folder and a \
-         certificate of its own it may join again"
+        "{node} was removed from the cluster, or never was in it; with an empty data folder, and \
+         with TLS a certificate of its own, it may join again"
     )
 }
 
