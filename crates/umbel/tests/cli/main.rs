@@ -47,6 +47,7 @@ mod parquet_rules;
 mod plan;
 mod readme;
 mod reconcile;
+mod reconcile_arguments;
 mod reconcile_changes;
 mod reconcile_pages;
 mod redis_dialect;
