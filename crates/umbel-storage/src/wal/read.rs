@@ -107,9 +107,8 @@ impl Wal {
                 .and_then(|found| Record::decode(&found.body));
             let entry = match record {
                 Some(Record::Entry(of, found, bytes)) if (of, found) == (group, *id) => {
-                    wrapping::entry_in(self.wrapping.as_deref(), (group, *id), bytes).and_then(
-                        |bytes| decode::<LogEntry>(&bytes).map_err(|error| error.to_string()),
-                    )
+                    wrapping::entry_in(self.wrapping.as_deref(), (group, *id), bytes)
+                        .and_then(|bytes| entry_of(&bytes))
                 }
                 _ => Err("damaged".to_owned()),
             };
@@ -124,6 +123,12 @@ impl Wal {
         }
         Ok(())
     }
+}
+
+/// Decodes an entry whose record is whole: if this release does not know it, it is not damaged.
+fn entry_of(bytes: &[u8]) -> Result<LogEntry, String> {
+    let newer = "a newer release wrote it: start that one with this folder";
+    decode(bytes).map_err(|error| format!("{error}; {newer}"))
 }
 
 /// How many of the first records are in one segment, within the limit of one read or only one.
