@@ -143,6 +143,10 @@ impl FromStr for GrantText {
         if pattern.is_empty() {
             return Err(expected.to_owned());
         }
+        // Elsewhere it would be taken literally, and the grant allow nothing.
+        if pattern.strip_suffix('*').unwrap_or(pattern).contains('*') {
+            return Err(format!("{pattern:?}: * may stand only at the end of a name: {expected}"));
+        }
         Ok(Self(Grant { pattern: pattern.to_owned(), verbs: found }))
     }
 }
@@ -353,7 +357,7 @@ mod tests {
         assert_eq!((grant.pattern.as_str(), grant.verbs), ("crawl:de*", vec![1, 2]));
         let GrantText(all) = "x:all".parse().unwrap();
         assert_eq!(all.verbs, [1, 2, 3, 4, 5]);
-        for text in ["x", ":read", "x:", "x:write", "x:read,"] {
+        for text in ["x", ":read", "x:", "x:write", "x:read,", "x*y:read", "*.de:read"] {
             assert!(text.parse::<GrantText>().is_err(), "{text}");
         }
     }
