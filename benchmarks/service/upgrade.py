@@ -56,7 +56,9 @@ MERGES_SINCE, IMPORTS_SINCE = 3, 5
 # Members of an answer of `umbel cluster scrub --json` that say that something had changed, or still differs.
 DIFFERENCES = ("node_lost_bits", "partner_lost_bits", "lost_bits", "surplus_bits", "union_blocks", "left_blocks",
                "answers_differ")
-REFUSAL = re.compile(r"the cluster is at version (\d+), and this release runs clusters of versions? [\d to]+")
+# Builds that do not say so name the first entry of the log that they cannot read.
+REFUSAL = re.compile(r"the cluster is at version (\d+), and this release runs clusters of versions? [\d to]+|"
+                     r"record of \d+ bytes at offset \d+, entry \S+ \S+ of meta group")
 
 
 class Upgrade:
@@ -306,7 +308,7 @@ class Upgrade:
         said = node.said()
         found = REFUSAL.search(said)
         self.refusal = (said.strip().splitlines() or ["nothing"])[-1]
-        if code != 1 or not found or int(found[1]) > self.version or "panicked" in said:
+        if code != 1 or not found or int(found[1] or 0) > self.version or "panicked" in said:
             self.problems.append(f"OLD ends with {code}, and does not say that it cannot run version {self.version}:\n"
                                  f"{node.last_said()}")
         if changes := node.changes_since(before):
