@@ -4,6 +4,8 @@
 use crate::folder_of;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// Links that are followed one after the other: as many as Linux follows.
@@ -21,15 +23,25 @@ pub fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(is_device)
 }
 
-/// Opens a device or pipe for writing; a pipe waits for its reader. An open file is written at its end: whoever
-/// redirected standard output there may have written to it.
+/// Opens a device or pipe for writing; a pipe waits for its reader. The file of standard output or error is written
+/// where that stands, so that neither is written over the other; any other open file at its end.
 ///
 /// # Errors
 ///
 /// Any I/O error.
 pub fn open_device(path: &Path) -> io::Result<File> {
-    let is_file = std::fs::metadata(path)?.is_file();
-    OpenOptions::new().write(true).append(is_file).open(path)
+    let there = std::fs::metadata(path)?;
+    if there.is_file() {
+        let own =
+            [io::stdout().as_fd().try_clone_to_owned(), io::stderr().as_fd().try_clone_to_owned()];
+        let is_there = |open: &File| {
+            open.metadata().is_ok_and(|open| (open.dev(), open.ino()) == (there.dev(), there.ino()))
+        };
+        if let Some(open) = own.into_iter().flatten().map(File::from).find(is_there) {
+            return Ok(open);
+        }
+    }
+    OpenOptions::new().write(true).append(there.is_file()).open(path)
 }
 
 /// Refuses a name that a device or pipe has, before a rename replaces it. A link to one is replaced itself.

@@ -3,7 +3,7 @@
 
 use crate::sandbox::Sandbox;
 use crate::serve::{run, umbel};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::Path;
@@ -71,6 +71,19 @@ fn a_link_to_standard_output_is_written_directly_also_if_that_is_a_file() {
         let written = sandbox.read("out");
         assert!(written.len() > 7 && written.starts_with(b"before\n"), "{args}");
     }
+}
+
+/// Its file is also that of standard error, and neither is opened for appending, as with `> out 2>&1`.
+#[test]
+fn a_link_to_standard_output_is_written_where_that_stands() {
+    let sandbox = Sandbox::with(&[("a", "1\n2\n1\n")]);
+    symlink("/proc/self/fd/1", sandbox.path("link")).unwrap();
+    let out = File::create(sandbox.path("out")).unwrap();
+    let command = &mut umbel(&sandbox, "dedup a -o link --overwrite");
+    let both = command.stdout(out.try_clone().unwrap()).stderr(out);
+    assert!(both.status().unwrap().success());
+    let written = sandbox.text("out");
+    assert!(written.starts_with("1\n2\n") && written.len() > 4, "{written}");
 }
 
 #[test]
