@@ -102,6 +102,8 @@ fn remove_if_empty(path: &Path) {
 /// Any I/O error.
 pub fn make_folders(folder: &Path) -> io::Result<()> {
     let above = folder.ancestors().take_while(|above| !above.as_os_str().is_empty());
+    // Nothing is made behind an interrupt that has removed what there was.
+    let _until_exit = lock();
     let missing: Vec<&Path> = above.take_while(|above| !above.exists()).collect();
     for missing in missing.into_iter().rev() {
         // Only after creation, as below; another process may have been faster.
