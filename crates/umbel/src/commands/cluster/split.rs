@@ -62,8 +62,7 @@ impl SplitArgs {
             );
         }
         let (watch, mut waiting) = (Stopwatch::start(), Waiting::start());
-        let status = client.status().await?;
-        let mut count = u32::try_from(status.shards.len())?;
+        let mut count = u32::try_from(client.status().await?.shards.len())?;
         let wanted = self.to.unwrap_or(count.saturating_add(1));
         if wanted < count {
             refuse!(
@@ -114,13 +113,22 @@ impl SplitArgs {
             };
             facts(&[("shards", count.to_string()), ("split", split)])
         })?;
-        if status.auto_split && status.shards_wanted > count {
-            eprint_line(format!(
-                "shards are split by themselves, so others may follow: umbel cluster split --auto off first, if you \
-                 want {count}"
-            ));
+        if !splits.is_empty() {
+            warn_of_more(client, count).await;
         }
         Ok(())
+    }
+}
+
+/// Says that more shards are split by themselves until all have one width again, if that is so.
+async fn warn_of_more(client: &Client, count: u32) {
+    let Ok(status) = client.status().await else { return };
+    if status.auto_split && status.shards_wanted > count {
+        eprint_line(format!(
+            "shards are split by themselves, so others follow until there are {}: umbel cluster split --auto off \
+             first, if you want {count}",
+            status.shards_wanted
+        ));
     }
 }
 
