@@ -202,7 +202,7 @@ impl Source {
     /// What its name promises and its content does not keep, for messages; else nothing.
     pub(crate) fn name_note(&self) -> &'static str {
         if self.format == Format::Text && self.name.ends_with(".parquet") {
-            " (it is named .parquet and does not begin with PAR1)"
+            " (it is named .parquet and read as text)"
         } else {
             ""
         }

@@ -143,7 +143,7 @@ impl FromStr for GrantText {
         if pattern.is_empty() {
             return Err(expected.to_owned());
         }
-        // Elsewhere it would be taken literally, and the grant allow nothing.
+        // Elsewhere it would be a part of a name, which hardly anybody means.
         if pattern.strip_suffix('*').unwrap_or(pattern).contains('*') {
             return Err(format!("{pattern:?}: * may stand only at the end of a name: {expected}"));
         }

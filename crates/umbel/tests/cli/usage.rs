@@ -69,9 +69,7 @@ fn keys_of_a_text_are_wrong_usage_with_the_way_out() {
         assert!(!sandbox.exists("out.txt"));
     }
     sandbox.write("empty.parquet", "");
-    sandbox
-        .run("empty.parquet --key k")
-        .refused(2, &["(it is named .parquet and does not begin with PAR1)"]);
+    sandbox.run("empty.parquet --key k").refused(2, &["(it is named .parquet and read as text)"]);
     sandbox.run_piped("- --key k", b"{\"k\":1}\n").refused(2, &["--format jsonl"]);
 }
 
