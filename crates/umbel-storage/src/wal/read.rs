@@ -183,4 +183,13 @@ mod tests {
         assert_eq!(batch(&[(1, 32, long), (1, 40 + long, 6)]), [(32, long as usize)]);
         assert_eq!(batch(&[(1, 32, 2 * long), (1, 40 + 2 * long, 1)]), [(32, 2 * long as usize)]);
     }
+
+    #[test]
+    fn an_entry_that_is_unknown_names_the_release_to_start() {
+        let error = entry_of(&[u8::MAX]).unwrap_err();
+        assert!(
+            error.ends_with("; a newer release wrote it: start that one with this folder"),
+            "{error}"
+        );
+    }
 }
