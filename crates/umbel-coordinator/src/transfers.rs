@@ -16,7 +16,6 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use umbel_codec::FRAME_HEADER_BYTES;
-use umbel_engine::limits::SHARD_COUNT_MAX;
 use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterSettings, HashKey, MetaState,
 };
@@ -314,40 +313,11 @@ fn decode_settings<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 /// Slices that were cut for some shards can be cut further, but not joined; a filter that lies in one
 /// shard fits any cluster.
 fn check_ranges(got: ShardRanges, shape: &SliceShape, ours: ShardRanges) -> Result<()> {
-    if ours.refine(got) || shape.place().is_some() {
+    if shape.place().is_some() {
         return Ok(());
     }
-    let what = format!(
-        "the copy was made on {}, this cluster has {}, and {}",
-        shards_text(got),
-        shards_text(ours),
-        match enough_shards(got, ours) {
-            Some(count) =>
-                format!("must be split as often: umbel cluster split --to {count}, then load it"),
-            None => "no split of these is one of those: load it where they are".to_owned(),
-        }
-    );
-    Err(PartError::ShapeMismatch { what }.into())
-}
-
-/// The number of shards at which ours are cut finely enough for such a copy; None if no number is enough.
-fn enough_shards(got: ShardRanges, ours: ShardRanges) -> Option<u32> {
-    let mut wanted = Some(ours);
-    while let Some(ranges) = wanted {
-        if ranges.refine(got) {
-            return Some(ranges.count());
-        }
-        wanted = ranges.split().filter(|more| more.count() <= SHARD_COUNT_MAX);
-    }
-    None
-}
-
-/// The number of shards, and, if they were split, how many there were at first.
-fn shards_text(ranges: ShardRanges) -> String {
-    match (ranges.count(), ranges.founded()) {
-        (count, founded) if count == founded => format!("{count} shards"),
-        (count, founded) => format!("{count} shards that were {founded}"),
-    }
+    ours.check_copy(got)
+        .map_err(|error| PartError::ShapeMismatch { what: error.to_string() }.into())
 }
 
 fn unknown_key(key_id: u64) -> CallFailure {

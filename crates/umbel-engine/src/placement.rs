@@ -8,12 +8,14 @@
 //! same replacement, and every node the same homes from the same map.
 
 mod assign;
+mod foreign_copy;
 mod homes;
 mod shard_map;
 mod shard_ranges;
 mod zone;
 
 pub use assign::{assign, choose_replacement};
+pub use foreign_copy::ForeignCopy;
 pub use homes::homes;
 pub(crate) use homes::usual_turn;
 pub use shard_map::{GivenUpMerge, ShardMap, ShardRecord};

@@ -114,6 +114,10 @@ fn verdict(failure: &CallFailure) -> Verdict {
             retry_after_ms: AFTER_BUSY_MS,
             ..open(Code::Aborted, ErrorCode::OutcomeUnknown)
         },
+        CallFailure::RestoreBroken { is_partial: false, cause, .. } => verdict(cause),
+        CallFailure::RestoreBroken { is_partial: true, cause, .. } => {
+            Verdict { applied: Applied::Partly, retry_after_ms: 0, ..verdict(cause) }
+        }
         CallFailure::NotFormed | CallFailure::GrantsUnknown => {
             later(ErrorCode::NotFormed, AFTER_FORMING_MS)
         }
@@ -267,6 +271,8 @@ mod tests {
                 A::Unknown,
                 100,
             ),
+            (restore_broken(false), C::Unavailable, E::Overloaded, A::No, 50),
+            (restore_broken(true), C::Unavailable, E::Overloaded, A::Partly, 0),
             (CallFailure::NotFormed, C::Unavailable, E::NotFormed, A::No, 1000),
             (CallFailure::GrantsUnknown, C::Unavailable, E::NotFormed, A::No, 1000),
             (CallFailure::Denied { what: text() }, C::PermissionDenied, E::Denied, A::No, 0),
@@ -275,6 +281,11 @@ mod tests {
         for (failure, code, cause, applied, retry_after_ms) in table {
             check(&failure, code, cause, applied, retry_after_ms);
         }
+    }
+
+    fn restore_broken(is_partial: bool) -> CallFailure {
+        let cause = Box::new(CallFailure::Overloaded { what: text() });
+        CallFailure::RestoreBroken { what: text(), is_partial, cause }
     }
 
     fn rate_exceeded() -> CallFailure {

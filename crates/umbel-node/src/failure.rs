@@ -100,6 +100,16 @@ pub enum CallFailure {
         /// What happened.
         what: String,
     },
+    /// A restore broke off. What was restored stays: when the cause is mended, restore the same backup again.
+    #[error("{what}")]
+    RestoreBroken {
+        /// The filter that was not restored and why, those that were restored before it, and what to do.
+        what: String,
+        /// Whether any were restored.
+        is_partial: bool,
+        /// Why.
+        cause: Box<CallFailure>,
+    },
     /// Nothing was changed. Wait until the cluster is formed.
     #[error("this node does not belong to a formed cluster yet")]
     NotFormed,

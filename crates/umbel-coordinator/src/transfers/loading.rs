@@ -158,16 +158,21 @@ impl Loading {
         Ok(())
     }
 
-    /// Loads with `work`, then makes the filter live. Drops the filter if one of them fails, unless it may be live:
-    /// others may have inserted into it by now. For that reason it becomes live in a separate task, which completes
-    /// even if the caller gives up.
-    pub(super) async fn run(
+    /// Loads with `work`. Drops the filter if that fails.
+    pub(super) async fn fill(
         mut self,
         work: impl AsyncFnOnce(&mut Self) -> Result<()>,
-    ) -> Result<(FilterId, FilterRecord)> {
-        if let Err(error) = work(&mut self).await {
-            return Err(self.give_up(error).await);
+    ) -> Result<Self> {
+        match work(&mut self).await {
+            Ok(()) => Ok(self),
+            Err(error) => Err(self.give_up(error).await),
         }
+    }
+
+    /// Makes the filter live once it is loaded. Drops the filter if that fails, unless it may be live: others may have
+    /// inserted into it by now. For that reason it becomes live in a separate task, which completes even if the caller
+    /// gives up.
+    pub(super) async fn go_live(self) -> Result<(FilterId, FilterRecord)> {
         tokio::spawn(self.finish())
             .await
             .unwrap_or_else(|error| Err(CallFailure::OutcomeUnknown { what: error.to_string() }))
@@ -428,7 +433,8 @@ mod tests {
         let loading = begun.await.unwrap();
         let filter = loading.filter;
         // Drops the call when it first waits, which is for the activation.
-        drop(loading.run(async |_| Ok(())).now_or_never());
+        let loaded = loading.fill(async |_| Ok(())).await.unwrap();
+        drop(loaded.go_live().now_or_never());
         let end = deadline();
         while Arc::strong_count(&coordinator) > 1 {
             assert!(Instant::now() < end, "what the call left behind does not end");

@@ -39,6 +39,8 @@ pub(super) fn refusal(failure: &CallFailure) -> Refusal {
         CallFailure::Denied { .. } => Refusal::NoKeyPermission,
         CallFailure::Changed { .. }
         | CallFailure::Invalid { .. }
+        // No command restores a backup.
+        | CallFailure::RestoreBroken { .. }
         | CallFailure::TooSlow { .. }
         | CallFailure::Storage { .. } => coded("ERR", failure),
     }

@@ -13,6 +13,7 @@ mod merge;
 mod moves;
 mod notes;
 mod ranges;
+mod restore;
 mod scrub;
 mod split;
 mod status;
@@ -26,15 +27,14 @@ use crate::exit::{Exit, UsageError};
 use crate::printer::{facts, print};
 use crate::units::seconds;
 use crate::waiting::Waiting;
-use anyhow::{Context, Result, bail};
-use chunk_file::{ChunkReader, ChunkWriter, stream};
+use anyhow::{Result, bail};
+use chunk_file::ChunkWriter;
 use clap::{Args, ColorChoice, Subcommand};
 use connect::{ClusterArgs, block_on};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use umbel_client::proto::backup_chunk::Part;
 use umbel_client::proto::{BackupChunk, NodeStatus};
 use umbel_client::{Chunks, Client};
 use umbel_ports::WrappingKey;
@@ -220,9 +220,9 @@ impl AdminArgs {
             }
             AdminVerb::Restore { file, key_file } => {
                 let key = key_of(key_file.as_deref())?;
-                // Verified first, so that a damaged file is found before the cluster is called.
-                ChunkReader::<BackupChunk>::verify(file, key.clone())?;
-                restore(&connect()?, file, key, json).await
+                // Read first, so that a damaged file is found before the cluster is called.
+                let contents = restore::Contents::read(file, key.clone())?;
+                restore::restore(&connect()?, &contents, (file, key), json).await
             }
         }?;
         Ok(Exit::Done)
@@ -339,36 +339,4 @@ async fn backup(
     print(json, &json!({ "file": out, "bytes": byte_count }), || {
         facts(&[("file", out.clone()), ("bytes", byte_count.to_string())])
     })
-}
-
-async fn restore(
-    client: &Client,
-    file: &Path,
-    key: Option<Arc<WrappingKey>>,
-    json: bool,
-) -> Result<()> {
-    let (found, wanted) = std::sync::mpsc::channel();
-    let (chunks, reading) = stream(file, key, move |chunk: BackupChunk| {
-        if let Some(Part::Filter(filter)) = &chunk.part {
-            // Cannot fail: the receiver lives until the call is over.
-            let _ = found.send(filter.name.clone());
-        }
-        chunk
-    })?;
-    let outcome = client.restore(chunks).await;
-    // If the file is damaged, that caused the failure of the call; it is reported first.
-    reading.await.context("the reading thread broke off")??;
-    // A node of an earlier build does not say which were skipped: those of the file that were not restored.
-    let names = outcome?.restored;
-    print(json, &json!({ "restored": names }), || {
-        names.iter().map(|name| format!("restored\t{name}\n")).collect()
-    })?;
-    let taken: Vec<String> = wanted.try_iter().filter(|name| !names.contains(name)).collect();
-    if !taken.is_empty() {
-        bail!(
-            "not restored, because filters of these names exist: {}; drop them and restore again",
-            taken.join(", ")
-        );
-    }
-    Ok(())
 }

@@ -307,6 +307,36 @@ fn a_backup_is_restored_after_all_is_lost() {
     umbel("cluster restore --file cut.umbel").refused(1, &["cut.umbel", "at byte"]);
 }
 
+#[test]
+fn a_restore_that_is_refused_half_way_names_what_exists_and_goes_on_when_repeated() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let umbel = |args: &str| server.run(&sandbox, args);
+    umbel("filter create a --capacity 1e4").kept();
+    umbel("filter create b --capacity 1e4").kept();
+    umbel("cluster backup --out all.umbel").kept();
+    umbel("filter drop a").kept();
+    umbel("filter drop b").kept();
+    umbel("access quota --all --filters 1").kept();
+    let refused = [
+        "restored in part: ",
+        "filter \"b\"",
+        "was not restored: the cluster has a quota of 1 filters",
+    ];
+    let next = ["; restored before it: \"a\"; those behind it", "restore the same backup again"];
+    umbel("cluster restore --file all.umbel").refused(1, &[&refused[..], &next[..]].concat());
+    umbel("filter info b").refused(1, &["b"]);
+    umbel("access quota --all --filters 2").kept();
+    let again = umbel("cluster restore --file all.umbel");
+    let advice = "left out, because filters of these names exist: a (a restore that broke off may have restored them); \
+                  drop one only if the backup's is to take its place\n";
+    assert!(again.stderr.ends_with(advice), "{}", again.stderr);
+    assert_eq!(again.ended_with(1), b"restored\tb\n");
+    for name in ["a", "b"] {
+        umbel(&format!("filter info {name}")).kept();
+    }
+}
+
 /// Filters that grow are included at their present size.
 #[test]
 fn a_backup_holds_filters_of_every_kind() {
