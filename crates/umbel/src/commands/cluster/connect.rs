@@ -166,18 +166,30 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T>
     outcome.map_err(advised)
 }
 
+/// What to do where no node named a cause; None if the error's message already says it.
+const fn unsaid_advice(code: Code) -> Option<&'static str> {
+    match code {
+        Code::Unauthenticated => None,
+        Code::Unknown => Some(
+            "the node hung up, its log says why: does one side alone speak TLS (--tls-ca), or is the \
+             certificate another cluster's?",
+        ),
+        // Whoever does not run refuses the connection.
+        Code::DeadlineExceeded | Code::Cancelled => Some(
+            "the node may be busy, or cut off from here or from the other nodes: its log and its page /readyz say more; \
+             --cluster HOST:PORT names another",
+        ),
+        _ => Some("is a node running there? --cluster HOST:PORT names another"),
+    }
+}
+
 /// Adds advice to an error of the cluster where the error does not say what to do.
 fn advised(error: Error) -> Error {
     let advice = match error.downcast_ref::<ClientError>() {
         Some(ClientError::Unavailable(failure)) if failure.cause == ErrorCode::Unspecified => {
-            match failure.code {
-                // The error's message already says what to do.
-                Code::Unauthenticated => return error,
-                Code::Unknown => {
-                    "the node hung up, its log says why: does one side alone speak TLS (--tls-ca), or is the \
-                     certificate another cluster's?"
-                }
-                _ => "is a node running there? --cluster HOST:PORT names another",
+            match unsaid_advice(failure.code) {
+                Some(advice) => advice,
+                None => return error,
             }
         }
         Some(ClientError::Unavailable(failure)) if failure.cause == ErrorCode::NotFormed => {
@@ -195,6 +207,19 @@ fn advised(error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_that_is_late_is_not_taken_for_one_that_does_not_run() {
+        let asks =
+            |code| unsaid_advice(code).is_some_and(|advice| advice.contains("running there?"));
+        assert!(asks(Code::Unavailable));
+        for code in [Code::DeadlineExceeded, Code::Cancelled, Code::Unknown, Code::Unauthenticated]
+        {
+            assert!(!asks(code), "{code:?}");
+        }
+        assert!(unsaid_advice(Code::DeadlineExceeded).unwrap().contains("/readyz"));
+        assert_eq!(unsaid_advice(Code::Unauthenticated), None);
+    }
 
     #[test]
     fn only_nodes_without_a_cluster_are_to_be_given_one() {
