@@ -186,7 +186,7 @@ impl Coordinator {
                 })?;
                 own.ok_or(CallFailure::Meta(MetaError::NameTaken { name }))?
             }
-            outcome => outcome?,
+            outcome => outcome.map_err(|error| unfinished::may_exist(name.as_str(), error))?,
         };
         let record = self.wait_filter(id, deadline, is_answering).await?;
         Ok((id, record))

@@ -38,7 +38,14 @@ impl Coordinator {
         deadline: Instant,
     ) -> CallFailure {
         let within = within.as_millis();
-        let mut what = format!("not every shard has done its part for {filter} within {within} ms");
+        let known = self.read_meta(|state| {
+            let record = state.filter(filter)?;
+            Some((format!("filter {:?}", record.name.as_str()), fate(record.state)))
+        });
+        // A filter that is gone by now has no name.
+        let (name, fate) = known.ok().flatten().unwrap_or_else(|| (filter.to_string(), ""));
+        let mut what =
+            format!("not every shard has done its part for {name} within {within} ms{fate}");
         let reasons = self.late_shards(filter, deadline).await;
         for reason in reasons.iter().take(REASONS_MAX) {
             what += "; ";
@@ -78,6 +85,39 @@ impl Coordinator {
             Some(leader) => format!("{shard} on {leader}: {why}"),
             None => format!("{shard}: {why}"),
         })
+    }
+}
+
+/// The failure of a filter's creation that the meta group may have agreed to.
+pub(super) fn may_exist(name: &str, error: CallFailure) -> CallFailure {
+    match error {
+        CallFailure::OutcomeUnknown { what } => CallFailure::OutcomeUnknown {
+            what: format!(
+                "filter {name:?} may have been created, or may not: {what}; umbel filter list tells, and creating it again \
+                 does no harm: it is refused while a filter has the name"
+            ),
+        },
+        error => error,
+    }
+}
+
+/// What becomes of a change that the meta group has agreed to, and what a client may do meanwhile.
+const fn fate(state: FilterState) -> &'static str {
+    match state {
+        FilterState::Creating { importing: false } => {
+            ": it is in the catalogue, and can be used as soon as they have (umbel filter list shows it as live then); \
+             creating it again is refused, and changes nothing"
+        }
+        FilterState::Dropping => ": it is gone as soon as they have, and its name is free then",
+        FilterState::Clearing { .. }
+        | FilterState::Rotating { .. }
+        | FilterState::Renaming { .. } => {
+            ": the change is done as soon as they have (umbel filter list shows the filter as live then)"
+        }
+        // An import that is late is given up, and its filter dropped.
+        FilterState::Creating { importing: true } | FilterState::Importing | FilterState::Live => {
+            ""
+        }
     }
 }
 
@@ -160,6 +200,9 @@ impl Part {
             (Self::Forget, Ok(_) | Err(CallFailure::Part(PartError::StaleGeneration { .. }))) => {
                 Some("has not forgotten its slice".to_owned())
             }
+            (Self::Have, Err(CallFailure::Part(PartError::UnknownSlice { .. }))) => {
+                Some("has no part of it yet".to_owned())
+            }
             (_, Err(error)) => Some(error.to_string()),
         }
     }
@@ -202,6 +245,29 @@ mod tests {
     }
 
     #[test]
+    fn a_change_that_is_late_is_told_with_what_becomes_of_it() {
+        let created = fate(FilterState::Creating { importing: false });
+        assert!(created.contains("umbel filter list") && created.contains("creating it again is"));
+        assert!(fate(FilterState::Dropping).contains("its name is free then"));
+        let to = Generation(2);
+        assert!(fate(FilterState::Clearing { to }).contains("the change is done as soon as"));
+        for dropped in [FilterState::Creating { importing: true }, FilterState::Importing] {
+            assert_eq!(fate(dropped), "");
+        }
+    }
+
+    #[test]
+    fn a_creation_without_an_answer_is_told_by_the_name() {
+        let silent = CallFailure::OutcomeUnknown { what: "nobody leads".to_owned() };
+        let text = may_exist("seen", silent).to_string();
+        assert!(
+            text.starts_with("filter \"seen\" may have been created, or may not: nobody leads; ")
+        );
+        assert!(text.contains("umbel filter list tells") && text.contains("again does no harm"));
+        assert_eq!(may_exist("seen", stale()), stale());
+    }
+
+    #[test]
     fn a_refusal_of_a_generation_that_has_begun_does_not_say_that_nothing_was_changed() {
         let busy = || CallFailure::Meta(MetaError::Busy { name: "a".into(), state: "live".into() });
         let (live, to) = (record(), Generation(2));
@@ -227,7 +293,8 @@ mod tests {
 
     #[test]
     fn no_slice_is_late_where_one_is_wanted_and_done_where_none_is() {
-        assert_eq!(Part::Have.why_late(Err(unknown())), Some(unknown().to_string()));
+        let created = Part::Have.why_late(Err(unknown()));
+        assert_eq!(created.as_deref(), Some("has no part of it yet"));
         assert_eq!(Part::Forget.why_late(Err(unknown())), None);
     }
 

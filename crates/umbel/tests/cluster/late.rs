@@ -70,7 +70,10 @@ async fn a_late_clear_and_a_late_drop_name_the_shard_that_they_wait_for() {
 
     let cleared = async |client: Client| Some(client.clear("cleared").await.unwrap_err());
     let cleared = until_refused(&left, cleared, reason).await;
-    assert!(cleared.contains("not every shard has done its part"), "{cleared}");
+    assert!(
+        cleared.contains("not every shard has done its part for filter \"cleared\""),
+        "{cleared}"
+    );
     let tries = AtomicUsize::new(0);
     let dropped = async |client: Client| {
         let name = to_drop.get(tries.fetch_add(1, Ordering::Relaxed));
