@@ -61,10 +61,8 @@ impl Growth<'_> {
                     allowed.is_final = refusal.is_some() || time + 1 == TIMES_ALLOWED_MAX;
                 }
                 (Err(CallFailure::Part(PartError::Full { filter, what })), _) => {
-                    let what = match refusal {
-                        Some(refusal) => format!("it may not grow: {refusal}"),
-                        None => what,
-                    };
+                    // What the quota lacks is the cause; the shard knows only that it was not allowed more.
+                    let what = refusal.unwrap_or(what);
                     return Err(PartError::Full { filter, what }.into());
                 }
                 (answer, _) => return answer,

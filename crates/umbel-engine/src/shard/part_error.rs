@@ -99,13 +99,13 @@ pub enum PartError {
         /// What was expected and what was received.
         what: String,
     },
-    /// The filter cannot grow. Single-shot, cuckoo and quotient filters have inserted nothing of the part;
+    /// The filter is full, and cannot grow or may not. Single-shot, cuckoo and quotient filters have inserted nothing of the part;
     /// others have the items before the first one that did not fit.
-    #[error("{filter} cannot grow: {what}")]
+    #[error("{filter} is full: {what}")]
     Full {
         /// The filter.
         filter: FilterId,
-        /// The reason.
+        /// The reason, and what to do; of a quota whose it is, its limit and its use.
         what: String,
     },
     /// The item's time is before the start of the window, and the window is configured to refuse late

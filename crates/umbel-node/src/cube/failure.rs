@@ -54,7 +54,7 @@ pub enum CopyFailure {
     #[error("{0}")]
     NotSaved(String),
     /// The copy has no room for the items. Nothing was inserted; create the filter partitioned, or another one.
-    #[error("{filter} cannot grow: {what}")]
+    #[error("{filter} is full: {what}")]
     Full {
         /// The filter.
         filter: FilterId,

@@ -184,7 +184,10 @@ async fn what_grows_is_in_the_quota(kind: Kind) {
     let failure = error.failure().unwrap();
     assert_eq!(failure.cause, ErrorCode::FilterFull, "{error}");
     let text = &failure.message;
-    assert!(text.contains("it may not grow: principal writer has a quota of"), "{text}");
+    let quota =
+        format!(" is full: principal writer has a quota of {most} bytes of memory for filters");
+    assert!(text.contains(&quota) && text.contains(", uses "), "{text}");
+    assert!(text.contains("(umbel access quota writer --memory N)"), "{text}");
     // It has grown, but not beyond the quota, and the growth is counted.
     let grown = used().await;
     assert!(planned < grown && grown <= most, "{planned}, {grown} of {most}");
