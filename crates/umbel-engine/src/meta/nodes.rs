@@ -128,10 +128,11 @@ impl MetaState {
                 let left = voters.iter().filter(|&&voter| voter != node && self.is_live(voter));
                 let (left, needed) = (left.count(), voters.len() / 2 + 1);
                 if voters.contains(&node) && left < needed {
+                    let number = node.0;
                     let what = format!(
                         "without {node}, {shard} would have {left} of {needed} replicas that it \
-                         needs to move: drain the node first, or start it if it is down; if its disk is \
-                         lost, restore a backup into a new cluster"
+                         needs to move: run `umbel cluster drain {number} --wait` first, or start it if it is \
+                         down; if its disk is lost, restore a backup into a new cluster"
                     );
                     return Err(MetaError::TooFewNodes { what });
                 }

@@ -44,10 +44,11 @@ impl MetaState {
         if left >= needed {
             return Ok(());
         }
+        let number = node.0;
         let what = format!(
             "without {node}, the meta group would have {left} of {needed} voters that it needs to replace the \
-             others: drain the node first, and wait until other nodes vote, or start it if it is down; if its disk \
-             is lost, restore a backup into a new cluster"
+             others: run `umbel cluster drain {number} --wait` first, and wait until other nodes vote, or start it if it is \
+             down; if its disk is lost, restore a backup into a new cluster"
         );
         Err(MetaError::TooFewNodes { what })
     }
@@ -76,6 +77,8 @@ mod tests {
         let error = state.check_removal(third, &view).unwrap_err().to_string();
         let expected = format!("without {third}, the meta group would have 2 of 3 voters that");
         assert!(error.starts_with(&expected), "{error}");
+        let drain = format!("run `umbel cluster drain {} --wait` first", third.0);
+        assert!(error.contains(&drain), "{error}");
         // The request is a retry.
         assert_eq!(state.check_removal(others[0], &view), Ok(()));
         // The removed ones were replaced.
