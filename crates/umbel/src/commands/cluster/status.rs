@@ -61,10 +61,18 @@ pub(super) fn json(status: &StatusResponse) -> Value {
     })
 }
 
-/// How many shards the cluster should have, and whether it splits them automatically.
-fn shards_wanted(status: &StatusResponse) -> String {
-    let by = if status.auto_split { "split by themselves" } else { "split by hand" };
-    format!("{} of {}, {by}", status.shards.len(), status.shards_wanted)
+/// How many shards there are, who splits them, and how many there would be if they were split by themselves.
+fn shard_count(status: &StatusResponse) -> String {
+    let (count, wanted) = (status.shards.len(), status.shards_wanted);
+    let is_less = u32::try_from(count).is_ok_and(|count| count < wanted);
+    match (status.auto_split, is_less) {
+        (true, true) => format!("{count}, split by themselves until there are {wanted}"),
+        (true, false) => format!("{count}, split by themselves when more are needed"),
+        (false, true) => format!(
+            "{count}, split by hand; by themselves they would become {wanted} (umbel cluster split --auto on)"
+        ),
+        (false, false) => format!("{count}, split by hand"),
+    }
 }
 
 /// The status, as tables and pictures for people, or as lines that begin with the kind of what they
@@ -79,7 +87,7 @@ pub(super) fn text(status: &StatusResponse, look: Look) -> String {
         ("meta leader", number(status.meta_leader)),
         ("filters", status.filter_count.to_string()),
         ("replicas wanted", status.replica_count.to_string()),
-        ("shards wanted", shards_wanted(status)),
+        ("shards", shard_count(status)),
     ];
     known.extend(notes::of(status));
     let mut text = facts_for(people, &known);
@@ -198,6 +206,20 @@ mod tests {
         assert_eq!(named(&merging), "being merged\tshard 4 into shard 0");
         let json = json(&merging);
         assert_eq!((&json["merging"], &json["merging_into"]), (&4.into(), &0.into()));
+    }
+
+    #[test]
+    fn shards_that_are_split_by_hand_lack_none() {
+        let shown = |auto_split, shards_wanted| {
+            let shards = vec![ShardStatus::default(); 17];
+            shard_count(&StatusResponse { shards, auto_split, shards_wanted, ..Default::default() })
+        };
+        assert_eq!(shown(true, 32), "17, split by themselves until there are 32");
+        assert_eq!(shown(true, 17), "17, split by themselves when more are needed");
+        assert_eq!(shown(false, 17), "17, split by hand");
+        let by_hand =
+            "17, split by hand; by themselves they would become 32 (umbel cluster split --auto on)";
+        assert_eq!(shown(false, 32), by_hand);
     }
 
     #[test]
