@@ -201,7 +201,7 @@ impl Coordinator {
         let is_readable = applied.wait_for(|_| self.read_meta(|_| ()).is_ok());
         match timeout_at(deadline, is_readable).await {
             Ok(Ok(_)) => Ok(()),
-            _ => Err(CallFailure::NotFormed),
+            _ => self.read_meta(|_| ()),
         }
     }
 

@@ -7,6 +7,7 @@ use umbel_ports::{Net, Seed};
 
 use super::{Coordinator, Result};
 use umbel_node::Readiness;
+use umbel_node::failure::CallFailure;
 
 /// The shards of which this node has a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -76,9 +77,17 @@ impl Coordinator {
 
     /// Whether this node should get traffic, and what it cannot serve.
     pub async fn readiness(&self) -> Readiness {
+        let not_yet = |error: CallFailure| Readiness {
+            why_not: Some(error.to_string()),
+            no_majority: Vec::new(),
+        };
+        // A founder that waits for others runs the meta group already, which has no leader for that reason.
+        if let Err(error @ CallFailure::Forming { .. }) = self.read_meta(|_| ()) {
+            return not_yet(error);
+        }
         match self.local() {
             Ok(local) => local.readiness().await,
-            Err(error) => Readiness { why_not: Some(error.to_string()), no_majority: Vec::new() },
+            Err(error) => not_yet(error),
         }
     }
 }

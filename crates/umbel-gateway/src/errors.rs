@@ -118,7 +118,7 @@ fn verdict(failure: &CallFailure) -> Verdict {
         CallFailure::RestoreBroken { is_partial: true, cause, .. } => {
             Verdict { applied: Applied::Partly, retry_after_ms: 0, ..verdict(cause) }
         }
-        CallFailure::NotFormed | CallFailure::GrantsUnknown => {
+        CallFailure::NotFormed | CallFailure::Forming { .. } | CallFailure::GrantsUnknown => {
             later(ErrorCode::NotFormed, AFTER_FORMING_MS)
         }
         CallFailure::Denied { .. } => refused(Code::PermissionDenied, ErrorCode::Denied),
@@ -274,6 +274,7 @@ mod tests {
             (restore_broken(false), C::Unavailable, E::Overloaded, A::No, 50),
             (restore_broken(true), C::Unavailable, E::Overloaded, A::Partly, 0),
             (CallFailure::NotFormed, C::Unavailable, E::NotFormed, A::No, 1000),
+            (CallFailure::Forming { what: text() }, C::Unavailable, E::NotFormed, A::No, 1000),
             (CallFailure::GrantsUnknown, C::Unavailable, E::NotFormed, A::No, 1000),
             (CallFailure::Denied { what: text() }, C::PermissionDenied, E::Denied, A::No, 0),
             (CallFailure::Storage { what: text() }, C::Internal, E::StorageFailed, A::Unknown, 0),

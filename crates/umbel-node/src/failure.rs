@@ -113,6 +113,12 @@ pub enum CallFailure {
     /// Nothing was changed. Wait until the cluster is formed.
     #[error("this node does not belong to a formed cluster yet")]
     NotFormed,
+    /// Nothing was changed. Start the nodes that the text names, and wait until the cluster is formed.
+    #[error("{}: {what}", CallFailure::NotFormed)]
+    Forming {
+        /// What the node waits for.
+        what: String,
+    },
     /// Nothing was changed. Retry, or ask another node: what this one knows of the cluster's grants may be old.
     #[error(
         "this node reaches no majority of its cluster, and cannot know who may do what: try again, or another node"

@@ -24,7 +24,7 @@ use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaError, MetaReply, Meta
 use umbel_ports::Purpose;
 use umbel_ports::channel::channel;
 use umbel_proto::v1::admin_client::AdminClient;
-use umbel_proto::v1::{AdoptRequest, Founder, JoinRequest, WhoAreYouRequest};
+use umbel_proto::v1::{AdoptRequest, Founder, JoinRequest};
 use umbel_raft::peer::{
     LocalIdentity, PEER_PROTOCOL, cluster_bytes, cluster_of_bytes, peer_client,
 };
@@ -32,8 +32,13 @@ use umbel_step::planted::{self, Planted};
 use umbel_storage::identity::{Identity, MemberState};
 use umbel_storage::types::NodeAddress;
 
+use crate::awaited::Awaited;
 use crate::calls::{MetaAnswer, MetaRequest};
 use crate::config::{Config, ConfigError};
+use crate::founder_looks::{
+    FOUNDER_REQUEST_TIMEOUT, FounderLooks, LOOK_PAUSE, watch_adopter, watch_others, who_is,
+};
+use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 use crate::local::release::versions_of;
 use crate::node::StartError;
@@ -46,10 +51,6 @@ const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Time limit of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long the first founder waits for the others to report that there is no cluster yet: a running
-/// node responds within it.
-const FOUNDER_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The founders in the order of their numbers, sorted by address.
 pub(crate) fn founders(config: &Config, address: &str) -> Vec<String> {
@@ -66,6 +67,7 @@ pub(crate) fn founders(config: &Config, address: &str) -> Vec<String> {
 /// If it cannot become part of one, however long it waits; the text says what to do.
 pub(crate) async fn membership(
     admission: &PeerAdmission,
+    awaited: &Awaited,
     config: &Config,
     ports: &Ports,
     address: &str,
@@ -82,7 +84,10 @@ pub(crate) async fn membership(
         _ if founders.first().is_some_and(|first| first == address) => {
             found(admission, ports, &founders, address).await
         }
-        _ if !founders.is_empty() => wait_for_adoption(admission, ports, &founders, address).await,
+        _ if !founders.is_empty() => {
+            let looks = FounderLooks::new(awaited, config.tls_cert.is_some());
+            wait_for_adoption(admission, (awaited, looks), ports, &founders, address).await
+        }
         // Only of a node that is in no cluster yet: a member may be restarted with settings that all nodes share.
         Some(member) if member == address => {
             Err(ConfigError::JoinsItself { address: address.to_owned() }.into())
@@ -107,8 +112,8 @@ async fn found(
 ) -> Result<LocalIdentity, StartError> {
     let others = founders.iter().filter(|&founder| founder != address);
     let asked = others.map(|founder| async move {
-        let answer = tokio::time::timeout(FOUNDER_REQUEST_TIMEOUT, who_is(ports, founder)).await;
-        answer.ok().flatten().filter(|other| other.is_formed).map(|other| (founder, other))
+        let answer = who_is(ports, founder, FOUNDER_REQUEST_TIMEOUT).await;
+        answer.ok().filter(|other| other.is_formed).map(|other| (founder, other))
     });
     if let Some((other, formed)) = join_all(asked).await.into_iter().flatten().next() {
         return Err(StartError::Founded(lost_disk(other, &formed.cluster_id)));
@@ -131,15 +136,23 @@ async fn found(
 /// Waits for the founder; gives up if the others have formed a cluster without this node.
 async fn wait_for_adoption(
     admission: &PeerAdmission,
+    (awaited, mut looks): (&Awaited, FounderLooks<'_>),
     ports: &Ports,
     founders: &[String],
     address: &str,
 ) -> Result<LocalIdentity, StartError> {
-    let mut membership = admission.membership();
+    let (mut membership, began) = (admission.membership(), Instant::now());
     tracing::info!(founder = founders[0], "waiting for the founder of the cluster");
     loop {
+        let mut missing = Vec::new();
         for founder in founders.iter().filter(|&founder| founder != address) {
-            let Some(other) = who_is(ports, founder).await else { continue };
+            let other = match who_is(ports, founder, REQUEST_TIMEOUT).await {
+                Ok(other) => other,
+                Err(status) => {
+                    missing.push((founder.as_str(), status));
+                    continue;
+                }
+            };
             if other.is_formed && membership.borrow().is_none() {
                 if planted::on(Planted::IdentityIgnored) {
                     let taken = take_old_number(admission, &other.cluster_id, founders, address);
@@ -148,8 +161,13 @@ async fn wait_for_adoption(
                 return Err(StartError::Founded(lost_disk(founder, &other.cluster_id)));
             }
         }
+        // Others that start at the same time are not missing yet.
+        if began.elapsed() >= LOOK_PAUSE {
+            looks.note(&missing);
+        }
         let adopted = membership.wait_for(Option::is_some);
-        if let Ok(Ok(member)) = tokio::time::timeout(RETRY_PAUSE * 4, adopted).await {
+        if let Ok(Ok(member)) = tokio::time::timeout(LOOK_PAUSE, adopted).await {
+            awaited.note_adopted(&founders[0]);
             let taken_back = || StartError::Membership("the adoption was taken back".to_owned());
             return member.ok_or_else(taken_back);
         }
@@ -196,18 +214,12 @@ fn lost_disk(other: &str, cluster_id: &[u8]) -> String {
     )
 }
 
-async fn who_is(ports: &Ports, address: &str) -> Option<umbel_proto::v1::WhoAreYouResponse> {
-    let mut client = peer_client(&ports.net, address).ok()?;
-    let asked = client.who_are_you(WhoAreYouRequest {});
-    Some(tokio::time::timeout(REQUEST_TIMEOUT, asked).await.ok()?.ok()?.into_inner())
-}
-
 /// Warns if the node that `join` names is of another cluster than this node, whose data folder belongs to
 /// `cluster`. It is no error: addresses are given to others over the years, and this node is a member that
 /// starts again with the command that it joined with. Asks once; a node that does not answer is not waited for.
 pub async fn warn_of_other_cluster(config: Config, ports: Ports, cluster: u128) {
     let Some(join) = &config.join else { return };
-    let answer = who_is(&ports, join).await;
+    let answer = who_is(&ports, join, REQUEST_TIMEOUT).await.ok();
     let other = answer.and_then(|answer| cluster_of_bytes(&answer.cluster_id));
     if let Some(other) = other.filter(|&other| other != cluster) {
         tracing::warn!(
@@ -260,11 +272,26 @@ async fn join(
     }
 }
 
-/// Completes the founder's work: adopts the others, forms the meta group, proposes the description of
-/// the cluster. Idempotent.
+/// Until the cluster is formed, notes what the founder does that adopts this node, if that is another one.
+pub(crate) fn await_cluster(
+    calls: Arc<LeaderCalls>,
+    config: &Config,
+    ports: &Ports,
+    address: &str,
+) -> impl Future<Output = ()> + use<> {
+    let adopter = founders(config, address).into_iter().next().filter(|first| first != address);
+    let (ports, has_tls) = (ports.clone(), config.tls_cert.is_some());
+    async move {
+        if let Some(adopter) = adopter {
+            watch_adopter(calls, ports, adopter, has_tls).await;
+        }
+    }
+}
+
+/// Completes the founder's work, and notes which others are missing meanwhile. Idempotent.
 pub(crate) async fn complete(
     admission: &PeerAdmission,
-    local: &Arc<Local>,
+    (local, awaited): (&Arc<Local>, &Awaited),
     config: &Config,
     ports: &Ports,
     address: &str,
@@ -273,6 +300,27 @@ pub(crate) async fn complete(
     if identity.state != MemberState::Forming {
         return Ok(());
     }
+    let mut others = founders(config, address);
+    others.retain(|founder| founder != address);
+    let looks = FounderLooks::new(awaited, config.tls_cert.is_some());
+    let outcome = tokio::select! {
+        biased;
+        outcome = form(admission, identity, local, config, ports, address) => outcome,
+        never = watch_others(looks, ports, &others) => match never {},
+    };
+    awaited.note_missing(&[]);
+    outcome
+}
+
+/// Adopts the other founders, forms the meta group, and proposes the description of the cluster.
+async fn form(
+    admission: &PeerAdmission,
+    identity: Identity,
+    local: &Arc<Local>,
+    config: &Config,
+    ports: &Ports,
+    address: &str,
+) -> Result<(), String> {
     let nodes: Vec<(NodeId, String)> = (1..).map(NodeId).zip(founders(config, address)).collect();
     let (shard_count, replica_count) = config.formation();
     let founders = nodes
@@ -362,9 +410,9 @@ async fn propose_until(
 /// The newest cluster version that a running founder supports.
 async fn newest_of(ports: &Ports, address: &str) -> ClusterVersion {
     loop {
-        match who_is(ports, address).await {
-            Some(answer) => return versions_of(&answer).newest,
-            None => tokio::time::sleep(RETRY_PAUSE).await,
+        match who_is(ports, address, REQUEST_TIMEOUT).await {
+            Ok(answer) => return versions_of(&answer).newest,
+            Err(_) => tokio::time::sleep(RETRY_PAUSE).await,
         }
     }
 }

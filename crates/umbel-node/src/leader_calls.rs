@@ -27,6 +27,7 @@ use umbel_raft::peer::CallKind;
 use umbel_step::planted::{self, Planted};
 
 use self::old_map::OldMap;
+use crate::awaited::Awaited;
 use crate::calls::{MetaAnswer, MetaRequest, ShardAnswer, ShardFailure, ShardRequest};
 use crate::failure::CallFailure;
 use crate::local::Local;
@@ -44,6 +45,8 @@ pub use self::tries::Tries;
 pub struct LeaderCalls {
     /// Set once the node belongs to a cluster.
     local: Arc<OnceLock<Arc<Local>>>,
+    /// What the node waits for until then, and until the cluster is formed.
+    awaited: Awaited,
     seed: Arc<dyn Seed>,
     /// The leader of each group, according to the last answer.
     leaders: Mutex<BTreeMap<GroupId, NodeId>>,
@@ -61,7 +64,13 @@ enum Tried<T> {
 
 impl LeaderCalls {
     pub(crate) fn new(local: Arc<OnceLock<Arc<Local>>>, seed: Arc<dyn Seed>) -> Self {
-        Self { local, seed, leaders: Mutex::default(), old_map: OldMap::default() }
+        let (leaders, old_map) = (Mutex::default(), OldMap::default());
+        Self { local, awaited: Awaited::default(), seed, leaders, old_map }
+    }
+
+    /// What this node waits for until its cluster is formed.
+    pub(crate) const fn awaited(&self) -> &Awaited {
+        &self.awaited
     }
 
     /// This node's number, 0 while it belongs to no cluster.
@@ -76,7 +85,7 @@ impl LeaderCalls {
 
     /// This node as a member of its cluster.
     pub fn local(&self) -> Result<&Arc<Local>, CallFailure> {
-        self.local.get().ok_or(CallFailure::NotFormed)
+        self.local.get().ok_or_else(|| self.awaited.failure())
     }
 
     /// The leader of the meta group, as far as this node knows.
@@ -98,7 +107,7 @@ impl LeaderCalls {
     /// If the cluster is not formed.
     pub fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> Result<T, CallFailure> {
         let read = |state: &MetaState| state.is_formed().then(|| read(state));
-        self.local()?.meta().replica().read_meta(read).ok_or(CallFailure::NotFormed)
+        self.local()?.meta().replica().read_meta(read).ok_or_else(|| self.awaited.failure())
     }
 
     /// Waits until this node's copy of the catalogue shows what `until` looks for.

@@ -15,6 +15,7 @@
 //! | [`export_change`] | differences between exported frames, for both sides of an export |
 //! | `ledger_jobs` | workers of the cluster's duplicate-detection jobs on this node |
 //! | `formation`, `peer_admission`, `controller` | how a cluster forms, who may join, controller tasks |
+//! | `founder_looks`, `awaited` | which founders do not answer, and what clients hear until the cluster is formed |
 //! | `enrolment`, `renewal` | how a node gets its first certificate from its cluster, and renews it |
 //! | `reasons` | what a node logs while it asks a cluster to take it |
 //! | `wall_clock` | the wall clock by which filters expire and windows forget, also when it jumps |
@@ -23,6 +24,7 @@
 //! | `local_copy` | read access to a copy of a replicated filter, for programs that embed the node |
 
 mod arrivals;
+mod awaited;
 pub mod calls;
 mod client_interface;
 pub mod comparisons;
@@ -34,6 +36,7 @@ pub mod export_change;
 mod exports;
 pub mod failure;
 mod formation;
+mod founder_looks;
 pub mod item_batch;
 pub mod leader_calls;
 mod ledger_jobs;

@@ -177,26 +177,26 @@ impl Node {
         let mut starting = Starting { stop: Some(stop), links, server: Some(server) };
         let parts = (&config, &ports, address.as_str());
         let memory = GroupMemory { storage, witness };
-        let local = become_part(parts, &admission, &cell, memory, failure, jobs).await?;
-        let jobs_calls = Arc::clone(&calls);
+        let local = become_part(parts, &admission, (&cell, &calls), memory, failure, jobs).await?;
         let mut tasks = Tasks::new(&local);
         let (host, running) = (Arc::clone(local.host()), Arc::clone(&local));
         tasks.spawn(umbel_raft::beat(host, running));
         tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&calls)));
         let report = SelfReport::of(&config, ports.versions);
         tasks.spawn(self_report::propose_report(Arc::clone(&local), Arc::clone(&calls), report));
-        tasks.spawn(controller::control(Arc::clone(&local), calls));
+        tasks.spawn(controller::control(Arc::clone(&local), Arc::clone(&calls)));
         tasks.spawn(upkeep::watch(Arc::clone(&local)));
         tasks.spawn(upkeep::care(Arc::clone(&local)));
         tasks.spawn(upkeep::save_copies(Arc::clone(&local)));
         tasks.spawn(upkeep::tidy_slices(Arc::clone(&local)));
         tasks.spawn(keep_certificate(Arc::clone(&local)));
         tasks.spawn(upkeep::follow_catalogue(Arc::clone(&local)));
-        tasks.spawn(ledger::follow_ledger(Arc::clone(&local), jobs_calls));
+        tasks.spawn(ledger::follow_ledger(Arc::clone(&local), Arc::clone(&calls)));
         tasks.spawn(cube::exchange(Arc::clone(local.copies()), local.sweep_interval()));
         tasks.spawn(cube::take_turns(Arc::clone(local.copies()), local.scrub_interval()));
         tasks.spawn(scrub_turns::take_turns(Arc::clone(&local), local.scrub_interval()));
-        formation::complete(&admission, &local, &config, &ports, &address)
+        tasks.spawn(formation::await_cluster(Arc::clone(&calls), &config, &ports, &address));
+        formation::complete(&admission, (&local, calls.awaited()), &config, &ports, &address)
             .await
             .map_err(StartError::Membership)?;
         let (stop, links, server) = starting.done();
@@ -410,12 +410,12 @@ fn check_address(config: &Config, identity: &Identity, address: &str) -> Result<
 async fn become_part(
     (config, ports, address): (&Config, &Ports, &str),
     admission: &PeerAdmission,
-    cell: &OnceLock<Arc<Local>>,
+    (cell, calls): (&OnceLock<Arc<Local>>, &LeaderCalls),
     memory: GroupMemory,
     failure: watch::Sender<Option<NodeFailure>>,
     jobs: Arc<JobHost>,
 ) -> Result<Arc<Local>, StartError> {
-    let member = formation::membership(admission, config, ports, address).await?;
+    let member = formation::membership(admission, calls.awaited(), config, ports, address).await?;
     let founders = (1..).map(NodeId).zip(formation::founders(config, address)).collect();
     let local = Local::start(member, config.clone(), ports, memory, failure, jobs, founders)
         .await

@@ -31,7 +31,9 @@ pub(super) fn refusal(failure: &CallFailure) -> Refusal {
         | CallFailure::Overloaded { .. }
         | CallFailure::RateExceeded { .. } => coded("TRYAGAIN", failure),
         CallFailure::NoQuorum { .. } => coded("CLUSTERDOWN", failure),
-        CallFailure::NotFormed | CallFailure::GrantsUnknown => coded("LOADING", failure),
+        CallFailure::NotFormed | CallFailure::Forming { .. } | CallFailure::GrantsUnknown => {
+            coded("LOADING", failure)
+        }
         CallFailure::DiskFull { is_partial: false, .. } => coded("OOM", failure),
         CallFailure::DiskFull { is_partial: true, .. } | CallFailure::OutcomeUnknown { .. } => {
             coded("UNCERTAIN", failure)

@@ -45,10 +45,12 @@ fn a_node_whose_cluster_is_not_formed_is_told_from_none_at_once() {
     let args = format!("serve --listen {own} --data node --initial-cluster {own},127.0.0.1:1");
     let mut server = Killed(umbel(&sandbox, &args).spawn().unwrap());
     let log = BufReader::new(server.0.stderr.take().unwrap());
-    let waits = |line: &String| line.contains("waiting for the founder of the cluster");
+    let waits = |line: &String| line.contains("the founder 127.0.0.1:1 does not answer");
     assert!(log.lines().map_while(Result::ok).any(|line| waits(&line)), "the server ended");
-    let words =
-        format!("umbel: waits for {own}: this node does not belong to a formed cluster yet; ");
+    let words = format!(
+        "umbel: waits for {own}: this node does not belong to a formed cluster yet: the founder 127.0.0.1:1 does \
+         not answer this node: start it, or see this node's log; its log says more: "
+    );
     for args in ["cluster status", "cluster top --once", "dedup a --output kept"] {
         let asked = umbel(&sandbox, &format!("{args} --cluster {own}")).spawn().unwrap();
         let mut asked = Killed(asked);

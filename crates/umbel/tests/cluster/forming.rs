@@ -3,7 +3,7 @@
 use umbel_client::{NewFilter, ReadLevel};
 
 use crate::load::item;
-use crate::servers::{Cluster, Server, number_of};
+use crate::servers::{Cluster, Server, founders, number_of, page, until};
 
 /// Items of a batch, which needs several requests.
 const BATCH_ITEMS: u64 = 200_000;
@@ -65,4 +65,28 @@ async fn items_inserted_through_one_node_are_found_through_every_other() {
     }
     let info = cluster.nodes[2].client().info("seen").await.unwrap();
     assert_eq!(info.new_count, new_count);
+}
+
+/// The third founder is never started.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_adopted_founder_says_whom_it_waits_for_also_when_nodes_start_anew() {
+    let mut cluster = Cluster::none().await;
+    cluster.nodes = founders(cluster.folder.path(), 3);
+    let [first, second] = [0, 1].map(|node| cluster.nodes[node].address.clone());
+    let until_it_says = async |words: &str| {
+        let ask = || async { page(&second, "/readyz").await.filter(|page| page.contains(words)) };
+        until(words, ask).await;
+    };
+    let forms = format!("the founder {first} forms it, and its page /readyz names");
+    let silent = format!("the founder {first} does not answer this node: start it");
+    cluster.nodes[0].start();
+    cluster.nodes[1].start();
+    until_it_says(&forms).await;
+    cluster.nodes[0].kill();
+    until_it_says(&silent).await;
+    cluster.nodes[1].kill();
+    cluster.nodes[1].start();
+    until_it_says(&silent).await;
+    cluster.nodes[0].start();
+    until_it_says(&forms).await;
 }

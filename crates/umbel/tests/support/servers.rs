@@ -437,7 +437,7 @@ pub(crate) fn line_of(status: &StatusResponse, number: u64) -> &NodeStatus {
 }
 
 /// Nodes for a new cluster, numbered in the order of their addresses.
-fn founders(folder: &Path, count: usize) -> Vec<Server> {
+pub(crate) fn founders(folder: &Path, count: usize) -> Vec<Server> {
     let mut addresses: Vec<String> =
         (0..count).map(|_| format!("127.0.0.1:{}", free_port())).collect();
     addresses.sort_unstable();

@@ -58,6 +58,10 @@ const FIRST_CONTACT: Duration = Duration::from_secs(2);
 const FORMING_ADVICE: &str = "it waits for other nodes, its log says more: start the others of its cluster or, if that \
                               is new, all that its --initial-cluster names, or the one that it is to --join";
 
+/// What to do about nodes that have named those for which they wait.
+const FOUNDERS_ADVICE: &str = "its log says more: a new cluster begins once all that --initial-cluster names run and reach \
+                               each other";
+
 /// What to do about nodes of a cluster that have started and reach no majority, and so cannot know who may still do what.
 const NO_MAJORITY_ADVICE: &str = "it waits for other nodes, its log says more: start the others of its cluster, or repair the network";
 
@@ -65,6 +69,8 @@ const NO_MAJORITY_ADVICE: &str = "it waits for other nodes, its log says more: s
 fn not_ready_advice(message: &str) -> &'static str {
     if message == CallFailure::GrantsUnknown.to_string() {
         NO_MAJORITY_ADVICE
+    } else if message.starts_with(&format!("{}: ", CallFailure::NotFormed)) {
+        FOUNDERS_ADVICE
     } else {
         // Nodes of earlier builds say it in both cases.
         FORMING_ADVICE
@@ -225,6 +231,9 @@ mod tests {
     fn only_nodes_without_a_cluster_are_to_be_given_one() {
         let advice = |failure: &CallFailure| not_ready_advice(&failure.to_string());
         assert!(advice(&CallFailure::NotFormed).contains("--initial-cluster"));
+        let missing = "the founder n2:1 does not answer this node: start it".to_owned();
+        assert_eq!(advice(&CallFailure::Forming { what: missing }), FOUNDERS_ADVICE);
+        assert!(FOUNDERS_ADVICE.contains("its log"), "a founder may run, and refuse the other one");
         let of_member = advice(&CallFailure::GrantsUnknown);
         assert!(!of_member.contains("--initial-cluster") && !of_member.contains("--join"));
     }

@@ -1,0 +1,95 @@
+//! What this node waits for until its cluster is formed, for clients and for whoever looks at it.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::failure::CallFailure;
+
+/// Most founders that one text names: it goes into a log and into errors.
+pub(crate) const NAMED_MAX: usize = 8;
+
+/// What this node waits for; nothing that it knows, at first.
+#[derive(Default)]
+pub(crate) struct Awaited(Mutex<Option<String>>);
+
+impl Awaited {
+    /// Notes which founders do not answer; returns what this node waits for, if that is known.
+    pub(crate) fn note_missing(&self, missing: &[&str]) -> Option<String> {
+        let text = missing_text(missing);
+        self.set(text.clone());
+        text
+    }
+
+    /// Notes that a founder has adopted this node, and waits for the others itself.
+    pub(crate) fn note_adopted(&self, founder: &str) {
+        self.set(Some(format!(
+            "the founder {founder} forms it, and its page /readyz names the nodes that are still to be started"
+        )));
+    }
+
+    /// Why this node serves nobody yet.
+    pub(crate) fn failure(&self) -> CallFailure {
+        let what = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        what.map_or(CallFailure::NotFormed, |what| CallFailure::Forming { what })
+    }
+
+    fn set(&self, text: Option<String>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+}
+
+/// Names the founders that are to be started, unless they run and this node's log says why it does not reach them; None
+/// if there are none.
+fn missing_text(missing: &[&str]) -> Option<String> {
+    let named = missing.get(..NAMED_MAX).unwrap_or(missing).join(", ");
+    match missing.len() {
+        0 => None,
+        1 => Some(format!(
+            "the founder {named} does not answer this node: start it, or see this node's log"
+        )),
+        count => {
+            let more = match count.saturating_sub(NAMED_MAX) {
+                0 => String::new(),
+                more => format!(", and {more} more"),
+            };
+            Some(format!(
+                "the founders {named}{more} do not answer this node: start them, or see this node's log"
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_founders_that_are_missing_are_named_up_to_a_limit() {
+        assert_eq!(missing_text(&[]), None);
+        let one = missing_text(&["n2:1"]).unwrap();
+        assert_eq!(
+            one,
+            "the founder n2:1 does not answer this node: start it, or see this node's log"
+        );
+        let two = missing_text(&["n2:1", "n3:1"]).unwrap();
+        let ending = " do not answer this node: start them, or see this node's log";
+        assert_eq!(two, format!("the founders n2:1, n3:1{ending}"));
+        let many = missing_text(&["n:1"; NAMED_MAX + 3]).unwrap();
+        assert!(many.ends_with(&format!("n:1, and 3 more{ending}")), "{many}");
+        assert_eq!(many.matches("n:1").count(), NAMED_MAX);
+    }
+
+    #[test]
+    fn what_is_awaited_is_told_to_clients() {
+        let awaited = Awaited::default();
+        assert_eq!(awaited.failure(), CallFailure::NotFormed);
+        let what = awaited.note_missing(&["n2:1"]).unwrap();
+        let failure = awaited.failure();
+        assert_eq!(failure, CallFailure::Forming { what });
+        let expected = format!("{}: the founder n2:1 does not", CallFailure::NotFormed);
+        assert!(failure.to_string().starts_with(&expected), "{failure}");
+        awaited.note_adopted("n1:1");
+        assert!(awaited.failure().to_string().contains("the founder n1:1 forms it"));
+        assert_eq!(awaited.note_missing(&[]), None);
+        assert_eq!(awaited.failure(), CallFailure::NotFormed);
+    }
+}
