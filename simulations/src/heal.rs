@@ -256,7 +256,7 @@ fn out_of_sync(world: &World) -> Option<String> {
         return Some(format!("{} of {} groups have a replica", groups.len(), shards + 1));
     }
     groups.into_iter().find_map(|(group, reports)| {
-        disagreement(&reports, &alive).map(|what| format!("{group}: {what}"))
+        disagreement(&reports, &alive).map(|what| format!("{group:#}: {what}"))
     })
 }
 

@@ -204,24 +204,34 @@ impl SimObserver {
         let host = &self.host;
         match event {
             Event::LogOpened { group, purged, last, vote, .. } => {
-                trace::line(now, host, "log", format_args!("{group} {purged:?} {last:?} {vote:?}"));
+                trace::line(
+                    now,
+                    host,
+                    "log",
+                    format_args!("{group:#} {purged:?} {last:?} {vote:?}"),
+                );
             }
             Event::Appended { group, entry, checksum, .. } => {
-                trace::line(now, host, "append", format_args!("{group} {entry:?} {checksum:08x}"));
+                trace::line(
+                    now,
+                    host,
+                    "append",
+                    format_args!("{group:#} {entry:?} {checksum:08x}"),
+                );
             }
             Event::Durable { group, through } => {
-                trace::line(now, host, "durable", format_args!("{group} {through:?}"));
+                trace::line(now, host, "durable", format_args!("{group:#} {through:?}"));
             }
             Event::Truncated { group, after } => {
                 counters::state("log_truncated");
-                trace::line(now, host, "truncate", format_args!("{group} {after:?}"));
+                trace::line(now, host, "truncate", format_args!("{group:#} {after:?}"));
             }
             Event::Purged { group, through } => {
                 counters::state("log_purged");
-                trace::line(now, host, "purge", format_args!("{group} {through:?}"));
+                trace::line(now, host, "purge", format_args!("{group:#} {through:?}"));
             }
             Event::VoteSaved { group, vote } => {
-                trace::line(now, host, "vote", format_args!("{group} {vote:?}"));
+                trace::line(now, host, "vote", format_args!("{group:#} {vote:?}"));
             }
             Event::Applied { group, entry, payload, .. } => {
                 if let Payload::Members { voters, .. } = payload
@@ -233,16 +243,16 @@ impl SimObserver {
                     now,
                     host,
                     "apply",
-                    format_args!("{group} {entry:?} {}", Short(payload)),
+                    format_args!("{group:#} {entry:?} {}", Short(payload)),
                 );
             }
             Event::SnapshotBuilt { group, through } => {
                 counters::state("snapshot_built");
-                trace::line(now, host, "snapshot", format_args!("{group} {through:?}"));
+                trace::line(now, host, "snapshot", format_args!("{group:#} {through:?}"));
             }
             Event::SnapshotLoaded { group, through, .. } => {
                 counters::state("snapshot_loaded");
-                trace::line(now, host, "load", format_args!("{group} {through:?}"));
+                trace::line(now, host, "load", format_args!("{group:#} {through:?}"));
             }
             Event::DamageFound { what } => {
                 self.damage_count.fetch_add(1, Ordering::Relaxed);
@@ -253,7 +263,7 @@ impl SimObserver {
                 trace::line(now, host, "unknown", format_args!("{entry:?}"));
             }
             Event::Forgotten { group } => {
-                trace::line(now, host, "forget", format_args!("{group}"));
+                trace::line(now, host, "forget", format_args!("{group:#}"));
             }
         }
     }

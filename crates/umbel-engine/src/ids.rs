@@ -111,7 +111,8 @@ number! {
 /// // After three merges, a shard that is split off is another group than the one that had its number.
 /// let again = GroupId::of_shard_in(ShardId(4), 3);
 /// assert_eq!((again.shard(), again.era(), again.number()), (Some(ShardId(4)), 3, 1 + 4 + 3 * 2048));
-/// assert_eq!(again.to_string(), "shard 4 (era 3)");
+/// assert_eq!(again.to_string(), "shard 4");
+/// assert_eq!(format!("{again:#}"), "shard 4 (made after 3 merges)");
 /// let copy = GroupId::of_copy(FilterId(12)).expect("a small number");
 /// assert_eq!((copy.shard(), copy.copy()), (None, Some(FilterId(12))));
 /// assert_eq!(copy.to_string(), "copy of filter 12");
@@ -203,11 +204,16 @@ impl GroupId {
     }
 }
 
+/// As operators know it: a shard's group by the shard's number alone, of which a cluster has one at a time.
+/// `{:#}` also tells the groups apart that had the number one after the other.
 impl fmt::Display for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.shard(), self.copy()) {
-            (Some(shard), _) if self.era() == 0 => shard.fmt(f),
-            (Some(shard), _) => write!(f, "{shard} (era {})", self.era()),
+            (Some(shard), _) => match self.era() {
+                1 if f.alternate() => write!(f, "{shard} (made after 1 merge)"),
+                era @ 2.. if f.alternate() => write!(f, "{shard} (made after {era} merges)"),
+                _ => write!(f, "{shard}"),
+            },
             (None, Some(filter)) => write!(f, "copy of {filter}"),
             (None, None) => f.write_str("meta group"),
         }

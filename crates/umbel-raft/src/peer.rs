@@ -166,7 +166,7 @@ impl CallRefusal {
 
     /// The call is about a group of which this node has no replica.
     pub fn unknown_group(group: GroupId) -> Self {
-        let message = format!("this node has no replica of the {group}");
+        let message = format!("this node has no replica of the {group:#}");
         Self::new(RefusalReason::UnknownGroup, message)
     }
 

@@ -52,7 +52,7 @@ impl LeadersReach {
             let since_us = *self.lacking.entry(group).or_insert(now_us);
             if now_us > since_us + LACK_MAX_US {
                 let what = format!(
-                    "{group} has had no leader that can call a majority since {since_us} us, expected {LACK_MAX_US} us at most"
+                    "{group:#} has had no leader that can call a majority since {since_us} us, expected {LACK_MAX_US} us at most"
                 );
                 found.push(Violation { invariant: NAME, at_us: now_us, what });
             }

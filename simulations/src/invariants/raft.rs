@@ -111,7 +111,7 @@ impl RaftInvariants {
             host.forgotten.remove(&group);
         }
         let violation = |(invariant, what): (&'static str, String)| {
-            let what = format!("{group} on {node}: {what}");
+            let what = format!("{group:#} on {node}: {what}");
             Violation { invariant, at_us, what }
         };
         let is_forgetting = matches!(event, Event::Forgotten { .. });
@@ -185,7 +185,7 @@ impl RaftInvariants {
                 (monotone::NAME, monotone::check_report(facts, number, report)),
             ];
             wrong.extend(found.into_iter().filter_map(|(invariant, what)| {
-                let what = format!("{group} on {node}: {}", what?);
+                let what = format!("{group:#} on {node}: {}", what?);
                 Some(Violation { invariant, at_us, what })
             }));
             facts.take_report(number, report);

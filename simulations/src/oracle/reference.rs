@@ -463,7 +463,7 @@ impl Observation<'_> {
         let Self { at_us, node, group, entry } = *self;
         let EntryId { term, leader, index } = entry;
         let what =
-            format!("{node} at entry {index} of {group} (term {term}, leader {leader}): {what}");
+            format!("{node} at entry {index} of {group:#} (term {term}, leader {leader}): {what}");
         Violation { invariant, at_us, what }
     }
 

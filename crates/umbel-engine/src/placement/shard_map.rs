@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(map.split(), Some(ShardId(2)));
         let second = map.get(ShardId(2)).unwrap().group();
         assert_eq!((first.shard(), first.era()), (second.shard(), 0));
-        assert_eq!(second.to_string(), "shard 2 (era 1)");
+        assert_eq!(format!("{second}, {second:#}"), "shard 2, shard 2 (made after 1 merge)");
         // The others are the groups that they were.
         assert_eq!(map.shards[..2], before.shards);
     }

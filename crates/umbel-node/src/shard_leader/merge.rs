@@ -16,7 +16,10 @@ impl ShardLeader {
     ) -> Result<ShardAnswer, ShardFailure> {
         if of != self.group.id() {
             // The order is older than this group, which was split off since then.
-            return Err(ShardFailure::Stopped(format!("this is {}, not {of}", self.group.id())));
+            return Err(ShardFailure::Stopped(format!(
+                "this is {:#}, not {of:#}",
+                self.group.id()
+            )));
         }
         self.check_leader()?;
         match self.propose(ShardCommand::Fence { into, since }).await? {

@@ -21,7 +21,7 @@ impl Reference {
         let got = [Some(lower.range()), Some(upper.range())];
         let torn = (wanted != got).then(|| {
             format!(
-                "{group} was split and has {:?}, {into} has {:?}, expected {wanted:?}",
+                "{group:#} was split and has {:?}, {into:#} has {:?}, expected {wanted:?}",
                 got[0], got[1]
             )
         });
