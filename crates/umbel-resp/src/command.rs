@@ -13,6 +13,7 @@ pub use self::umbel::{
 
 pub(crate) mod bloom;
 pub(crate) mod connection;
+pub(crate) mod create;
 pub(crate) mod cuckoo;
 pub(crate) mod dump;
 pub(crate) mod expiry;

@@ -10,6 +10,11 @@ use crate::reply::Reply;
 /// Most bytes of an unknown command's name, and of its arguments, that the error text shows. As in Redis.
 const SHOWN_BYTES_MAX: usize = 128;
 
+/// What UMBEL.CREATE takes, at the end of errors about its options.
+const CREATE_USAGE: &str = "a filter is KIND blocked|classic|partitioned|single-shot|counting|cuckoo|quotient|scalable|redisbloom|aging|stable CAPACITY n ERROR \
+     p|BYTES n [REPLICATED], or KIND redisbloom CAPACITY n ERROR p FIXED|EXPANSION n, or CAPACITY n ERROR p WINDOW \
+     ms|MANUAL [SLICES n, which divides ms] [TIME EVENT [LATE REJECT|DROP|OLDEST]] [REFRESH] [REPLICATED], or LIKE name";
+
 /// Why a command was not carried out. Nothing was changed, unless the variant says so.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Refusal {
@@ -337,9 +342,16 @@ pub enum Refusal {
     /// COMMAND GETKEYS: the command has no keys.
     #[error("ERR The command has no key arguments")]
     NoKeys,
-    /// UMBEL.REQUEST: an invalid request id.
-    #[error("ERR a request is SESSION:SEQUENCE [BELOW SEQUENCE] COMMAND, with whole numbers")]
-    RequestName,
+    /// UMBEL.*: an argument, or the value of an option, that is none that the command knows.
+    #[error("ERR {argument} '{value}': expected {expected}")]
+    BadValue {
+        /// The option, or what the argument is.
+        argument: &'static str,
+        /// The value as received, truncated.
+        value: String,
+        /// What could be in its place.
+        expected: &'static str,
+    },
     /// UMBEL.REQUEST: a command that cannot have a request id.
     #[error(
         "ERR a request is one of BF.ADD, BF.MADD, BF.INSERT, SADD and UMBEL.MERGE, not '{command}'"
@@ -348,20 +360,60 @@ pub enum Refusal {
         /// The command in lower case.
         command: &'static str,
     },
-    /// UMBEL.CREATE: an option that is unknown, repeated or without its value, or options that contradict
-    /// each other.
+    /// UMBEL.CREATE: an unknown option.
+    #[error("ERR UMBEL.CREATE has no option '{option}': {usage}", usage = CREATE_USAGE)]
+    CreateUnknown {
+        /// The option as received, truncated.
+        option: String,
+    },
+    /// UMBEL.CREATE: an option is the last word, and its value is missing.
+    #[error("ERR {option} has no value: {usage}", usage = CREATE_USAGE)]
+    CreateValueMissing {
+        /// The option in capitals.
+        option: &'static str,
+    },
+    /// UMBEL.CREATE: an option is there twice. Give it once.
+    #[error("ERR {option} is given twice, expected once")]
+    CreateTwice {
+        /// The option in capitals.
+        option: &'static str,
+    },
+    /// UMBEL.CREATE: two options exclude each other. Leave one out.
+    #[error("ERR {option} and {other} exclude each other: {usage}", usage = CREATE_USAGE)]
+    CreateConflict {
+        /// One of them, in capitals.
+        option: &'static str,
+        /// The other one.
+        other: &'static str,
+    },
+    /// UMBEL.CREATE: an option needs another one that is not there.
+    #[error("ERR {option} needs {other}: {usage}", usage = CREATE_USAGE)]
+    CreateNeeds {
+        /// The option in capitals.
+        option: &'static str,
+        /// What it needs.
+        other: &'static str,
+    },
+    /// UMBEL.CREATE: an option without which there is no filter is not there.
+    #[error("ERR {option} is missing: {usage}", usage = CREATE_USAGE)]
+    CreateMissing {
+        /// The option in capitals, or several of which one is needed.
+        option: &'static str,
+    },
+    /// UMBEL.CREATE: slices that would not be of equal length. Change one of the two numbers.
     #[error(
-        "ERR a filter is KIND blocked|classic|partitioned|single-shot|counting|cuckoo|quotient|scalable|redisbloom|aging|stable CAPACITY n ERROR \
-         p|BYTES n [REPLICATED], or KIND redisbloom CAPACITY n ERROR p FIXED|EXPANSION n, or CAPACITY n ERROR p WINDOW \
-         ms|MANUAL [SLICES n, which divides ms] [TIME EVENT [LATE REJECT|DROP|OLDEST]] [REFRESH] [REPLICATED], or LIKE name"
+        "ERR SLICES '{slice_count}': expected a number that divides the {window_ms} ms of WINDOW evenly \
+         (24 if SLICES is not given)"
     )]
-    CreateOption,
+    UnevenSlices {
+        /// Length of the window.
+        window_ms: u64,
+        /// Number of slices, given or by default.
+        slice_count: u32,
+    },
     /// UMBEL.MERGE: a limit of the rate of false positives.
     #[error("ERR a merge has no FPRMAX: look at false_positive_rate_now of UMBEL.INFO after it")]
     NoRateLimit,
-    /// UMBEL.ESTIMATE: an unknown estimate.
-    #[error("ERR an estimate is UNION, INTERSECTION or JACCARD")]
-    EstimateOption,
     /// The requests of other connections use all the memory that requests may use. Retry later.
     #[error(
         "TRYAGAIN requests of clients take all the room that they have on this node: send again"
@@ -370,6 +422,13 @@ pub enum Refusal {
     /// Another error, with its code in front.
     #[error("{0}")]
     Other(Cow<'static, str>),
+}
+
+impl Refusal {
+    /// The error for an argument that is none that the command knows.
+    pub(crate) fn bad_value(argument: &'static str, value: &[u8], expected: &'static str) -> Self {
+        Self::BadValue { argument, value: shown(value), expected }
+    }
 }
 
 impl From<Refusal> for Reply {

@@ -85,14 +85,15 @@ async fn create_any(
     let plan = match new {
         CreateFilter::Like(other) => FilterRequest::Like(session.filter(FilterVerb::Read, other)?),
         CreateFilter::Planned { kind, capacity, size, is_replicated } => {
-            let name = std::str::from_utf8(kind).ok();
-            let kind: Option<Kind> = name.and_then(|name| name.parse().ok());
-            let kind = kind.ok_or(Refusal::CreateOption)?;
+            let kind = String::from_utf8_lossy(kind).parse::<Kind>();
+            let kind = kind.map_err(|error| Refusal::Other(format!("ERR KIND {error}").into()))?;
             let size = match size {
                 NewSize::ErrorRate(rate) => FilterSize::Rate(rate),
                 NewSize::Bytes(bytes) => FilterSize::Bytes(bytes),
                 NewSize::Chain { .. } if kind != Kind::RedisBloom => {
-                    return Err(Refusal::CreateOption);
+                    let (argument, value) = ("KIND", kind.to_string());
+                    let expected = "redisbloom, the only kind with FIXED or EXPANSION";
+                    return Err(Refusal::BadValue { argument, value, expected });
                 }
                 NewSize::Chain { error_rate: rate, expansion } => {
                     FilterSize::Chain { rate, expansion: Some(expansion).filter(|&by| by > 0) }

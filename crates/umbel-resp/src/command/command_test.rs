@@ -264,16 +264,28 @@ fn windows_that_are_none_are_refused() {
         "WINDOW MANUAL TIME EVENT",
         "WINDOW MANUAL SLICES 4294967296",
         "WINDOW 24 WINDOW 24",
+        "WINDOW 0",
     ] {
         let refused = created(&format!("CAPACITY 9 ERROR 0.5 {options}"));
-        assert_eq!(refused, Err(Refusal::CreateOption), "{options}");
+        assert!(refused.is_err(), "{options}: {refused:?}");
     }
-    for options in ["SLICES 2", "REFRESH", "TIME EVENT", "LATE DROP"] {
+    for (options, option) in
+        [("SLICES 2", "SLICES"), ("REFRESH", "REFRESH"), ("TIME EVENT", "TIME")]
+    {
         let refused = created(&format!("KIND blocked CAPACITY 9 ERROR 0.5 {options}"));
-        assert_eq!(refused, Err(Refusal::CreateOption), "{options}");
-        assert_eq!(created(&format!("LIKE x {options}")), Err(Refusal::CreateOption), "{options}");
+        assert_eq!(refused, Err(Refusal::CreateNeeds { option, other: "WINDOW" }), "{options}");
+        let refused = created(&format!("LIKE x {options}"));
+        assert_eq!(refused, Err(Refusal::CreateConflict { option, other: "LIKE" }), "{options}");
     }
-    assert_eq!(created("CAPACITY 9 ERROR 0.5 WINDOW 0"), Err(Refusal::NotInteger));
+}
+
+#[test]
+fn what_is_refused_has_its_name_and_the_beginning_of_its_value() {
+    let refused = created(&format!("CAPACITY {}", "9".repeat(300)));
+    let Err(Refusal::BadValue { argument, value, .. }) = refused else { panic!("a value") };
+    assert_eq!((argument, value.len()), ("CAPACITY", 128));
+    let refused = created("KIND blocked REPLICATED CAPACITY 9 replicated BYTES 64");
+    assert_eq!(refused, Err(Refusal::CreateTwice { option: "REPLICATED" }));
 }
 
 #[test]

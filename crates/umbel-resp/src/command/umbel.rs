@@ -1,21 +1,13 @@
 //! Parses the arguments of Umbel's own commands.
 
-use super::bloom::expansion_in_range;
 use super::{AnswerForm, Command, Items, RequestName};
 use crate::arguments::{Arguments, is_word};
 use crate::limits::KEYS_MAX;
-use crate::number::{float, integer, natural};
+use crate::number::natural;
 use crate::refusal::Refusal;
 use crate::table;
 
 type Parsed<'a> = Result<Command<'a>, Refusal>;
-
-/// Default number of slices of a time window.
-const SLICES_DEFAULT: u32 = 24;
-
-/// Default number of slices of a manual window: items from before the last rotation are kept, those from
-/// before the rotation preceding it are gone.
-const MANUAL_SLICES_DEFAULT: u32 = 1;
 
 /// A command that Redis does not have.
 #[derive(Clone, Copy, Debug)]
@@ -186,7 +178,10 @@ pub(crate) fn rotate(arguments: Arguments<'_>) -> Parsed<'_> {
 }
 
 pub(crate) fn insert_at(arguments: Arguments<'_>) -> Parsed<'_> {
-    let at_ms = natural(arguments.at(2)).ok_or(Refusal::NotInteger)?;
+    let time = arguments.at(2);
+    let at_ms = natural(time).ok_or_else(|| {
+        Refusal::bad_value("time", time, "milliseconds since 1970, a whole number")
+    })?;
     let items = Items { key: arguments.at(1), items: arguments.from(3), form: AnswerForm::List };
     Ok(Command::Umbel(UmbelCommand::InsertAt { items, at_ms }))
 }
@@ -218,17 +213,21 @@ pub(crate) fn estimate(arguments: Arguments<'_>) -> Parsed<'_> {
     } else if is_word(name, "JACCARD") {
         SetEstimate::Jaccard
     } else {
-        return Err(Refusal::EstimateOption);
+        return Err(Refusal::bad_value("estimate", name, "UNION, INTERSECTION or JACCARD"));
     };
     let (ours, theirs) = (arguments.at(2), arguments.at(3));
     Ok(Command::Umbel(UmbelCommand::Estimate { of, ours, theirs }))
 }
 
 pub(crate) fn request(arguments: Arguments<'_>) -> Parsed<'_> {
-    let mut name = request_name(arguments.at(1)).ok_or(Refusal::RequestName)?;
+    let name = arguments.at(1);
+    let mut name = request_name(name)
+        .ok_or_else(|| Refusal::bad_value("SESSION:SEQUENCE", name, "as 7:1, two whole numbers"))?;
     let mut inner = arguments.from(2);
     if is_word(inner.at(0), "BELOW") {
-        name.acknowledged_below = natural(inner.at(1)).ok_or(Refusal::RequestName)?;
+        let below = inner.at(1);
+        name.acknowledged_below = natural(below)
+            .ok_or_else(|| Refusal::bad_value("BELOW", below, "a SEQUENCE, a whole number"))?;
         inner = inner.from(2);
     }
     if inner.is_empty() {
@@ -257,150 +256,4 @@ fn request_name(text: &[u8]) -> Option<RequestName> {
     let colon = text.iter().position(|&byte| byte == b':')?;
     let (session, sequence) = (natural(text.get(..colon)?)?, natural(text.get(colon + 1..)?)?);
     Some(RequestName { session, sequence, acknowledged_below: 0 })
-}
-
-pub(crate) fn create(arguments: Arguments<'_>) -> Parsed<'_> {
-    let options = CreateOptions::read(arguments.from(2))?;
-    let new = options.filter().ok_or(Refusal::CreateOption)?;
-    Ok(Command::Umbel(UmbelCommand::Create { key: arguments.at(1), new }))
-}
-
-/// Options of `UMBEL.CREATE`, not yet checked against each other.
-#[derive(Clone, Copy, Default)]
-struct CreateOptions<'a> {
-    kind: Option<&'a [u8]>,
-    capacity: Option<u64>,
-    size: Option<NewSize>,
-    like: Option<&'a [u8]>,
-    /// How many times larger each further link of a chain is; 0 if the filter is fixed.
-    expansion: Option<u32>,
-    is_replicated: bool,
-    /// The window's length in milliseconds; the inner None stands for a manual window.
-    window: Option<Option<u64>>,
-    slices: Option<u64>,
-    is_of_event: bool,
-    late: Option<LatePolicy>,
-    refresh: bool,
-}
-
-impl<'a> CreateOptions<'a> {
-    fn read(arguments: Arguments<'a>) -> Result<Self, Refusal> {
-        let mut options = Self::default();
-        let mut at = 0;
-        while let Some(option) = arguments.get(at) {
-            if is_word(option, "REPLICATED") {
-                options.is_replicated = true;
-                at += 1;
-            } else if is_word(option, "REFRESH") {
-                options.refresh = true;
-                at += 1;
-            } else if is_word(option, "FIXED") {
-                if options.expansion.replace(0).is_some() {
-                    return Err(Refusal::CreateOption);
-                }
-                at += 1;
-            } else {
-                let value = arguments.get(at + 1).ok_or(Refusal::CreateOption)?;
-                if options.read_value(option, value)? {
-                    return Err(Refusal::CreateOption);
-                }
-                at += 2;
-            }
-        }
-        Ok(options)
-    }
-
-    /// Parses an option with a value. Returns true if there is no such option, or it was given before.
-    fn read_value(&mut self, option: &[u8], value: &'a [u8]) -> Result<bool, Refusal> {
-        Ok(if is_word(option, "KIND") {
-            self.kind.replace(value).is_some()
-        } else if is_word(option, "CAPACITY") {
-            self.capacity.replace(count(value)?).is_some()
-        } else if is_word(option, "ERROR") {
-            let rate = float(value).filter(|&rate| rate > 0.0 && rate < 1.0);
-            let rate = rate.ok_or(Refusal::ErrorRateRange)?;
-            self.size.replace(NewSize::ErrorRate(rate)).is_some()
-        } else if is_word(option, "BYTES") {
-            self.size.replace(NewSize::Bytes(count(value)?)).is_some()
-        } else if is_word(option, "EXPANSION") {
-            let expansion = integer(value).ok_or(Refusal::BadExpansion)?;
-            let expansion = expansion_in_range(expansion).ok_or(Refusal::ExpansionRange)?;
-            self.expansion.replace(expansion).is_some()
-        } else if is_word(option, "LIKE") {
-            self.like.replace(value).is_some()
-        } else if is_word(option, "WINDOW") {
-            let window = if is_word(value, "MANUAL") { None } else { Some(count(value)?) };
-            self.window.replace(window).is_some()
-        } else if is_word(option, "SLICES") {
-            self.slices.replace(count(value)?).is_some()
-        } else if is_word(option, "TIME") {
-            !is_word(value, "EVENT") || std::mem::replace(&mut self.is_of_event, true)
-        } else if is_word(option, "LATE") {
-            self.late.replace(late_items(value).ok_or(Refusal::CreateOption)?).is_some()
-        } else {
-            true
-        })
-    }
-
-    /// The filter that the options describe; None if they contradict each other.
-    fn filter(self) -> Option<CreateFilter<'a>> {
-        let Self { kind, capacity, like, is_replicated, .. } = self;
-        let size = match (self.size, self.expansion) {
-            (size, None) => size,
-            (Some(NewSize::ErrorRate(error_rate)), Some(expansion)) if !is_replicated => {
-                Some(NewSize::Chain { error_rate, expansion })
-            }
-            (_, Some(_)) => return None,
-        };
-        let is_plain = self.slices.is_none() && !self.is_of_event && self.late.is_none();
-        match (kind, capacity, size, like, self.window) {
-            (Some(kind), Some(capacity), Some(size), None, None) if is_plain && !self.refresh => {
-                Some(CreateFilter::Planned { kind, capacity, size, is_replicated })
-            }
-            (None, Some(capacity), Some(NewSize::ErrorRate(error_rate)), None, Some(window_ms)) => {
-                let window = self.window(window_ms)?;
-                Some(CreateFilter::Window { capacity, error_rate, window, is_replicated })
-            }
-            (None, None, None, Some(like), None) if is_plain && !self.refresh && !is_replicated => {
-                Some(CreateFilter::Like(like))
-            }
-            _ => None,
-        }
-    }
-
-    fn window(self, window_ms: Option<u64>) -> Option<NewWindow> {
-        let Self { slices, is_of_event, late, refresh, .. } = self;
-        let slices = slices.map(u32::try_from).transpose().ok()?;
-        let (slice_count, end) = match window_ms {
-            None if is_of_event => return None,
-            None => (slices.unwrap_or(MANUAL_SLICES_DEFAULT), WindowEnd::Rotation),
-            Some(window_ms) => {
-                let slice_count = slices.unwrap_or(SLICES_DEFAULT);
-                if !window_ms.is_multiple_of(slice_count.into()) {
-                    return None;
-                }
-                let slice_ms = window_ms / u64::from(slice_count);
-                (slice_count, WindowEnd::Time { slice_ms, is_of_event })
-            }
-        };
-        if late.is_some() && !is_of_event {
-            return None;
-        }
-        Some(NewWindow { slice_count, end, late: late.unwrap_or(LatePolicy::Reject), refresh })
-    }
-}
-
-fn late_items(name: &[u8]) -> Option<LatePolicy> {
-    let all = [
-        ("REJECT", LatePolicy::Reject),
-        ("DROP", LatePolicy::Drop),
-        ("OLDEST", LatePolicy::Oldest),
-    ];
-    all.into_iter().find(|(known, _)| is_word(name, known)).map(|(_, late)| late)
-}
-
-/// Parses a number of at least 1.
-fn count(text: &[u8]) -> Result<u64, Refusal> {
-    let number = integer(text).and_then(|number| u64::try_from(number).ok());
-    number.filter(|&number| number > 0).ok_or(Refusal::NotInteger)
 }

@@ -4,7 +4,7 @@ use super::build::{
     ALL_KEYS, BLOOM_READ, BLOOM_WRITE, FILTER_READ, FILTER_WRITE, ON, bloom, plain,
 };
 use super::{CommandSpec, KeyRange};
-use crate::command::umbel;
+use crate::command::{create, umbel};
 
 /// The complexity of commands that involve every shard.
 const OF_SHARDS: &str = "O(N) where N is the number of shards";
@@ -22,7 +22,7 @@ pub(super) const REQUEST: CommandSpec =
         .on(None);
 
 pub(super) const CREATE: CommandSpec =
-    bloom("umbel.create", -4, (FILTER_WRITE, BLOOM_WRITE), umbel::create)
+    bloom("umbel.create", -4, (FILTER_WRITE, BLOOM_WRITE), create::create)
         .about("Creates a filter of any kind.");
 
 pub(super) const INFO: CommandSpec = bloom("umbel.info", 2, (FILTER_READ, BLOOM_READ), umbel::info)
