@@ -11,6 +11,7 @@ mod limits;
 mod link;
 mod link_slots;
 mod outbox;
+mod refused_hellos;
 mod service;
 mod session;
 

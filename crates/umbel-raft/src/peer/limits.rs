@@ -66,3 +66,7 @@ pub(crate) const LINK_BACKOFF_MIN: Duration = Duration::from_millis(50);
 /// Longest pause between two attempts: a node whose network has recovered stays unreachable for at most
 /// this long, and two connections a second cost nothing.
 pub(crate) const LINK_BACKOFF_MAX: Duration = Duration::from_millis(500);
+
+/// Refusals in a row of a node that belongs to no cluster, from which on it counts as one whose data was replaced, and
+/// not as one that is about to join: at the pauses between attempts these are 4 s at least, and joining takes less.
+pub(crate) const JOINING_REFUSALS_MAX: u32 = 20;

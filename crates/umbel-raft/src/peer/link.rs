@@ -12,6 +12,7 @@ use umbel_ports::{Net, Purpose, Rare, Seed};
 use super::limits::{
     LINK_BACKOFF_MAX, LINK_BACKOFF_MIN, LINK_BODY_BYTES_MAX, LINK_IDLE, LINK_SILENT,
 };
+use super::refused_hellos::RefusedHellos;
 use super::session::{End, Session};
 use super::{CallError, CallKind, LocalIdentity, RefusalReason};
 
@@ -155,6 +156,7 @@ struct LinkState {
     session: Option<Arc<Session>>,
     /// Sessions in a row that broke without a response.
     failure_count: u32,
+    refused_hellos: RefusedHellos,
     /// The error of the last session, and until when calls fail with it.
     down: Option<(CallError, Instant)>,
     used_at: Instant,
@@ -163,7 +165,9 @@ struct LinkState {
 impl Link {
     fn new(to: NodeId, address: String) -> Self {
         let used_at = Instant::now();
-        let state = LinkState { session: None, failure_count: 0, down: None, used_at };
+        let refused_hellos = RefusedHellos::default();
+        let state =
+            LinkState { session: None, failure_count: 0, refused_hellos, down: None, used_at };
         Self { to, address, state: Mutex::new(state) }
     }
 
@@ -197,11 +201,17 @@ impl Link {
             state.failure_count =
                 if session.was_answered() { 0 } else { state.failure_count.saturating_add(1) };
             let pause = backoff(state.failure_count, seed);
-            let is_known = matches!(&state.down, Some((CallError::WrongPeer { .. }, _)));
-            if let End::WrongPeer(message) = end
-                && !is_known
-            {
-                tracing::warn!(peer = self.to.0, address = self.address, message, "peer refuses");
+            let refusal = match end {
+                End::WrongPeer(message) => Some(message.as_str()),
+                _ => None,
+            };
+            if state.refused_hellos.warns(refusal, session.was_answered()) {
+                tracing::warn!(
+                    peer = self.to.0,
+                    address = self.address,
+                    why = refusal,
+                    "peer refuses"
+                );
             }
             tracing::debug!(
                 peer = self.to.0,

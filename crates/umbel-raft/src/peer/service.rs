@@ -21,6 +21,7 @@ use umbel_step::planted::{self, Planted};
 use super::incoming_link::{Answers, IncomingLink};
 use super::limits::LINK_MESSAGE_BYTES_MAX;
 use super::link_slots::LinkSlots;
+use super::refused_hellos::NO_CLUSTER_YET;
 use super::session::HELLO;
 use super::{CallKind, CallRefusal, LocalIdentity, PEER_PROTOCOL, cluster_of_bytes};
 
@@ -216,7 +217,7 @@ fn check_hello(hello: &Hello, local: Option<LocalIdentity>) -> Result<(), Status
     let wanted = NodeId(hello.to);
     match local {
         None => refused(format!(
-            "this node belongs to no cluster yet, so it is not {wanted} of cluster {cluster:032x}: it is \
+            "{NO_CLUSTER_YET}, so it is not {wanted} of cluster {cluster:032x}: it is \
              about to join; if that lasts, its data was replaced: remove {wanted} from the cluster"
         )),
         Some(us) if us.cluster != cluster => refused(format!(
