@@ -21,6 +21,7 @@ use super::caller::Caller;
 use super::convert;
 use super::deadlines::Deadlines;
 use super::describe;
+use super::enrolment::check_signer;
 use super::errors::{Result, status};
 use super::limits::JOIN_TOKEN_LIFETIME_MS_MAX;
 use super::service_methods::service_methods;
@@ -142,6 +143,7 @@ impl AdminService {
         let is_open = *Caller::of(&request)?.connection() == PeerIdentity::Unchecked;
         let now_ms = self.coordinator.seed().wall_ms();
         let command = token_command(&request.into_inner(), is_open, now_ms)?;
+        check_signer(&self.coordinator, deadline).await?;
         self.coordinator.meta_propose(command, deadline).await?;
         Ok(v1::PutJoinTokenResponse {})
     }

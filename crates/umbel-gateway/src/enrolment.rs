@@ -3,8 +3,10 @@
 use std::error::Error as _;
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::{Request, Status};
 use umbel_coordinator::{CaughtUp, Coordinator};
 use umbel_engine::NodeId;
@@ -208,12 +210,46 @@ impl EnrolmentService {
     }
 }
 
+/// Fails if no node has the authority's key, so that no token is of use. A node that does not answer may have it, and
+/// so may one of an earlier build, which does not tell before it has seen a valid token. The one that has the key may
+/// have joined a moment ago, so an old catalogue does not do.
+pub(super) async fn check_signer(coordinator: &Coordinator, deadline: Instant) -> Result<()> {
+    let net = coordinator.net()?;
+    if net.node_signer().is_some() {
+        return Ok(());
+    }
+    coordinator.meta_refresh(deadline).await?;
+    let cluster = coordinator.cluster_id();
+    let until = deadline.min(Instant::now() + PASSED_ON_TIMEOUT);
+    let mut nodes = coordinator.read_meta(addresses)?;
+    nodes.retain(|(node, _)| *node != coordinator.node());
+    let ask = |(node, address): (NodeId, String)| async move {
+        let wanted = NodeIdentity { cluster, node: node.0 };
+        let Ok(channel) = channel_to(net, &address, Some(wanted)) else { return true };
+        let mut client = EnrolmentClient::new(channel);
+        let question = v1::EnrolRequest { is_passed_on: true, ..v1::EnrolRequest::default() };
+        let answer = timeout_at(until, client.enrol(question)).await;
+        !matches!(answer, Ok(Ok(answer)) if answer.get_ref().certificate.is_empty())
+    };
+    let mut answers: FuturesUnordered<_> = nodes.into_iter().map(ask).collect();
+    while let Some(may_sign) = answers.next().await {
+        if may_sign {
+            return Ok(());
+        }
+    }
+    Err(CallFailure::Invalid { what: TOKEN_WITHOUT_SIGNER.to_owned() })
+}
+
 /// The same text for every invalid token.
 const BAD_TOKEN: &str =
     "the token for joining is unknown or expired: `umbel cluster token --join` draws another one";
 
 const OTHER_ADDRESS: &str = "the node has joined with another address, and gets certificates for that one alone: let it start with that \
      address, or remove it from the cluster and let it join with another token and an empty data folder";
+
+const TOKEN_WITHOUT_SIGNER: &str = "no node of the cluster has the authority's key, so no node can join by a token, and none was stored: set \
+     tls_ca_key on one node and restart it, or make the joining node's certificate by hand (`umbel cluster certs node`) \
+     and let it join without a token";
 
 const NO_SIGNER: &str = "no node that answers has the authority's key: name it to one (tls_ca_key), or make the joining node's \
      certificate by hand (`umbel cluster certs node`) and let it join without a token";
@@ -262,10 +298,16 @@ impl EnrolmentService {
             let what = "without TLS nobody enrols: join without a token";
             return Err(invalid(&what));
         }
+        let request = request.into_inner();
+        let is_node = matches!(caller.connection(), PeerIdentity::Node | PeerIdentity::Member(_));
+        if request.is_passed_on && is_node && self.coordinator.net()?.node_signer().is_none() {
+            // Whatever the request is: another node asks for one that signs, see `check_signer`.
+            return Ok(v1::EnrolResponse::default());
+        }
         let _place = self.places.try_acquire().map_err(|_| CallFailure::Overloaded {
             what: format!("{ENROLMENTS_MAX} nodes are being enrolled here already"),
         })?;
-        self.enrol_now(&caller, request.into_inner(), deadline).await
+        self.enrol_now(&caller, request, deadline).await
     }
 
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<v1::EnrolResponse> {
@@ -288,9 +330,13 @@ mod tests {
     use std::time::Duration;
 
     use futures_util::FutureExt as _;
+    use futures_util::future::join_all;
+    use umbel_filter::Kind;
+    use umbel_node::Config;
+    use umbel_node::testing::free_addresses;
 
     use super::*;
-    use crate::test_node::{Node, deadline, start_alone};
+    use crate::test_node::{Node, config, create, deadline, start, start_alone};
 
     const DIGEST: [u8; 32] = [7; 32];
 
@@ -323,6 +369,30 @@ mod tests {
         }
         drop(service);
         node.shutdown().await;
+    }
+
+    /// A node that joined since may have the key: the nodes of an old catalogue are not all.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn nodes_are_asked_for_the_key_by_the_newest_catalogue_alone() {
+        let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let addresses = free_addresses(3);
+        let starts = folders.iter().zip(&addresses).map(|(folder, address)| {
+            let (listen, initial_cluster) = (address.clone(), addresses.clone());
+            start(Config { listen, initial_cluster, shards: 1, ..config(folder.path()) })
+        });
+        let mut nodes = join_all(starts).await;
+        let alone = nodes.pop().unwrap();
+        let coordinator = alone.coordinator();
+        // It knows the cluster from here on.
+        create(&coordinator, "seen", Kind::Blocked).await;
+        for node in nodes {
+            node.shutdown().await;
+        }
+        let soon = Instant::now() + Duration::from_secs(1);
+        let checked = check_signer(&coordinator, soon).await;
+        assert!(matches!(checked, Err(CallFailure::NoQuorum { .. })), "{checked:?}");
+        drop(coordinator);
+        alone.shutdown().await;
     }
 
     /// No try here is awaited, so the time between two is too short for the limit to allow each of them a question.

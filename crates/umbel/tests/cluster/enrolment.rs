@@ -50,8 +50,13 @@ impl Founded {
 
     /// `umbel` with alice's certificate.
     fn command(&self, args: &[&str]) -> Output {
+        self.command_to(0, args)
+    }
+
+    /// Likewise; it asks this node.
+    fn command_to(&self, node: usize, args: &[&str]) -> Output {
         let mut command = umbel(args);
-        command.env("UMBEL_CLUSTER", &self.cluster.nodes[0].address);
+        command.env("UMBEL_CLUSTER", &self.cluster.nodes[node].address);
         command.env("UMBEL_TLS_CA", self.folder().join("ca.pem"));
         command.env("UMBEL_TLS_CERT", &self.alice.certificate);
         command.env("UMBEL_TLS_KEY", &self.alice.key);
@@ -191,6 +196,33 @@ async fn two_nodes_join_by_tokens_and_a_token_is_good_for_one() {
     })
     .await;
     assert!(denial(&why).contains("was removed from the cluster"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_token_is_drawn_where_no_node_has_the_authoritys_key() {
+    let draw = ["cluster", "token", "--join"];
+    let mut founded = Founded::new().await;
+    founded.token("second.token");
+    founded.join(0, "second.token").await;
+    // The second node does not have the key, and hears that the first one may have it.
+    let output = founded.command_to(1, &draw);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let first = &mut founded.cluster.nodes[0];
+    first.set("UMBEL_TLS_CA_KEY", "");
+    first.stop().await;
+    first.start();
+    first.listening().await;
+    for node in 0..2 {
+        let refused = || async {
+            let output = founded.command_to(node, &draw);
+            (!output.status.success()).then_some(output)
+        };
+        // The other node may take a moment until it reaches the one that was restarted.
+        let output = until("a refusal", refused).await;
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(why.contains("set tls_ca_key on one node") && output.stdout.is_empty(), "{why}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
