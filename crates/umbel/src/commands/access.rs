@@ -7,7 +7,7 @@ use crate::clock::unix_seconds;
 use crate::exit::{Exit, UsageError, refuse};
 use crate::printer::{Rows, facts, print};
 use crate::stderr::eprint_line;
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use quota::QuotaArgs;
 use ring::rand::{SecureRandom, SystemRandom};
@@ -204,10 +204,26 @@ impl AddArgs {
         })
     }
 
+    /// The cluster would add a principal that is not there: a mistyped name would get rights, and the one that was
+    /// meant would keep its own.
+    async fn check_exists(&self, client: &Client) -> Result<()> {
+        let name = &self.name;
+        if client.principals().await?.iter().any(|principal| principal.name == *name) {
+            return Ok(());
+        }
+        bail!(
+            "there is no principal named {name} to replace: leave --replace out to add it; nothing was changed \
+             (`umbel access list` shows all names)"
+        )
+    }
+
     async fn run(&self, client: &Client, json: bool) -> Result<()> {
         let secret = if self.certificate || self.keep_token { None } else { Some(draw_secret()?) };
         let digest = |secret: &String| blake3::hash(secret.as_bytes()).as_bytes().to_vec();
         let principal = self.principal(secret.as_ref().map(digest).unwrap_or_default())?;
+        if self.replace {
+            self.check_exists(client).await?;
+        }
         let is_first = !client.who_am_i().await?.is_guarded;
         let (replace, keep_proof) = (self.replace, self.keep_token);
         let request = PutPrincipalRequest { principal: Some(principal), replace, keep_proof };

@@ -5,6 +5,7 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
 
+mod access;
 mod annotate;
 mod bad_records;
 mod by_size;

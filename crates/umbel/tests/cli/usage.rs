@@ -7,7 +7,7 @@ use std::process::Command;
 #[test]
 fn nothing_to_do_is_exit_code_2() {
     let sandbox = Sandbox::with(&[("empty.txt", "")]);
-    std::fs::create_dir(sandbox.path("bare")).unwrap();
+    fs::create_dir(sandbox.path("bare")).unwrap();
     for (args, said) in [
         ("*.nothing", "*.nothing"),
         ("bare", "bare"),
