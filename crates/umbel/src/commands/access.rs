@@ -177,7 +177,12 @@ impl AccessArgs {
             }
             AccessVerb::Revoke { name } => {
                 client.revoke_principal(name).await?;
-                print(json, &json!({ "principal": name }), String::new)
+                print(json, &json!({ "principal": name }), || {
+                    format!(
+                        "principal {name} revoked: nodes that hear a majority refuse its calls from now on, those under \
+                         way are completed\n"
+                    )
+                })
             }
             AccessVerb::Quota(args) => args.run(&client, json).await,
             AccessVerb::Whoami => {
@@ -236,7 +241,21 @@ impl AddArgs {
         let name = &self.name;
         let token = secret.map(|secret| format!("{name}.{secret}"));
         let value = json!({ "principal": name, "token": token });
-        print(json, &value, || token.map(|token| format!("{token}\n")).unwrap_or_default())
+        print(json, &value, || match token {
+            Some(token) => format!("{token}\n"),
+            None => self.done_text(),
+        })
+    }
+
+    /// What is printed once the cluster has a principal that gets no token: what was done, and how it proves who it is.
+    fn done_text(&self) -> String {
+        let done = if self.replace { "changed" } else { "added" };
+        let proof = if self.keep_token {
+            "it keeps its token or certificate"
+        } else {
+            "it authenticates by a client certificate of this name"
+        };
+        format!("principal {} {done}: {proof}\n", self.name)
     }
 }
 
@@ -376,6 +395,29 @@ mod tests {
         for text in ["x", ":read", "x:", "x:write", "x:read,", "x*y:read", "*.de:read"] {
             assert!(text.parse::<GrantText>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_done_without_a_token_is_said() {
+        let text = |certificate, replace, keep_token| {
+            let args = AddArgs {
+                name: "bob".to_owned(),
+                grant: Vec::new(),
+                may: Vec::new(),
+                days: None,
+                certificate,
+                replace,
+                keep_token,
+            };
+            args.done_text()
+        };
+        let by_certificate = "it authenticates by a client certificate of this name\n";
+        assert_eq!(text(true, false, false), format!("principal bob added: {by_certificate}"));
+        assert_eq!(text(true, true, false), format!("principal bob changed: {by_certificate}"));
+        assert_eq!(
+            text(false, true, true),
+            "principal bob changed: it keeps its token or certificate\n"
+        );
     }
 
     #[test]

@@ -202,7 +202,8 @@ impl AdminArgs {
             }
             AdminVerb::Move { shard, from, to } => {
                 connect()?.move_shard(*shard, *from, *to).await?;
-                print(json, &json!({ "shard": shard, "from": from, "to": to }), String::new)
+                let value = json!({ "shard": shard, "from": from, "to": to });
+                print(json, &value, || moves::ordered_text(*shard, *from, *to))
             }
             AdminVerb::Split(split) => split.run(&connect()?, json).await,
             AdminVerb::Merge(merge) => merge.run(&connect()?, json).await,

@@ -38,6 +38,14 @@ fn when(moved: &ShardMove) -> &'static str {
     if moved.is_begun { "now" } else { "later" }
 }
 
+/// What is printed once the cluster has recorded a move that was ordered by hand.
+pub(super) fn ordered_text(shard: u32, from: u64, to: u64) -> String {
+    format!(
+        "the replica of shard {shard} on node {from} moves to node {to} in the background: `umbel cluster status` lists \
+         the move until it is done\n"
+    )
+}
+
 /// The moves, as a JSON array.
 pub(super) fn json(status: &StatusResponse) -> Value {
     let moved = |moved: &ShardMove| {
@@ -154,6 +162,15 @@ mod tests {
         let json = drain_json(2, &status());
         assert_eq!((&json["bytes"], &json["moves"][1]["to"]), (&json!(1200), &json!([3, 4])));
         assert!(drain_text(2, &status(), LINES).ends_with(&lines));
+    }
+
+    #[test]
+    fn an_order_says_what_goes_on_and_how_to_watch_it() {
+        let text = ordered_text(3, 1, 4);
+        assert!(
+            text.starts_with("the replica of shard 3 on node 1 moves to node 4 in the background")
+        );
+        assert!(text.contains("`umbel cluster status`") && text.lines().count() == 1, "{text}");
     }
 
     #[test]
