@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tonic::Code;
 use umbel_coordinator::Coordinator;
 use umbel_engine::meta::{ClusterVerb, FilterVerb};
 use umbel_ports::{ConnectionHandle, PeerIdentity};
@@ -15,6 +16,7 @@ use umbel_ports::{ConnectionHandle, PeerIdentity};
 use super::caller::Need;
 use super::console;
 use super::entrance::{Entrance, Refused};
+use super::errors::code_name;
 
 /// Calls that carry many requests, each of which passes the gate like a call of its own.
 const STREAMS_OF_REQUESTS: [&str; 2] =
@@ -144,13 +146,13 @@ pub(super) async fn gate(
     response
 }
 
-/// The gRPC status at the start of a response, or that of HTTP if it is a failure; a stream may still fail later.
+/// The gRPC status at the start of a response by its name in metrics, or that of HTTP if it is a failure; a stream may
+/// still fail later.
 fn outcome(response: &Response) -> String {
-    let status = response.headers().get("grpc-status");
-    match status {
-        Some(status) => status.to_str().unwrap_or("?").to_owned(),
-        None if response.status().is_success() => "0".to_owned(),
-        None => response.status().as_str().to_owned(),
+    match response.headers().get("grpc-status") {
+        Some(status) => code_name(Code::from_bytes(status.as_bytes())).to_owned(),
+        None if response.status().is_success() => code_name(Code::Ok).to_owned(),
+        None => response.status().to_string(),
     }
 }
 
@@ -180,11 +182,13 @@ mod tests {
 
     #[test]
     fn the_outcome_is_the_status_of_either_protocol() {
-        assert_eq!(outcome(&Response::default()), "0");
+        assert_eq!(outcome(&Response::default()), "ok");
         let mut status = Response::default();
         status.headers_mut().insert("grpc-status", HeaderValue::from_static("12"));
-        assert_eq!(outcome(&status), "12");
-        assert_eq!(outcome(&axum::http::StatusCode::NOT_FOUND.into_response()), "404");
+        assert_eq!(outcome(&status), "unimplemented");
+        status.headers_mut().insert("grpc-status", HeaderValue::from_static("?"));
+        assert_eq!(outcome(&status), "unknown");
+        assert_eq!(outcome(&axum::http::StatusCode::NOT_FOUND.into_response()), "404 Not Found");
     }
 
     #[test]

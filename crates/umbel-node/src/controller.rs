@@ -430,6 +430,8 @@ async fn ask_for_members(
         voters: with_addresses(voters),
         learners: with_addresses(learners),
     };
+    let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect::<Vec<_>>();
+    let (voters, learners) = (numbers(voters), numbers(learners));
     tracing::info!(%group, %leader, ?voters, ?learners, "members are changed");
     match query_group(local, leader, group, request, MEMBERS_TIMEOUT).await {
         Some(GroupAnswer::Changed) => {

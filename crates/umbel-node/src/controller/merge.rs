@@ -77,7 +77,11 @@ impl Merge {
         let Self { shard, from, .. } = *self;
         match local.serve_meta(MetaRequest::Propose(decision.clone())).await.0 {
             MetaAnswer::Reply(MetaReply::Done) => {
-                tracing::info!(%shard, %from, ?decision, "a merge is over");
+                let given_up = match &decision {
+                    MetaCommand::MergeGivenUp { what, .. } => Some(what.as_str()),
+                    _ => None,
+                };
+                tracing::info!(%shard, %from, given_up, "a merge is over");
                 Ok(())
             }
             other => {

@@ -5,7 +5,7 @@ use umbel_client::{ClientError, ErrorCode, ReadLevel, StatusResponse};
 
 use crate::crashes::addresses;
 use crate::load::{Load, contains, sharp_filter};
-use crate::servers::{Cluster, is_ready, line_of, until};
+use crate::servers::{Cluster, Server, is_ready, line_of, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_joins_and_another_is_drained_and_removed_under_load() {
@@ -146,6 +146,12 @@ async fn replicas_move_under_load() {
         load.progress(300).await;
     }
     let mut history = load.finish().await;
+    let logs: String = cluster.nodes.iter().map(Server::log).collect();
+    let changes: Vec<&str> =
+        logs.lines().filter(|line| line.contains("members were changed")).collect();
+    let are_plain =
+        changes.iter().all(|line| line.contains("voters=[") && !line.contains("NodeId"));
+    assert!(!changes.is_empty() && are_plain, "nodes are logged by their numbers: {changes:?}");
     // Moved replicas are on the disks of their new nodes.
     for node in &mut cluster.nodes {
         node.kill();
