@@ -2,6 +2,8 @@
 
 use crate::model::lines;
 use crate::sandbox::Sandbox;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 #[test]
@@ -222,4 +224,28 @@ fn options_of_every_command_have_a_heading_of_their_own() {
     }
     // A full stop at the end of a help text is not shown.
     assert!(help_of("access add").contains("any of `-_.`"));
+}
+
+/// Whoever meets an option of the service in a script can look it up.
+#[test]
+fn options_of_the_service_are_in_its_documents() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let pages = paths.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let documents: String = pages.map(|page| fs::read_to_string(page).unwrap()).collect();
+    for words in ["serve", "filter create"] {
+        let mut binary = Command::new(env!("CARGO_BIN_EXE_umbel"));
+        let output = binary.args(words.split(' ')).arg("--help").output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        let own = help.split("Options of every command:").next().unwrap();
+        let is_of_name = |letter: char| letter.is_ascii_lowercase() || letter == '-';
+        let options = own.lines().filter_map(|line| line.trim_start().strip_prefix("--"));
+        let options: Vec<&str> = options
+            .map(|rest| rest.split(|letter: char| !is_of_name(letter)).next().unwrap_or_default())
+            .collect();
+        assert!(options.len() >= 5, "{help}");
+        for option in options {
+            assert!(documents.contains(&format!("--{option}")), "{words} --{option}");
+        }
+    }
 }
