@@ -1,7 +1,9 @@
 //! The header row of a table.
 
 use super::fields::TableFields;
-use crate::{Compression, ExtractorError, ReadError, ReadLimits, RecordReader, Stored};
+use crate::{
+    Compression, ExtractorError, ReadError, ReadLimits, RecordItemError, RecordReader, Stored,
+};
 
 /// Bytes read first for a header: almost all headers fit into 64 KiB.
 const HEADER_BLOCK_BYTES: usize = 64 << 10;
@@ -98,11 +100,10 @@ impl TableHeader {
         let limits = ReadLimits { block_bytes: HEADER_BLOCK_BYTES, ..limits };
         let mut reader = RecordReader::open_headless_table(file, compression, delimiter, limits)?;
         while reader.next_block()?.is_some() {
-            if let Some((_, record)) = reader.block_records().next() {
-                let mut fields = TableFields::new(delimiter, true);
-                // The reader ends a record only where no quote is open.
-                let is_split = fields.split(record).is_ok();
-                debug_assert!(is_split, "a cut record has closed quotes");
+            if let Some((at, record)) = reader.block_records().next() {
+                let content_offset = reader.block_offset() + at as u64;
+                let fields = split_first(delimiter, record)
+                    .map_err(|_| ReadError::UnclosedQuote { content_offset })?;
                 return Ok(Some(make(&fields, record)));
             }
         }
@@ -170,6 +171,18 @@ impl TableHeader {
         }
         names.join(", ")
     }
+}
+
+/// Splits the first record of a file. A byte order mark in front of it is skipped, also behind blank lines, where the
+/// reader takes it for the start of a field: if a quote follows that nothing closes, it is an ordinary character, as
+/// for the reader.
+fn split_first(delimiter: u8, record: &[u8]) -> Result<TableFields, RecordItemError> {
+    let mut fields = TableFields::new(delimiter, true);
+    if fields.split(record).is_err() {
+        fields = TableFields::new(delimiter, false);
+        fields.split(record)?;
+    }
+    Ok(fields)
 }
 
 #[cfg(test)]

@@ -88,6 +88,19 @@ fn headers_name_columns_with_and_without_a_byte_order_mark() {
     }
 }
 
+/// The reader ends the record at the line end, so the quote is none that opens a field.
+#[test]
+fn a_quote_behind_a_mark_that_nothing_closes_is_an_ordinary_character() {
+    let content = "\n\u{feff}\"a,b\n1,2\n".as_bytes();
+    let marked = header(content);
+    assert_eq!(marked.columns(), ["\u{feff}\"a".as_bytes(), b"b"]);
+    assert_eq!(marked.bytes(), "\u{feff}\"a,b\n".as_bytes());
+    let (rows, error) = read(content, ReadLimits::default());
+    assert!(error.is_none());
+    assert_eq!(rows, [("1,2\n".to_owned(), vec!["1".to_owned(), "2".to_owned()])]);
+    assert_eq!(header("\n\u{feff}\"a\",b\n".as_bytes()).columns(), [b"a", b"b"]);
+}
+
 #[test]
 fn a_mark_without_a_record_is_a_blank_line() {
     for blank in
