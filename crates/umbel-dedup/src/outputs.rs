@@ -327,10 +327,13 @@ fn roles(spec: &JobSpec, sources: &[Source]) -> Result<FileRoles> {
             (None, None) => {} // A pipe has no identity.
         }
     }
-    let mut streams = matches!(spec.output, OutputTarget::Stdout);
+    let streams = matches!(spec.output, OutputTarget::Stdout);
+    if streams || spec.named_outputs().any(|(_, path)| is_dash(path)) {
+        roles.add_standard_output()?;
+    }
     for (flag, path) in spec.named_outputs() {
         match flag {
-            _ if is_dash(path) => streams = true,
+            _ if is_dash(path) => {}
             // Kept records may replace the input that they were read from, but not be written into it.
             "--output" if !is_device(path) => {
                 references.add_output(flag, path)?;
@@ -349,9 +352,6 @@ fn roles(spec: &JobSpec, sources: &[Source]) -> Result<FileRoles> {
             }
             _ => roles.add_output(flag, path)?,
         }
-    }
-    if streams {
-        roles.check_standard_output()?;
     }
     Ok(roles)
 }

@@ -9,10 +9,11 @@
 //! ```text
 //! let mut roles = FileRoles::default();
 //! roles.add_input("A", path_of_a);            // all inputs first, references too
+//! roles.add_standard_output()?;               // then standard output, if it is written
 //! roles.add_output("--report", report)?;      // then each output: refused if it is an input or another output
 //! ```
 
-use crate::UsageError;
+use crate::{UsageError, is_device};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -46,6 +47,8 @@ enum Identity {
 pub struct FileRoles {
     inputs: BTreeMap<Identity, String>,
     outputs: BTreeMap<Identity, String>,
+    /// The file that standard output is written to, if it is written, and to a file.
+    standard_output: Option<Inode>,
 }
 
 impl FileRoles {
@@ -128,21 +131,34 @@ impl FileRoles {
         Ok(())
     }
 
-    /// Rejects standard output that is redirected into an input: the input would grow while it is read.
+    /// Adds standard output, after the inputs and before the outputs: none of these may replace the file that it is
+    /// redirected into, because what is written there would be lost with it.
     ///
     /// # Errors
     ///
-    /// It is redirected into an input.
-    pub fn check_standard_output(&self) -> Result<(), UsageError> {
+    /// It is redirected into an input, which would grow while it is read.
+    pub fn add_standard_output(&mut self) -> Result<(), UsageError> {
         let file = std::io::stdout().as_fd().try_clone_to_owned().map(std::fs::File::from);
-        let inode =
-            file.and_then(|file| file.metadata()).ok().and_then(|metadata| inode_of(&metadata));
+        let metadata = file.and_then(|file| file.metadata()).ok();
+        self.add_open_output(metadata.and_then(|metadata| inode_of(&metadata)))
+    }
+
+    fn add_open_output(&mut self, inode: Option<Inode>) -> Result<(), UsageError> {
+        self.standard_output = inode;
         match inode.and_then(|inode| self.inputs.get(&Identity::Inode(inode))) {
             None => Ok(()),
             Some(input) => Err(UsageError(format!(
                 "standard output goes into the input {input}: an output never replaces what is read; use --output"
             ))),
         }
+    }
+
+    /// Whether an output would replace the file of standard output. A name of it that is written directly, such as
+    /// `/dev/stdout`, replaces nothing.
+    fn replaces_standard_output(&self, path: &Path) -> bool {
+        let Some(inode) = self.standard_output else { return false };
+        let there = std::fs::metadata(path).ok().and_then(|there| inode_of(&there));
+        there == Some(inode) && !is_device(path)
     }
 
     fn add_only_output(
@@ -152,6 +168,12 @@ impl FileRoles {
         identities: Vec<Identity>,
     ) -> Result<(), UsageError> {
         let output = described(role, path);
+        if self.replaces_standard_output(path) {
+            return Err(UsageError(format!(
+                "{output} would replace the file that standard output goes into: name another file, or send standard \
+                 output elsewhere"
+            )));
+        }
         for identity in identities {
             if let Some(other) = self.outputs.insert(identity, output.clone()) {
                 let text =
@@ -252,6 +274,30 @@ mod tests {
             assert_eq!(is_too_long(&root.path().join(&path)), expected, "{path}");
         }
         assert!(is_too_long(Path::new(&longer)) && !is_too_long(Path::new("new")));
+    }
+
+    #[test]
+    fn no_output_replaces_the_file_of_standard_output() {
+        let root = tempfile::tempdir().unwrap();
+        let [open, other] = ["open", "other"].map(|name| root.path().join(name));
+        for path in [&open, &other] {
+            std::fs::write(path, "").unwrap();
+        }
+        let inode = inode_of(&std::fs::metadata(&open).unwrap());
+        let mut roles = FileRoles::default();
+        roles.add_open_output(inode).unwrap();
+        roles.add_output("--summary", &other).unwrap();
+        for refused in [roles.add_output("--groups", &open), roles.add_replacement("", &open)] {
+            let UsageError(text) = refused.unwrap_err();
+            assert!(text.contains("open would replace the file that standard output"), "{text}");
+        }
+        roles.add_input("the input", &open);
+        let UsageError(text) = roles.add_open_output(inode).unwrap_err();
+        assert!(text.contains("goes into the input the input"), "{text}");
+        // A pipe or a terminal.
+        let mut roles = FileRoles::default();
+        roles.add_open_output(None).unwrap();
+        roles.add_output("--groups", &open).unwrap();
     }
 
     #[test]

@@ -87,6 +87,33 @@ fn standard_output_that_is_an_input_is_refused() {
     assert_eq!(sandbox.text("a.txt"), "x\ny\nx\n");
 }
 
+/// The rename would take the file's name, and what was written to standard output would be lost with it.
+#[test]
+fn the_file_of_standard_output_is_not_replaced() {
+    for args in [
+        "a.txt --summary out",
+        "a.txt --duplicates ./out",
+        "a.txt --groups out",
+        "a.txt --save-index out",
+        "a.txt --report out",
+        "a.txt --skip-bad --bad out",
+        "a.txt --annotate - --summary out",
+        "a.txt --output out --summary -",
+        "a.txt --output . --groups -",
+    ] {
+        let sandbox = Sandbox::with(&[("in/a.txt", "x\ny\nx\n"), ("here/out", "before\n")]);
+        let name = if args.contains("--output .") { "a.txt" } else { "out" };
+        fs::rename(sandbox.path("here/out"), sandbox.path("here").join(name)).unwrap();
+        let stdout = OpenOptions::new().append(true).open(sandbox.path("here").join(name)).unwrap();
+        let args = args.replacen("a.txt", "../in/a.txt", 1);
+        let mut command = sandbox.command(&format!("{args} --overwrite --quiet"));
+        command.current_dir(sandbox.path("here")).stdout(stdout);
+        let said = [name, "would replace the file that standard output goes into"];
+        sandbox.ended(command.output().unwrap()).refused(2, &said);
+        assert_eq!(sandbox.text(&format!("here/{name}")), "before\n", "{args}");
+    }
+}
+
 #[test]
 fn inputs_that_are_linked_are_replaced_in_place_each_by_its_own_output() {
     let sandbox = Sandbox::with(&[("d/a", "x\ny\nx\n"), ("far", "z\nx\nz\n")]);
