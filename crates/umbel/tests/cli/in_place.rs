@@ -82,6 +82,24 @@ fn a_file_that_loses_nothing_is_not_touched() {
 }
 
 #[test]
+fn records_that_occur_once_are_left_and_a_second_run_changes_nothing() {
+    let files = [("a", "x\ny\n"), ("b", "z\nx\nz\n"), ("c", "u\nv\n")];
+    let sandbox = Sandbox::with(&files);
+    let states = || {
+        let metadata = ["a", "b", "c"].map(|name| std::fs::metadata(sandbox.path(name)).unwrap());
+        metadata.map(|found| (found.ino(), found.mtime(), found.mtime_nsec()))
+    };
+    let before = states();
+    sandbox.run("a b c --in-place --unique-only").kept();
+    let after = states();
+    assert_eq!(["a", "b", "c"].map(|name| sandbox.text(name)), ["y\n", "", "u\nv\n"]);
+    assert_eq!(after[2], before[2], "it loses nothing");
+    assert!(after[0].0 != before[0].0 && after[1].0 != before[1].0);
+    sandbox.run("a b c --in-place --unique-only").kept();
+    assert_eq!(states(), after);
+}
+
+#[test]
 fn what_fails_leaves_all_as_it_was() {
     let sandbox =
         Sandbox::with(&[("a.jsonl", "{\"k\":1}\n{\"k\":1}\n"), ("b.jsonl", "{\"k\":1}\nno\n")]);
@@ -150,6 +168,8 @@ fn what_cannot_be_replaced_is_refused_and_named() {
         // The numbers would be records of the next job, which would count them.
         ("a --count", ["--in-place", "--count"]),
         ("a --count --repeated", ["--in-place", "--count"]),
+        // What is left occurs once, so the next job would leave nothing.
+        ("a --repeated", ["--in-place: with --repeated, a second run", "--output"]),
         ("a --granularity file", ["--in-place", "--output DIR/"]),
         ("a --duplicates a --overwrite", ["--duplicates a", "input"]),
         ("a --duplicates seen", ["seen exists", "--overwrite"]),
