@@ -11,7 +11,7 @@ use crate::error::{Context, DedupError, InputError, Result};
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -142,6 +142,19 @@ impl Source {
             (Some(inode), Ok(metadata)) => inode_of(&metadata) == Some(inode),
             _ => is_object(path) && self.absolute == path,
         }
+    }
+
+    /// Whether an output at this path replaces what this source was read from. A link to it is replaced itself, and so is
+    /// another name of its file.
+    pub(crate) fn is_replaced_at(&self, path: &Path) -> bool {
+        // Of a link, and of a file without a path, whatever leads to the same file may be what it was read by.
+        let has_own_name = self.inode.is_some() && self.identity.as_ref() == Some(&self.absolute);
+        if is_object(path) || !has_own_name {
+            return self.stands_at(path);
+        }
+        // On a file system that ignores case, one name has several spellings.
+        let is_only_name = |there: Metadata| there.nlink() == 1 && inode_of(&there) == self.inode;
+        place_of(path) == self.absolute || path.symlink_metadata().is_ok_and(is_only_name)
     }
 
     /// Whether it could not be opened: then it has no records, and counts as one bad record.

@@ -221,6 +221,7 @@ pub(crate) fn is_updated_index(spec: &JobSpec, path: &Path) -> bool {
 pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     let mut roles = roles(spec, sources)?;
     check_added(spec, sources)?;
+    check_updated(spec, sources)?;
     let OutputTarget::Directory(root) = &spec.output else { return Ok(()) };
     // A source that cannot be opened has no output.
     let sources: Vec<&Source> = sources.iter().filter(|source| !source.is_unreadable()).collect();
@@ -272,8 +273,8 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
 pub(crate) fn is_replaced(spec: &JobSpec, source: &Source) -> bool {
     match &spec.output {
         OutputTarget::Stdout => false,
-        OutputTarget::File(path) => source.stands_at(path),
-        OutputTarget::Directory(root) => source.stands_at(&output_path(spec, root, source)),
+        OutputTarget::File(path) => source.is_replaced_at(path),
+        OutputTarget::Directory(root) => source.is_replaced_at(&output_path(spec, root, source)),
     }
 }
 
@@ -287,6 +288,23 @@ fn check_added(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     refuse(format!(
         "--add-to {filter} reads the inputs again once the outputs have their names, and {} would be replaced by then: \
          name another --output, or leave --add-to out and give what was kept to umbel filter insert",
+        source.name
+    ))
+}
+
+/// Rejects outputs that would replace inputs whose kept records go to the index by which the job drops records: the next
+/// job over these files would find all of them in it, and leave nothing.
+fn check_updated(spec: &JobSpec, sources: &[Source]) -> Result<()> {
+    let Some(index) = spec.save_index.as_ref().filter(|_| spec.updated_index().is_some()) else {
+        return Ok(());
+    };
+    let Some(source) = sources.iter().find(|source| is_replaced(spec, source)) else {
+        return Ok(());
+    };
+    refuse(format!(
+        "--save-index {} is a --reference, too, and {} would be replaced by its kept records: a second run would find \
+         them all in the index, and leave nothing; name another --output",
+        index.path.display(),
         source.name
     ))
 }

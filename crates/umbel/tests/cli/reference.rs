@@ -124,6 +124,56 @@ fn an_update_is_refused_where_the_index_cannot_hold_it_and_changes_nothing_then(
     assert!(sandbox.path("latest").is_symlink() && sandbox.read("seen") != before);
 }
 
+/// A second run would find all kept records in the index.
+#[test]
+fn an_input_whose_records_go_to_an_updated_index_is_not_replaced() {
+    let sandbox = Sandbox::with(&[("in/a", lines(0..50)), ("in/b", lines(25..75))]);
+    sandbox.run("in/a --save-index seen --quiet").kept();
+    std::fs::hard_link(sandbox.path("seen"), sandbox.path("again")).unwrap();
+    let read = || ["in/a", "in/b", "seen"].map(|name| sandbox.read(name));
+    let before = read();
+    for args in [
+        "in --in-place --reference seen --save-index seen",
+        "in --in-place --reference again --save-index seen",
+        "in --output in --overwrite --reference seen --save-index seen",
+        "in/b --output in/b --overwrite --reference seen --save-index seen",
+    ] {
+        let said = ["--save-index seen is a --reference, too", "second run", "another --output"];
+        sandbox.run(args).refused(2, &said);
+        assert!(read() == before, "{args}");
+    }
+    // By a link, or to what a link leads to.
+    std::os::unix::fs::symlink("in/b", sandbox.path("link")).unwrap();
+    for output in ["link", "in/b"] {
+        let args = format!("link --output {output} --overwrite --reference seen --save-index seen");
+        sandbox.run(&args).refused(2, &["link would be replaced by its kept records"]);
+        assert!(read() == before, "{args}");
+    }
+    // Without the update, a second run finds what the first has found.
+    for _ in 0..2 {
+        sandbox.run("in/b --in-place --reference seen --quiet").kept();
+        assert_eq!(sandbox.text("in/b"), lines(50..75));
+    }
+}
+
+#[test]
+fn an_output_that_replaces_another_name_of_an_input_goes_with_an_updated_index() {
+    for is_soft in [true, false] {
+        let sandbox = Sandbox::with(&[("in/a", lines(0..50)), ("in/b", lines(25..75))]);
+        sandbox.run("in/a --save-index seen --quiet").kept();
+        if is_soft {
+            std::os::unix::fs::symlink("in/b", sandbox.path("other")).unwrap();
+        } else {
+            std::fs::hard_link(sandbox.path("in/b"), sandbox.path("other")).unwrap();
+        }
+        sandbox
+            .run("in/b --output other --overwrite --reference seen --save-index seen --quiet")
+            .kept();
+        assert_eq!((sandbox.text("other"), sandbox.text("in/b")), (lines(50..75), lines(25..75)));
+        assert!(!sandbox.path("other").is_symlink());
+    }
+}
+
 #[test]
 fn indexes_of_one_seed_are_joined() {
     let parts = [lines(0..3000), lines(2000..5000), lines((4000..9000).rev())];
