@@ -26,6 +26,7 @@ use super::spec::JobSpec;
 use super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::turns::run_tasks;
 use crate::error::{Context, InputError, Result, refuse};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -41,8 +42,8 @@ const NUMBER_BYTES: usize = 8;
 /// The inputs, and which part of a record is an item.
 #[derive(Clone, Debug)]
 pub struct ItemSource {
-    /// Files, directories, globs, `-`, objects.
-    pub inputs: Vec<String>,
+    /// Files, directories, globs, `-`, objects: names of files may have any bytes.
+    pub inputs: Vec<OsString>,
     /// How records are cut.
     pub format: FormatRule,
     /// The part of a record that is its item: the line, a key or the record.
@@ -435,7 +436,7 @@ mod tests {
         let input = folder.path().join("keys");
         std::fs::write(&input, "a\nb\n").unwrap();
         let source = ItemSource {
-            inputs: vec![input.to_str().unwrap().to_owned()],
+            inputs: vec![input.into_os_string()],
             format: FormatRule::default(),
             granularity: Granularity::Line,
             normalise: Vec::new(),

@@ -22,7 +22,7 @@ pub(super) fn check_names(pattern: &str) -> Result<()> {
     match passed_over(Path::new(start), &parts) {
         None => Ok(()),
         Some(path) => bail!(
-            "{pattern}: {} has a name that is not UTF-8, which a glob does not match: name the directory",
+            "{pattern}: {} has a name that is not UTF-8, which a glob does not match: name it, or its directory",
             path.as_os_str().as_bytes().escape_ascii()
         ),
     }

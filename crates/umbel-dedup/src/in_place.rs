@@ -28,7 +28,7 @@ pub(crate) fn check_arguments(spec: &JobSpec) -> Result<()> {
     };
     let mut named = spec.inputs.iter().filter(|_| spec.in_place);
     match named.find(|arg| is_dash(Path::new(arg)) || is_other(Path::new(arg))) {
-        Some(arg) => Err(no_file(arg).into()),
+        Some(arg) => Err(no_file(&arg.display().to_string()).into()),
         None => Ok(()),
     }
 }

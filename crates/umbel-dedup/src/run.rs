@@ -35,6 +35,7 @@ use super::summary::{DroppedItems, Facts, Summary};
 use super::unchanged::check_unchanged;
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::error::{Result, bail};
+use std::ffi::OsStr;
 use std::sync::Arc;
 use umbel_dedup_engine::{Exactness, JobShape};
 use umbel_files::UsageError;
@@ -83,7 +84,8 @@ impl Prepared {
     fn job<'a>(&'a self, spec: &'a JobSpec, observer: &'a dyn Observer) -> Job<'a> {
         let Self { sources, chunks, references, shape, threads, .. } = self;
         // Depends on seed and input names alone, so that a repeated job sends the same frames.
-        let id = ItemHasher::Xxh3 { seed: spec.seed }.hash(spec.inputs.join("\n").as_bytes()).lo();
+        let names = spec.inputs.join(OsStr::new("\n"));
+        let id = ItemHasher::Xxh3 { seed: spec.seed }.hash(names.as_encoded_bytes()).lo();
         let (shape, threads) = (*shape, *threads);
         Job { spec, observer, sources, chunks, references, shape, id, threads }
     }

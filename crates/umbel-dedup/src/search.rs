@@ -5,7 +5,7 @@
 //! outputs of this job and unfinished outputs of other jobs are skipped, and a file that is not text is not
 //! read as lines unless the user requests it.
 
-use super::addresses::refuse_address;
+use super::addresses::{is_object, refuse_address};
 use super::format_rule::FormatRule;
 use super::glob_names::check_names;
 use super::inputs::{
@@ -17,6 +17,7 @@ use super::observer::Observer;
 use super::spec::{BinaryFiles, JobSpec, OutputTarget};
 use super::unreadable::Unreadable;
 use crate::error::{Context, Result, refuse};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ use umbel_records::{
 #[derive(Clone, Copy)]
 pub(crate) struct Search<'a> {
     /// Files, directories, globs, `-`, objects.
-    pub(crate) args: &'a [String],
+    pub(crate) args: &'a [OsString],
     /// Which files of directories are read.
     pub(crate) names: &'a NameFilter,
     /// How records are cut.
@@ -110,12 +111,17 @@ fn sort(files: &mut [Found]) {
 /// # Errors
 ///
 /// As for the inputs of a job.
-pub fn input_paths(spec: &JobSpec, input: &str, observer: &dyn Observer) -> Result<Vec<PathBuf>> {
+pub fn input_paths(spec: &JobSpec, input: &OsStr, observer: &dyn Observer) -> Result<Vec<PathBuf>> {
     let args = &[input.to_owned()];
     let search = spec.search(spec.format, observer);
     let search = Search { args, binary: BinaryFiles::Text, skips_bad: true, ..search };
     let location = |source: Source| source.identity.unwrap_or_else(|| PathBuf::from(input));
     Ok(resolve(&search)?.into_iter().map(location).collect())
+}
+
+/// Whether an argument is a glob, unless a file has this name.
+fn is_pattern(arg: &OsStr) -> bool {
+    arg.as_bytes().iter().any(|byte| b"*?[".contains(byte))
 }
 
 /// Resolves the arguments.
@@ -142,7 +148,7 @@ struct Finding<'a> {
     /// Directories that were named.
     roots: Vec<PathBuf>,
     /// An argument that is the output directory itself.
-    in_place: Option<&'a str>,
+    in_place: Option<&'a OsStr>,
     passed_over: bool,
     skipped: Vec<(String, &'static str)>,
 }
@@ -166,11 +172,12 @@ impl<'a> Finding<'a> {
     }
 
     /// Adds the sources of an argument.
-    fn add(&mut self, arg: &'a str) -> Result<()> {
+    fn add(&mut self, arg: &'a OsStr) -> Result<()> {
         let Search { format, scratch, .. } = *self.search;
-        let path = Path::new(arg);
-        if is_object_address(arg) {
-            return self.add_objects(arg);
+        let (path, shown) = (Path::new(arg), arg.display());
+        if is_object(path) {
+            let Some(address) = arg.to_str() else { refuse!("{shown}: keys of objects are UTF-8") };
+            return self.add_objects(address);
         }
         if is_dash(path) {
             self.sources.push(stdin(format, scratch)?);
@@ -178,7 +185,7 @@ impl<'a> Finding<'a> {
         }
         if path.file_name().is_some_and(is_unfinished_output) {
             refuse!(
-                "{arg}: by its name an output of umbel that is not finished, which the next job may remove; rename it \
+                "{shown}: by its name an output of umbel that is not finished, which the next job may remove; rename it \
                  if it is to be read"
             );
         }
@@ -196,15 +203,20 @@ impl<'a> Finding<'a> {
                     (false, true) => "",
                     (false, false) => " that --include and --exclude let pass",
                 };
-                refuse!("{arg}: no file in this directory{but}");
+                refuse!("{shown}: no file in this directory{but}");
             }
             return files.into_iter().try_for_each(|file| self.add_found(file));
         }
         if !path.exists() {
-            refuse_address(arg)?;
+            refuse_address(&arg.to_string_lossy())?;
         }
-        if !path.exists() && arg.contains(['*', '?', '[']) {
-            return self.expand(arg)?.into_iter().try_for_each(|file| self.add_found(file));
+        if !path.exists() && is_pattern(arg) {
+            let Some(pattern) = arg.to_str() else {
+                refuse!(
+                    "{shown}: no such file, and a glob is UTF-8: name the files, or their directory"
+                )
+            };
+            return self.expand(pattern)?.into_iter().try_for_each(|file| self.add_found(file));
         }
         let source = self.source(path.to_owned())?;
         self.sources.push(source);
@@ -381,7 +393,8 @@ impl<'a> Finding<'a> {
             let outside = self.sources.iter().find(|source| !source.absolute.starts_with(output));
             if let Some(outside) = outside {
                 refuse!(
-                    "{arg} is the output directory and an input beside others ({}): leave it out of the inputs",
+                    "{} is the output directory and an input beside others ({}): leave it out of the inputs",
+                    arg.display(),
                     outside.name
                 );
             }
@@ -416,6 +429,7 @@ mod tests {
         let (format, observer) = (FormatRule::default(), &Unwatched);
         let (skips_bad, roots) = (false, None);
         let names = &NameFilter::default();
+        let args: &Vec<OsString> = &args.iter().map(OsString::from).collect();
         resolve(&Search {
             args,
             names,

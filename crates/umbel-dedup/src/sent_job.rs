@@ -21,6 +21,7 @@ use choices::{
     granularity_sent,
 };
 use prost::Message as _;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use umbel_client::proto;
 use umbel_dedup_engine::IndexBits;
@@ -118,7 +119,7 @@ impl SentJob {
         let path = |path: &Option<PathBuf>| path.as_deref().map(text).transpose();
         let names = &spec.names;
         Ok(proto::DedupSpec {
-            inputs: spec.inputs.clone(),
+            inputs: spec.inputs.iter().map(|input| sent_input(input)).collect::<Result<_, _>>()?,
             own_inputs: self.own_inputs.iter().map(own_input).collect(),
             include: names.include.iter().map(|pattern| pattern.text().to_owned()).collect(),
             exclude: names.exclude.iter().map(|pattern| pattern.text().to_owned()).collect(),
@@ -157,6 +158,16 @@ impl SentJob {
             names_seed: self.names_seed,
         })
     }
+}
+
+/// An input for the message, which has no other bytes than text.
+fn sent_input(input: &OsStr) -> Result<String, UsageError> {
+    input.to_str().map(str::to_owned).ok_or_else(|| {
+        UsageError(format!(
+            "{}: what nodes are told must be UTF-8: name the directory, whose files may have any name",
+            input.display()
+        ))
+    })
 }
 
 fn own_input((node, input): &(u64, String)) -> proto::DedupOwnInput {

@@ -9,6 +9,7 @@ use super::name_filter::NameFilter;
 use super::object_inputs::ObjectStores;
 use super::reach::Reach;
 use super::scope::Scope;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use umbel_dedup_engine::{Exactness, FilterChoice, IndexBits, Keep};
@@ -99,8 +100,8 @@ impl BySize {
 /// The specification of a job.
 #[derive(Debug)]
 pub struct JobSpec {
-    /// Files, directories, globs, `-`.
-    pub inputs: Vec<String>,
+    /// Files, directories, globs, `-`, objects, as they were given: names of files may have any bytes.
+    pub inputs: Vec<OsString>,
     /// Which files of directories are read.
     pub names: NameFilter,
     /// Number of workers in this process, to measure the exchange between them; `None`: one, which exchanges nothing.
@@ -182,7 +183,7 @@ pub struct JobSpec {
 impl JobSpec {
     /// A specification to read these inputs with this granularity, and defaults for everything else.
     pub(crate) fn reading(
-        inputs: Vec<String>,
+        inputs: Vec<OsString>,
         format: FormatRule,
         granularity: Granularity,
         scratch: PathBuf,
@@ -230,6 +231,12 @@ impl JobSpec {
             overwrite: false,
             stores: ObjectStores::new(memory_bytes),
         }
+    }
+
+    /// The inputs for people and for other processes, as the names of found files are told them: what is not UTF-8 is
+    /// replaced.
+    pub(crate) fn input_names(&self) -> Vec<String> {
+        self.inputs.iter().map(|input| input.display().to_string()).collect()
     }
 
     /// Whether every file is one record.

@@ -196,7 +196,7 @@ pub(crate) fn options(spec: &JobSpec) -> Value {
         }
     };
     json!({
-        "inputs": spec.inputs,
+        "inputs": spec.input_names(),
         "granularity": granularity,
         "key": keys,
         "paragraph_bytes_min": spec.paragraph_bytes_min,

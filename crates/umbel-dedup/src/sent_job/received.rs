@@ -10,6 +10,7 @@ use crate::format_rule::FormatRule;
 use crate::memory::MEMORY_BYTES_MIN;
 use crate::name_filter::{NameFilter, NamePattern};
 use crate::spec::{JobSpec, OutputTarget, SaveIndex};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use umbel_client::proto;
 use umbel_dedup_engine::{Exactness, IndexBits};
@@ -141,9 +142,9 @@ fn filled(message: proto::DedupSpec) -> Result<SentJob> {
     Ok(SentJob { spec, own_inputs: own_inputs_of(own_inputs)?, names_seed })
 }
 
-fn inputs_of(sent: Vec<String>) -> Result<Vec<String>> {
+fn inputs_of(sent: Vec<String>) -> Result<Vec<OsString>> {
     sent.iter().try_for_each(|input| check_path("inputs", input))?;
-    Ok(sent)
+    Ok(sent.into_iter().map(OsString::from).collect())
 }
 
 /// Refuses what no node can read: standard input, objects, and paths below a folder that each node would choose.

@@ -10,12 +10,14 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use umbel_dedup_engine::{Exactness, FilterChoice, Keep};
 use umbel_records::{Format, Granularity, Normaliser};
 
 /// A job with the defaults of the command.
 pub(super) fn plain() -> SentJob {
-    let inputs = vec!["/d/*.txt".to_owned()];
+    let inputs = vec!["/d/*.txt".into()];
     let (scratch, memory_bytes) = (PathBuf::new(), crate::MEMORY_BYTES_MIN);
     let rule = FormatRule::default();
     let mut spec = JobSpec::reading(inputs, rule, Granularity::Line, scratch, memory_bytes);
@@ -28,8 +30,8 @@ fn texts() -> impl Strategy<Value = Vec<String>> {
     vec(select(vec!["/a", "/b/*.x", "/ü \"\n", "--key", "{", "/c/"]).prop_map(str::to_owned), 1..4)
 }
 
-fn inputs() -> impl Strategy<Value = Vec<String>> {
-    vec(select(vec!["/a", "/b/*.x", "/ü \"\n", "/c/"]).prop_map(str::to_owned), 1..4)
+fn inputs() -> impl Strategy<Value = Vec<OsString>> {
+    vec(select(vec!["/a", "/b/*.x", "/ü \"\n", "/c/"]).prop_map(OsString::from), 1..4)
 }
 
 fn path() -> impl Strategy<Value = Option<PathBuf>> {
@@ -275,7 +277,7 @@ fn what_no_cluster_does_is_not_sent() {
         change(&mut job.spec);
         job.encode().unwrap_err().to_string()
     };
-    let cases: [(Change, &str); 5] = [
+    let cases: [(Change, &str); 6] = [
         (|spec| spec.workers = Some(2), "--workers"),
         (|spec| spec.in_place = true, "--in-place"),
         (|spec| spec.by_size.groups = Groups::Repeated, "sizes of groups"),
@@ -284,6 +286,10 @@ fn what_no_cluster_does_is_not_sent() {
             "--delimiter",
         ),
         (|spec| spec.online = vec!["umbel://a/f".parse().unwrap()], "umbel:///f"),
+        (
+            |spec| spec.inputs.push(OsString::from_vec(b"/d/bad\xff".to_vec())),
+            "/d/bad\u{fffd}: what nodes are told must be UTF-8: name the directory",
+        ),
     ];
     for (change, expected) in cases {
         let error = refused(change);

@@ -68,7 +68,7 @@ impl Fixture {
             names: NameFilter::default(),
             in_place: false,
             by_size: BySize::default(),
-            inputs,
+            inputs: inputs.into_iter().map(Into::into).collect(),
             workers: Some(2),
             granularity: Granularity::Key(vec!["id".into()]),
             paragraph_bytes_min: 0,

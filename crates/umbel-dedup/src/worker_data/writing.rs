@@ -348,7 +348,7 @@ fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
     let groups =
         bench.spec.reports_kept().then(|| group_reports::totals(bench, state)).transpose()?;
     Ok(Part {
-        inputs: bench.spec.inputs.clone(),
+        inputs: bench.spec.input_names(),
         bad_by_cause: bad_by_cause.collect(),
         exempt: totals.exempt,
         left_out: totals.left_out,

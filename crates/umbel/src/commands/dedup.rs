@@ -19,7 +19,7 @@ pub(super) use choices::GranularityArg;
 pub(crate) use cluster::{described_since, options_of, spec_of};
 pub(super) use membership::start_cell_tasks;
 pub(crate) use page::page_of;
-pub(super) use values::{NAME_ITS_DIRECTORY, parse_index_bits, parse_seed, text_argument};
+pub(super) use values::{parse_index_bits, parse_seed, text_argument};
 
 use crate::amounts::parse_bytes;
 use crate::cluster_client::{Credentials, TlsPaths};
@@ -28,6 +28,7 @@ use anyhow::Result;
 use choices::{EmptyArg, ExactnessArg, FilterArg, MissingKeyArg, ScopeArg};
 use clap::Args;
 use membership::{PeerSpec, run_as_member};
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use terminal::Terminal;
@@ -64,8 +65,8 @@ Kept records come in input order. The first job of a series is run without
 #[command(after_help = HELP_END)]
 pub(crate) struct DedupArgs {
     /// Files, directories, globs, - or objects, plain or packed [default: standard input]
-    #[arg(value_name = "INPUT", value_parser = text_argument(NAME_ITS_DIRECTORY))]
-    inputs: Vec<String>,
+    #[arg(value_name = "INPUT")]
+    inputs: Vec<OsString>,
     /// In directories only files of this name; repeatable
     #[arg(long, value_name = "GLOB", value_parser = NamePattern::parse, help_heading = INPUT)]
     include: Vec<NamePattern>,
@@ -239,13 +240,13 @@ fn work(spec: &JobSpec, args: &DedupArgs) -> Result<Exit, DedupError> {
 
 /// The input if none is named: standard input, unless it is a terminal or this process is one worker of
 /// many.
-fn piped_input(is_one_of_many: bool) -> Result<String> {
+fn piped_input(is_one_of_many: bool) -> Result<OsString> {
     let text = if is_one_of_many {
         "name what this worker reads: files, directories, globs or objects"
     } else if std::io::stdin().is_terminal() {
         "no input: name files, directories, globs or objects, or pipe records into standard input"
     } else {
-        return Ok("-".to_owned());
+        return Ok("-".into());
     };
     Err(UsageError(text.into()).into())
 }

@@ -24,19 +24,59 @@ fn bytes_that_are_no_text_are_compared_and_kept_as_they_are() {
 }
 
 #[test]
-fn a_name_that_is_not_text_is_read_with_its_directory_and_else_refused_by_name() {
+fn a_name_that_is_not_text_is_read_where_it_is_given_and_not_left_out_by_a_glob() {
     let sandbox = Sandbox::with(&[("nud/good.txt", "a\n")]);
     let odd = OsStr::from_bytes(b"nud/bad\xff.txt");
     sandbox.write(odd, "b\n");
     assert_eq!(sandbox.run("nud").kept_text(), "b\na\n");
     for glob in ["nud/*", "n*/*.txt", "**/*.txt"] {
         let said = format!(r"{glob}: nud/bad\xff.txt has a name that is not UTF-8");
-        sandbox.run(glob).refused(1, &[said.as_str(), "name the directory"]);
+        sandbox.run(glob).refused(1, &[said.as_str(), "name it, or its directory"]);
     }
     assert_eq!(sandbox.run("nud/g*").kept_text(), "a\n");
     // As a shell expands a glob.
-    let output = sandbox.command("nud/good.txt").arg(odd).output().unwrap();
-    sandbox.ended(output).refused(2, &["nud/bad\u{fffd}.txt", "not UTF-8: name the directory"]);
+    let run = |args: &str, named: &OsStr| {
+        let output = sandbox.command(args).arg(named).output().unwrap();
+        sandbox.ended(output)
+    };
+    assert_eq!(run("nud/good.txt", odd).kept_text(), "a\nb\n");
+    // Its name is not changed where it is an output.
+    run("nud/good.txt --output out/ --summary s.json", odd).kept();
+    assert_eq!(sandbox.read(OsStr::from_bytes(b"out/bad\xff.txt")), b"b\n");
+    let summary: serde_json::Value = serde_json::from_str(&sandbox.text("s.json")).unwrap();
+    assert_eq!(summary["spec"]["inputs"][1], "nud/bad\u{fffd}.txt");
+    sandbox.write(odd, "b\na\nb\n");
+    run("nud/good.txt --in-place", odd).kept();
+    assert_eq!(sandbox.read(odd), b"b\n");
+    // A directory of such a name.
+    sandbox.write(OsStr::from_bytes(b"n\xfe/x"), "c\n");
+    assert_eq!(run("", OsStr::from_bytes(b"n\xfe")).kept_text(), "c\n");
+}
+
+#[test]
+fn what_is_no_file_and_not_text_is_refused_by_name() {
+    let sandbox = Sandbox::new();
+    let cases: [(&str, &[u8], i32, [&str; 2]); 5] = [
+        ("", b"gone\xff.txt", 1, ["gone\u{fffd}.txt: cannot read", "No such file"]),
+        ("", b"gone\xff*", 2, ["gone\u{fffd}*: no such file", "name the files"]),
+        ("", b"s3://bucket/\xff", 2, ["s3://bucket/\u{fffd}", "keys of objects are UTF-8"]),
+        (
+            "--cluster 127.0.0.1:1 -o /o/",
+            b"/\xff",
+            2,
+            ["/\u{fffd}: what nodes", "name the directory"],
+        ),
+        (
+            "--cluster 127.0.0.1:1 -o /o/",
+            b"s3://b/\xff",
+            2,
+            ["s3://b/\u{fffd}: jobs", "no objects"],
+        ),
+    ];
+    for (args, named, code, said) in cases {
+        let output = sandbox.command(args).arg(OsStr::from_bytes(named)).output().unwrap();
+        sandbox.ended(output).refused(code, &said);
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::stderr::eprint_line;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::path::Path;
 use umbel_client::proto::SubmitJobRequest;
 use umbel_client::{Client, ClientError};
@@ -18,7 +19,7 @@ use umbel_dedup::{
 };
 use umbel_dedup_engine::job::JobFailure;
 use umbel_engine::meta::ClusterVersion;
-use umbel_files::{is_object_address, refuse_existing_file};
+use umbel_files::refuse_existing_file;
 
 /// How nodes of builds that read only words refuse the message of a job.
 const REFUSED_BY_OLDER: &str = "this is no description of a job";
@@ -60,7 +61,7 @@ pub(crate) fn described_since(description: &[u8]) -> ClusterVersion {
 pub(crate) fn spec_of(description: &[u8], node: u64) -> Result<(JobSpec, bool)> {
     let SentJob { mut spec, own_inputs, names_seed } = sent_job(description)?;
     let own = own_inputs.into_iter().filter(|(of, _)| *of == node);
-    let own: Vec<String> = own.map(|(_, input)| input).collect();
+    let own: Vec<OsString> = own.map(|(_, input)| input.into()).collect();
     if !own.is_empty() {
         spec.inputs = own;
     }
@@ -122,11 +123,13 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
             "name what the nodes read: paths or globs for all of them, or --on NODE=GLOB for one"
         );
     }
-    let globs = args.on_cluster.on.iter().map(|(_, glob)| glob);
-    if let Some(object) = args.inputs.iter().chain(globs).find(|input| is_object_address(input)) {
+    let globs = args.on_cluster.on.iter().map(|(_, glob)| Path::new(glob));
+    let mut inputs = args.inputs.iter().map(Path::new).chain(globs);
+    if let Some(object) = inputs.find(|input| is_object(input)) {
         refuse!(
-            "{object}: jobs of a cluster read no objects, for whoever reaches a node would read with its credentials; \
-             start workers with --peers, or one process"
+            "{}: jobs of a cluster read no objects, for whoever reaches a node would read with its credentials; \
+             start workers with --peers, or one process",
+            object.display()
         );
     }
     let named = args.on_cluster.on.iter().map(|(node, _)| *node);
@@ -166,7 +169,8 @@ fn with_inputs(error: anyhow::Error, args: &DedupArgs) -> anyhow::Error {
         return error;
     }
     let own = args.on_cluster.on.iter().map(|(node, glob)| format!("{node}={glob}"));
-    let inputs: Vec<String> = args.inputs.iter().cloned().chain(own).collect();
+    let inputs = args.inputs.iter().map(|input| input.display().to_string());
+    let inputs: Vec<String> = inputs.chain(own).collect();
     anyhow!("{text} in {}", inputs.join(", "))
 }
 

@@ -45,10 +45,6 @@ pub(in crate::commands) fn text_argument(
     })
 }
 
-/// What to do with an input whose name is not UTF-8.
-pub(in crate::commands) const NAME_ITS_DIRECTORY: &str =
-    "name the directory that it is in, or pipe it into standard input";
-
 /// Parses how many bad records may be left out.
 pub(super) fn parse_bad_max(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected a number of records below 2^64".to_owned())

@@ -6,6 +6,7 @@ use crate::commands::dedup::{described_since, page_of, spec_of, start_cell_tasks
 use crate::exit::UsageError;
 use crate::stderr::eprint_line;
 use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -143,7 +144,7 @@ impl NodeJobs {
         let mut present = Vec::new();
         let inputs = std::mem::take(&mut spec.inputs);
         for input in inputs {
-            let is_pattern = input.contains(['*', '?', '[']);
+            let is_pattern = input.to_string_lossy().contains(['*', '?', '[']);
             if !is_pattern && !Path::new(&input).exists() {
                 continue;
             }
@@ -197,7 +198,7 @@ impl Drop for NodeJobs {
 }
 
 /// The folder that contains all matches of a pattern; the path itself if it is no pattern.
-fn fixed_part(pattern: &str) -> PathBuf {
+fn fixed_part(pattern: &OsStr) -> PathBuf {
     let is_fixed = |part: &Component| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
     Path::new(pattern).components().take_while(is_fixed).collect()
 }

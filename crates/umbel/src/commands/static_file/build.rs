@@ -7,12 +7,13 @@ use super::info::show;
 use crate::amounts::parse_bytes;
 use crate::commands::dedup::cutting::CuttingArgs;
 use crate::commands::dedup::terminal::Terminal;
-use crate::commands::dedup::{GranularityArg, NAME_ITS_DIRECTORY, parse_seed, text_argument};
+use crate::commands::dedup::{GranularityArg, parse_seed};
 use crate::commands::filter::create::parse_rate;
 use crate::exit::{Exit, UsageError, refuse};
 use crate::interrupt::PartialFile;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use umbel_dedup::{FoundRecord, ItemSource, OpenedItems};
 use umbel_files::{ANY_NEW_FILE, FileRoles, refuse_device, refuse_existing_file};
@@ -37,8 +38,8 @@ const ITEMS: &str = "Items";
 #[derive(Args)]
 pub(super) struct BuildArgs {
     /// Keys: files, directories, globs, - or objects, plain or packed [default: standard input]
-    #[arg(value_name = "KEYS", value_parser = text_argument(NAME_ITS_DIRECTORY))]
-    keys: Vec<String>,
+    #[arg(value_name = "KEYS")]
+    keys: Vec<OsString>,
     /// The file
     #[arg(short, long, value_name = "F.umbs")]
     output: PathBuf,
@@ -58,8 +59,8 @@ pub(super) struct BuildArgs {
         value_parser = clap::value_parser!(u8).range(1..=CELL_BITS_MAX as i64))]
     value_bits: Option<u8>,
     /// Build an exact set: the keys are members, these others are not; repeatable
-    #[arg(long, value_name = "FILE", value_parser = text_argument(NAME_ITS_DIRECTORY))]
-    others: Vec<String>,
+    #[arg(long, value_name = "FILE")]
+    others: Vec<OsString>,
     /// The key is this field or column; repeatable
     #[arg(long, value_name = "FIELD", help_heading = ITEMS)]
     key: Vec<String>,
@@ -117,7 +118,7 @@ impl BuildArgs {
         self.check_rate()?;
         let terminal = Terminal::new(self.quiet);
         let has_others = !self.others.is_empty();
-        let keys = if self.keys.is_empty() { vec!["-".to_owned()] } else { self.keys.clone() };
+        let keys = if self.keys.is_empty() { vec!["-".into()] } else { self.keys.clone() };
         if keys.iter().chain(&self.others).filter(|input| *input == "-").count() > 1 {
             refuse!("standard input can be read only once");
         }
@@ -155,7 +156,7 @@ impl BuildArgs {
         Ok(Exit::Done)
     }
 
-    fn source(&self, inputs: Vec<String>) -> Result<ItemSource> {
+    fn source(&self, inputs: Vec<OsString>) -> Result<ItemSource> {
         let compared = if self.key.is_empty() { GranularityArg::Line } else { GranularityArg::Key };
         let is_map = self.value.is_some();
         Ok(ItemSource {
