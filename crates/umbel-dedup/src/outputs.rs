@@ -81,13 +81,14 @@ pub struct PageOutput {
 }
 
 impl PageOutput {
-    /// A page at this path, which replaces an existing file; `-` is standard output. If it cannot be written in the
-    /// end, the message begins with `stands`, which names what was done nevertheless.
+    /// A page at this path, which replaces an existing file if `overwrite` says so; `-` is standard output. If it cannot
+    /// be written in the end, the message begins with `stands`, which names what was done nevertheless.
     ///
     /// # Errors
     ///
-    /// The I/O error, with the path, if there cannot be a page at this path.
-    pub fn replacing(path: &Path, stands: &'static str) -> Result<Self> {
+    /// A [`UsageError`] if a file exists there that may not be replaced; the I/O error, with the path, if there cannot be
+    /// a page at this path.
+    pub fn opened(path: &Path, overwrite: bool, stands: &'static str) -> Result<Self> {
         if path.is_dir() {
             return refuse(is_directory_text(path));
         }
@@ -96,7 +97,7 @@ impl PageOutput {
         } else if is_device(path) {
             Named::Late(path.to_owned())
         } else {
-            Named::Open(Box::new(Sink::file(path, true)?))
+            Named::Open(Box::new(Sink::file(path, overwrite)?))
         };
         Ok(Self { named, stands })
     }

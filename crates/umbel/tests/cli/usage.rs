@@ -51,6 +51,24 @@ fn wrong_options_are_exit_code_2_and_are_named() {
     }
 }
 
+/// No cluster answers there: it is not asked.
+#[test]
+fn what_the_command_of_a_clusters_job_cannot_write_is_told_before_the_job_begins() {
+    let sandbox = Sandbox::with(&[("old", "x\n")]);
+    for (args, code, said) in [
+        ("--summary gone/s.json", 1, ["gone/s.json: cannot create", "No such file"]),
+        ("--report gone/p.html", 1, ["gone/p.html: cannot create", "No such file"]),
+        ("--summary old", 2, ["old exists", "--overwrite"]),
+        ("--summary . --overwrite", 2, [". is a directory", "expected a file"]),
+        ("--summary new --report ./new", 2, ["--report ./new: two outputs", "--summary new"]),
+        ("--summary - --report -", 2, ["two outputs would go to", "standard output"]),
+    ] {
+        let job = "/x/* --cluster 127.0.0.1:1 --output /o/";
+        sandbox.run(&format!("{job} {args}")).refused(code, &said);
+        assert_eq!(sandbox.files(), ["old"], "{args}");
+    }
+}
+
 #[test]
 fn a_missing_file_is_exit_code_1_and_is_named() {
     let sandbox = Sandbox::with(&[("a.txt", "x\n")]);

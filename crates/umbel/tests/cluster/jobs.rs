@@ -201,9 +201,9 @@ async fn a_filter_of_the_cluster_is_queried_and_updated_by_its_nodes() {
     std::fs::write(&known, "shared 8\nline 9 of 2\nelse\n").unwrap();
     let inserted = filter(&["insert", "seen", "--file", &known.display().to_string()]).await;
     assert!(inserted.status.success(), "{}", said(&inserted));
-    let (kept, summary) = (site.root().join("kept"), site.root().join("summary.json"));
-    let both = ["--reference", "umbel:///seen", "--add-to", "umbel:///seen", "--summary"];
-    let output = site.dedup(&kept, &[&both[..], &[&summary.display().to_string()]].concat()).await;
+    let kept = site.root().join("kept");
+    let both = ["--reference", "umbel:///seen", "--add-to", "umbel:///seen", "--summary", "-"];
+    let output = site.dedup(&kept, &both).await;
     assert!(output.status.success(), "{}", said(&output));
     let without = |file: Vec<u8>| {
         let text = String::from_utf8(file).unwrap();
@@ -212,8 +212,7 @@ async fn a_filter_of_the_cluster_is_queried_and_updated_by_its_nodes() {
     };
     let expected: Vec<Vec<u8>> = site.expected(&[]).await.into_iter().map(without).collect();
     assert!(site.files(&kept) == expected);
-    let value: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(&summary).unwrap()).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(value["references"]["online"][0]["filter"], "umbel:///seen");
     assert_eq!(value["dropped"]["reference"], 2);
     // The filter now has all kept lines.
@@ -275,8 +274,12 @@ async fn annotations_and_groups_of_nodes_are_those_of_one_machine() {
 async fn a_node_that_is_killed_in_the_middle_goes_on_where_it_was() {
     let mut site = Site::new(3, LINES).await;
     let kept = site.root().join("kept");
-    let submitted = site.dedup(&kept, &["--detach"]).await;
+    // Neither is written, so they are not in each other's way.
+    let submitted = site.dedup(&kept, &["--detach", "--summary", "-", "--report", "-"]).await;
     assert!(submitted.status.success(), "{}", said(&submitted));
+    for hint in [" --json` has its summary, unless it was", " -` draws its page, unless its"] {
+        assert!(said(&submitted).contains(hint), "{}", said(&submitted));
+    }
     let number = String::from_utf8(submitted.stdout).unwrap().trim().to_owned();
     let journal = site.cluster.nodes[1].data.join(format!("jobs/job-{number}/journal"));
     until("node 2 has begun", || async {

@@ -14,12 +14,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use umbel_client::proto::SubmitJobRequest;
 use umbel_client::{Client, ClientError};
-use umbel_dedup::{
-    JOB_MESSAGES_SINCE, JobSpec, OutputTarget, PageOutput, SentJob, is_object, write_file,
-};
+use umbel_dedup::{JOB_MESSAGES_SINCE, JobSpec, OutputTarget, PageOutput, SentJob, is_object};
 use umbel_dedup_engine::job::JobFailure;
 use umbel_engine::meta::ClusterVersion;
-use umbel_files::refuse_existing_file;
+use umbel_files::{FileRoles, refuse_existing_file};
 
 /// How nodes of builds that read only words refuse the message of a job.
 const REFUSED_BY_OLDER: &str = "this is no description of a job";
@@ -137,14 +135,14 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
     let (own_inputs, names_seed) = (args.on_cluster.on.clone(), args.seed.is_some());
     let job = SentJob { spec, own_inputs, names_seed };
     let spec = job.encode()?.into();
-    let page = open_here(args)?;
+    let here = open_here(args)?;
     // Credentials come from the environment only: the message has none.
     let client = (job.spec.reach.connect)(addresses)?;
     if !args.quiet {
         tell_waits(&client, addresses, || true);
     }
     let request = SubmitJobRequest { nonce: nonce(), spec, workers, seed: args.seed };
-    block_on(follow(&client, request, page, args))
+    block_on(follow(&client, request, here, args))
 }
 
 /// The error of a submission, with what to do if a node of an older build refuses the job.
@@ -174,24 +172,48 @@ fn with_inputs(error: anyhow::Error, args: &DedupArgs) -> anyhow::Error {
     anyhow!("{text} in {}", inputs.join(", "))
 }
 
-/// Before the job begins, checks the outputs that this process writes after the job, and opens the report
-/// page.
-fn open_here(args: &DedupArgs) -> Result<Option<PageOutput>> {
-    let here = [&args.summary, &args.report].into_iter().flatten();
-    for path in here.filter(|_| !args.overwrite) {
-        refuse_existing_file(path)?;
+/// The outputs that this process writes after the job; none if it does not wait for that.
+#[derive(Default)]
+struct OutputsHere {
+    summary: Option<PageOutput>,
+    page: Option<PageOutput>,
+}
+
+/// Before the job begins, checks and opens the outputs that this process writes after the job.
+fn open_here(args: &DedupArgs) -> Result<OutputsHere> {
+    if args.on_cluster.detach {
+        return Ok(OutputsHere::default());
     }
-    let Some(path) = args.report.as_ref().filter(|_| !args.on_cluster.detach) else {
-        return Ok(None);
+    let named = [("--summary", args.summary.as_deref()), ("--report", args.report.as_deref())];
+    let named = named.into_iter().filter_map(|(flag, path)| Some((flag, path?)));
+    let (streams, files): (Vec<_>, Vec<_>) = named.partition(|(_, path)| *path == Path::new("-"));
+    let mut roles = FileRoles::default();
+    match streams.len() {
+        0 => {}
+        1 => roles.add_standard_output()?,
+        _ => refuse!("two outputs would go to standard output: name a file for one of them"),
+    }
+    for (flag, path) in files {
+        roles.add_output(flag, path)?;
+        if !args.overwrite {
+            refuse_existing_file(path)?;
+        }
+    }
+    let open = |path: Option<&Path>, stands| {
+        path.map(|path| PageOutput::opened(path, args.overwrite, stands)).transpose()
     };
-    let stands = "the job is done and its outputs on the nodes stand, but not the --report";
-    Ok(Some(PageOutput::replacing(path, stands)?))
+    let summary = "the job is done and its outputs on the nodes stand, but not the --summary";
+    let page = "the job is done and its outputs on the nodes stand, but not the --report";
+    Ok(OutputsHere {
+        summary: open(args.summary.as_deref(), summary)?,
+        page: open(args.report.as_deref(), page)?,
+    })
 }
 
 async fn follow(
     client: &Client,
     request: SubmitJobRequest,
-    page: Option<PageOutput>,
+    here: OutputsHere,
     args: &DedupArgs,
 ) -> Result<Exit> {
     let quiet = args.quiet;
@@ -201,7 +223,13 @@ async fn follow(
         if let Some(path) = args.report.as_ref().filter(|_| !quiet) {
             let path = path.display();
             eprint_line(format_args!(
-                "once it is done, `umbel job report {number} {path}` draws its page"
+                "once it is done, `umbel job report {number} {path}` draws its page, unless its summary was too long for the \
+                 ledger"
+            ));
+        }
+        if args.summary.is_some() && !quiet {
+            eprint_line(format_args!(
+                "once it is done, `umbel job status {number} --json` has its summary, unless it was too long for the ledger"
             ));
         }
         return Ok(Exit::Done);
@@ -214,13 +242,13 @@ async fn follow(
     let found = job::wait(client, number, !quiet).await?;
     job::check_done(&found).map_err(|error| with_inputs(error, args))?;
     let value: Value = serde_json::from_slice(&found.summary).context("the summary of the job")?;
-    if let Some(path) = &args.summary {
+    if let Some(summary) = here.summary {
         let mut text = serde_json::to_string_pretty(&value)?;
         text.push('\n');
-        write_file(path, args.overwrite, text.as_bytes())?;
+        summary.write(&text)?;
     }
     summary::show(&value, quiet);
-    if let Some(page) = page {
+    if let Some(page) = here.page {
         page.write(&page_of(&value))?;
     }
     Ok(summary::exit(&value))

@@ -119,7 +119,7 @@ impl ReportOutputs {
     /// If one cannot be written; the error names the path.
     pub(super) fn open(json: Option<&Path>, page: Option<&Path>) -> Result<Self> {
         let open = |path: Option<&Path>, stands| {
-            path.map(|path| PageOutput::replacing(path, stands)).transpose()
+            path.map(|path| PageOutput::opened(path, true, stands)).transpose()
         };
         Ok(Self {
             json: open(json, "the comparison is done and stands, but not its --report")?,
