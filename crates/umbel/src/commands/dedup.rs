@@ -154,7 +154,7 @@ pub(crate) struct DedupArgs {
     plan: bool,
     /// Drop what an index or filter holds; repeatable
     #[arg(long, value_name = "FILE|URL", help_heading = OTHER_JOBS)]
-    reference: Vec<String>,
+    reference: Vec<OsString>,
     /// Write what was kept as an index; one that is a --reference is updated
     #[arg(long, value_name = "FILE", help_heading = OTHER_JOBS)]
     save_index: Option<PathBuf>,
@@ -275,8 +275,10 @@ struct OtherJobs {
 impl DedupArgs {
     /// The indexes and filters that the job reads or writes, and the credentials for their clusters.
     fn beside(&self, exactness: Exactness) -> Result<OtherJobs> {
-        let (online, references): (Vec<&String>, Vec<&String>) =
-            self.reference.iter().partition(|reference| FilterAddress::is_meant(reference));
+        let is_filter =
+            |reference: &&OsString| FilterAddress::is_meant(&reference.to_string_lossy());
+        let (online, references): (Vec<&OsString>, Vec<&OsString>) =
+            self.reference.iter().partition(is_filter);
         let refuse =
             |text: &str| Err(UsageError(format!("{text}: leave one of the two out")).into());
         if exactness == Exactness::Bytes && !references.is_empty() {
@@ -287,7 +289,14 @@ impl DedupArgs {
         if self.annotate.is_some() && !self.reference.is_empty() {
             return refuse("--annotate names kept records, and what a reference holds has none");
         }
-        let address = |text: &String| text.parse::<FilterAddress>();
+        let address = |text: &str| text.parse::<FilterAddress>();
+        let online_address = |reference: &OsString| match reference.to_str() {
+            Some(text) => address(text),
+            None => Err(UsageError(format!(
+                "--reference {}: names of filters are UTF-8",
+                reference.display()
+            ))),
+        };
         let bits = self.index_bits;
         let reaches_clusters =
             !online.is_empty() || self.add_to.is_some() || self.on_cluster.cluster.is_some();
@@ -300,8 +309,8 @@ impl DedupArgs {
         };
         Ok(OtherJobs {
             references: references.into_iter().map(PathBuf::from).collect(),
-            online: online.into_iter().map(address).collect::<Result<_, _>>()?,
-            add_to: self.add_to.as_ref().map(address).transpose()?,
+            online: online.into_iter().map(online_address).collect::<Result<_, _>>()?,
+            add_to: self.add_to.as_deref().map(address).transpose()?,
             save_index: self.save_index.clone().map(|path| SaveIndex { path, bits }),
             reach: credentials.reach(None),
         })

@@ -54,12 +54,34 @@ fn a_name_that_is_not_text_is_read_where_it_is_given_and_not_left_out_by_a_glob(
 }
 
 #[test]
+fn an_index_of_a_name_that_is_not_text_is_a_reference() {
+    let sandbox = Sandbox::with(&[("one", "a\nb\n"), ("two", "b\nc\n")]);
+    let index = OsStr::from_bytes(b"seen\xff");
+    let run = |args: &str, more: &[&OsStr]| {
+        let output = sandbox.command(args).args(more).output().unwrap();
+        sandbox.ended(output)
+    };
+    run("one --output kept --save-index", &[index]).kept();
+    let update = [index, OsStr::new("--save-index"), index];
+    assert_eq!(run("two --reference", &update).kept_text(), "c\n");
+    assert_eq!(run("two --reference", &[index]).kept_text(), "");
+    let gone = [OsStr::from_bytes(b"gone\xff")];
+    run("two --reference", &gone).refused(1, &["gone\u{fffd}: cannot read"]);
+}
+
+#[test]
 fn what_is_no_file_and_not_text_is_refused_by_name() {
     let sandbox = Sandbox::new();
-    let cases: [(&str, &[u8], i32, [&str; 2]); 5] = [
+    let cases: [(&str, &[u8], i32, [&str; 2]); 6] = [
         ("", b"gone\xff.txt", 1, ["gone\u{fffd}.txt: cannot read", "No such file"]),
         ("", b"gone\xff*", 2, ["gone\u{fffd}*: no such file", "name the files"]),
         ("", b"s3://bucket/\xff", 2, ["s3://bucket/\u{fffd}", "keys of objects are UTF-8"]),
+        (
+            "- --reference",
+            b"umbel://127.0.0.1:1/f\xff",
+            2,
+            ["--reference umbel://127.0.0.1:1/f\u{fffd}:", "names of filters are UTF-8"],
+        ),
         (
             "--cluster 127.0.0.1:1 -o /o/",
             b"/\xff",
