@@ -5,6 +5,7 @@
 //! | `command` | the commands of the group's log, and the replies of applying them |
 //! | `state` | the state of a replica: slices and replay table; `apply` |
 //! | `prepare` | what the leader does before it proposes: answer what it can, leave out items already present |
+//! | `absent` | inserts of items that are absent alone |
 //! | `slice` | one filter's part in the shard, and what its kind can do |
 //! | `slice_growth` | how a slice grows beyond the item count that it was planned for |
 //! | `slice_shape`, `slice_plan` | the parameters of a slice, and how they are chosen |
@@ -48,6 +49,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod absent;
 mod absorb;
 mod bitmap;
 mod blocks;
@@ -83,6 +85,8 @@ mod vote;
 mod window_rules;
 mod windowed;
 
+#[cfg(test)]
+mod absent_test;
 #[cfg(test)]
 mod absorb_test;
 #[cfg(test)]

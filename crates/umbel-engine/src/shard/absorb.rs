@@ -85,6 +85,7 @@ impl ShardState {
             ShardCommand::InsertTimed { inserts, .. } => {
                 ShardReply::Inserted(inserts.iter().map(|_| Err(refused())).collect())
             }
+            ShardCommand::InsertAbsent(_) => ShardReply::Inserted(vec![Err(refused())]),
             ShardCommand::Remove(_) => ShardReply::Removed(Err(refused())),
             ShardCommand::MergeSlices { .. } | ShardCommand::LoadFrame { .. } => {
                 ShardReply::Merged(Err(refused()))

@@ -125,6 +125,9 @@ pub enum ShardCommand {
         /// The epoch at which the catalogue began the merge.
         since: Epoch,
     },
+    /// Inserts those items of a part that are absent, in its order: of equal items the first. All of them or none,
+    /// for kinds that tell copies alone. Since version 6 of the cluster.
+    InsertAbsent(InsertPart),
 }
 
 /// How several filters are combined into another one. Nothing in the target is cleared.
@@ -231,9 +234,9 @@ pub struct RequestStamp {
 /// The reply of applying a [`ShardCommand`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ShardReply {
-    /// For [`ShardCommand::Insert`] and [`ShardCommand::InsertTimed`]: one answer per part, in order. It
-    /// has a bit for each item of the part, not only for the proposed ones; one means that the item was
-    /// new.
+    /// For [`ShardCommand::Insert`], [`ShardCommand::InsertTimed`] and [`ShardCommand::InsertAbsent`]: one
+    /// answer per part, in order. It has a bit for each item of the part, not only for the proposed ones; one
+    /// means that the item was new.
     Inserted(Vec<Result<Bitmap, PartError>>),
     /// For [`ShardCommand::Remove`]: one means that the item was removed, zero that it was certainly
     /// absent.
@@ -288,6 +291,7 @@ impl ShardCommand {
                 let parts = inserts.iter().map(|insert| &insert.part);
                 parts.for_each(|part| call(part.filter, Some(&part.hashes)));
             }
+            Self::InsertAbsent(part) => call(part.filter, Some(&part.hashes)),
             Self::Remove(part) => call(part.filter, Some(&part.hashes)),
             Self::Repair(part) => call(part.filter, None),
             Self::MergeSlices { target: filter, .. }
@@ -315,6 +319,7 @@ impl ShardCommand {
             Self::InsertTimed { inserts, .. } => {
                 inserts.iter_mut().for_each(|insert| insert.part.request = None);
             }
+            Self::InsertAbsent(part) => part.request = None,
             Self::Remove(part) => part.request = None,
             Self::MergeSlices { operation: SetOperation::Sum(terms), .. } => terms.request = None,
             _ => {}
@@ -354,6 +359,9 @@ mod tests {
         let mut command = ShardCommand::Insert(vec![part(Some(stamp)), part(None)]);
         command.forget_request_ids();
         assert_eq!(command, ShardCommand::Insert(vec![part(None), part(None)]));
+        let mut command = ShardCommand::InsertAbsent(part(Some(stamp)));
+        command.forget_request_ids();
+        assert_eq!(command, ShardCommand::InsertAbsent(part(None)));
         let mut other = ShardCommand::DropSlice(FilterId(3));
         other.forget_request_ids();
         assert_eq!(other, ShardCommand::DropSlice(FilterId(3)));

@@ -424,6 +424,8 @@ proptest! {
         for part in parts {
             let InsertPart { filter, generation, request, hashes, .. } = part.clone();
             let _ = state.prepare_insert(filter, generation, request, hashes.clone(), SliceGrowth::ANY);
+            let _ =
+                state.prepare_insert_absent(filter, generation, request, &hashes, SliceGrowth::ANY);
             let _ = state.prepare_remove(filter, generation, request, hashes.clone());
             let _ = state.contains(filter, generation, &hashes);
             let removal = RemovePart { filter, generation, request, hashes };
@@ -431,7 +433,9 @@ proptest! {
             let now_ms = part.hashes.digest() >> (generation.0 * 8);
             let inserts = vec![TimedInsert { part: part.clone(), at_ms }];
             let timed = ShardCommand::InsertTimed { now_ms, inserts };
-            for command in [ShardCommand::Insert(vec![part]), ShardCommand::Remove(removal), timed] {
+            let absent = ShardCommand::InsertAbsent(part.clone());
+            let insert = ShardCommand::Insert(vec![part]);
+            for command in [insert, absent, ShardCommand::Remove(removal), timed] {
                 let before = state.digest();
                 let reply = state.apply(&command);
                 let refused = match &reply {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use umbel_codec::Frames;
-use umbel_filter::{Describe, HashRange, Insertion, OnesCount};
+use umbel_filter::{Describe, HashRange, Insertion, ItemHash, OnesCount};
 
 use super::bitmap::Bitmap;
 use super::command::{
@@ -139,6 +139,9 @@ impl ShardState {
                 ShardReply::Done(Ok(()))
             }
             ShardCommand::Absorb { from, .. } => ShardReply::Done(self.check_absorbed(*from)),
+            ShardCommand::InsertAbsent(part) => {
+                ShardReply::Inserted(vec![self.insert_absent(part)])
+            }
         }
     }
 
@@ -169,7 +172,21 @@ impl ShardState {
         part: &InsertPart,
         time: Option<InsertTime>,
     ) -> PartResult<Bitmap> {
-        let InsertPart { filter, generation, request, proposed, hashes, growth_bytes } = part;
+        self.insert_by(part, |slice, hashes| match time {
+            Some(time) if time.at_ms.is_some() || slice.window().is_some() => {
+                slice.insert_timed(hashes, time)
+            }
+            _ => slice.insert(hashes, part.growth_bytes),
+        })
+    }
+
+    /// Answers a part of an insert: as before if it is a retry, otherwise by what `insert` says of each hash.
+    pub(super) fn insert_by(
+        &mut self,
+        part: &InsertPart,
+        insert: impl FnOnce(&mut Slice, &[ItemHash]) -> PartResult<Vec<Insertion>>,
+    ) -> PartResult<Bitmap> {
+        let InsertPart { filter, generation, request, proposed, hashes, growth_bytes: _ } = part;
         check_list(hashes)?;
         let malformed = |what: String| PartError::Malformed { what };
         proposed.check().map_err(|error| malformed(error.to_string()))?;
@@ -192,12 +209,7 @@ impl ShardState {
             let what = format!("{marked} of {item_count} items of a {kind} filter, expected all");
             return Err(malformed(what));
         }
-        let outcomes = match time {
-            Some(time) if time.at_ms.is_some() || slice.window().is_some() => {
-                slice.insert_timed(&hashes.to_vec(), time)?
-            }
-            _ => slice.insert(&hashes.to_vec(), *growth_bytes)?,
-        };
+        let outcomes = insert(slice, &hashes.to_vec())?;
         let is_new = |outcome: Insertion| outcome == Insertion::New;
         let answer = if outcomes.len() == item_count as usize {
             // All items were proposed, as is so for items that are not there yet: the quick way to the same bits.

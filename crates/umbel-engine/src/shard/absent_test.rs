@@ -1,0 +1,156 @@
+//! Inserts of items that are absent alone: as if each were looked for and inserted, with nothing in between.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use umbel_filter::Kind;
+
+use super::shard_test::{self, FIRST, SHARD, filter_of, insert, list, range, remove, stamp, state};
+use super::*;
+use crate::ids::FilterId;
+
+const KINDS: [Kind; 2] = [Kind::Cuckoo, Kind::Quotient];
+
+/// Proposes the part whatever the state has, as a leader does that has not confirmed its state yet.
+fn apply(
+    state: &mut ShardState,
+    filter: FilterId,
+    request: Option<RequestStamp>,
+    hashes: HashList,
+) -> Result<Bitmap, PartError> {
+    let proposed = Bitmap::ones(u32::try_from(hashes.len()).unwrap());
+    let (generation, growth_bytes) = (FIRST, u64::MAX);
+    let part = InsertPart { filter, generation, request, proposed, hashes, growth_bytes };
+    let ShardReply::Inserted(mut answers) = state.apply(&ShardCommand::InsertAbsent(part)) else {
+        panic!("another reply")
+    };
+    answers.pop().unwrap()
+}
+
+fn copies(state: &ShardState, filter: FilterId, item: u64) -> u64 {
+    state.copies(filter, FIRST, &list(&[item])).unwrap()[0]
+}
+
+#[test]
+fn of_several_clients_one_inserts_an_item() {
+    for kind in KINDS {
+        let (mut state, filter) = (state(), filter_of(kind, 0));
+        // More than a slot counts, and more than two buckets hold.
+        let new: Vec<bool> =
+            (0..20).map(|_| apply(&mut state, filter, None, list(&[7])).unwrap().get(0)).collect();
+        assert_eq!(new.iter().filter(|&&is_new| is_new).count(), 1, "{kind}");
+        assert!(new[0] && copies(&state, filter, 7) == 1, "{kind}");
+        assert_eq!(state.summary(filter).unwrap().new_count, 1);
+        assert_eq!(remove(&mut state, filter, None, list(&[7])), Ok(Bitmap::ones(1)));
+        assert_eq!(
+            apply(&mut state, filter, None, list(&[7, 8, 7])),
+            Ok(Bitmap::from_ones(3, [0, 1]))
+        );
+    }
+}
+
+#[test]
+fn a_retry_is_answered_as_before() {
+    for kind in KINDS {
+        let (mut state, filter) = (state(), filter_of(kind, 0));
+        let hashes = list(&[7, 8]);
+        let named = Some(stamp(1, 1, &hashes));
+        let first = apply(&mut state, filter, named, hashes.clone());
+        assert_eq!(first, Ok(Bitmap::ones(2)));
+        assert_eq!(apply(&mut state, filter, named, hashes.clone()), first);
+        // Also once the items are gone, and before anything is proposed.
+        remove(&mut state, filter, None, hashes.clone()).unwrap();
+        let again =
+            state.prepare_insert_absent(filter, FIRST, named, &hashes, SliceGrowth::ANY).unwrap();
+        assert_eq!(again, PreparedInsert::Answered(Bitmap::ones(2)));
+        assert_eq!(apply(&mut state, filter, named, hashes), first);
+        assert_eq!(copies(&state, filter, 7), 0);
+    }
+}
+
+#[test]
+fn what_is_present_needs_no_entry_and_no_growth() {
+    for kind in KINDS {
+        let (mut state, filter) = (state(), filter_of(kind, 0));
+        let growth = SliceGrowth { allowed_bytes: 0, is_final: false, waiting_items: 1 << 40 };
+        let prepare = |state: &ShardState, items: &[u64]| {
+            state.prepare_insert_absent(filter, FIRST, None, &list(items), growth).unwrap()
+        };
+        insert(&mut state, filter, None, list(&[7, 8])).unwrap();
+        let present = PreparedInsert::AllPresent { item_count: 2 };
+        assert_eq!(prepare(&state, &[7, 8]), present);
+        assert_ne!(prepare(&state, &[7, 9]), present);
+    }
+}
+
+/// A slice of one page, which may not grow.
+#[test]
+fn a_part_without_room_leaves_nothing() {
+    for kind in KINDS {
+        let (filter, block_bits, probe_count) = (FilterId(3), 512, 20);
+        let block_count = if kind == Kind::Quotient { 3 } else { 1 };
+        let shape = SliceShape::Blocks { kind: kind.id(), block_count, block_bits, probe_count };
+        let mut state = ShardState::new(SHARD, range());
+        let spec = SliceSpec { filter, shape, ..shard_test::spec(kind, 0) };
+        assert_eq!(state.apply(&ShardCommand::CreateSlice(spec)), ShardReply::Done(Ok(())));
+        let (there, more): (Vec<u64>, Vec<u64>) = ((0..300).collect(), (1_000..1_700).collect());
+        assert_eq!(apply(&mut state, filter, None, list(&there)).unwrap().count_ones(), 300);
+        let part = InsertPart {
+            filter,
+            generation: FIRST,
+            request: None,
+            proposed: Bitmap::ones(700),
+            hashes: list(&more),
+            growth_bytes: 0,
+        };
+        let ShardReply::Inserted(answers) = state.apply(&ShardCommand::InsertAbsent(part)) else {
+            panic!("another reply")
+        };
+        assert!(matches!(answers[0], Err(PartError::Full { .. })), "{kind}: {answers:?}");
+        let present =
+            |items: &[u64]| state.contains(filter, FIRST, &list(items)).unwrap().count_ones();
+        assert_eq!((present(&there), present(&more)), (300, 0), "{kind}");
+        assert_eq!(state.summary(filter).unwrap().new_count, 300, "{kind}");
+    }
+}
+
+#[test]
+fn kinds_that_tell_no_copies_refuse_it() {
+    let mut state = state();
+    for kind in Kind::ALL.into_iter().filter(|kind| !kind.tells_copies()) {
+        let filter = filter_of(kind, 0);
+        let refused = apply(&mut state, filter, None, list(&[1]));
+        assert!(matches!(refused, Err(PartError::WrongKind { .. })), "{kind}: {refused:?}");
+        let refused =
+            state.prepare_insert_absent(filter, FIRST, None, &list(&[1]), SliceGrowth::ANY);
+        assert!(matches!(refused, Err(PartError::WrongKind { .. })), "{kind}: {refused:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Of a twin, every item is looked for, and inserted if it is absent.
+    #[test]
+    fn it_is_a_look_and_an_insert(
+        kind in prop::sample::select(KINDS.to_vec()),
+        parts in vec((vec(0..30_u64, 0..12), vec(0..30_u64, 0..4)), 0..12),
+    ) {
+        let (mut one, mut twin, filter) = (state(), state(), filter_of(kind, 0));
+        for (items, removed) in parts {
+            let mut expected = Vec::new();
+            for &item in &items {
+                let is_present = twin.contains(filter, FIRST, &list(&[item])).unwrap().get(0);
+                if !is_present {
+                    insert(&mut twin, filter, None, list(&[item])).unwrap();
+                }
+                expected.push(!is_present);
+            }
+            let answer = apply(&mut one, filter, None, list(&items)).unwrap();
+            prop_assert_eq!(answer, Bitmap::from_bools(expected));
+            for state in [&mut one, &mut twin] {
+                remove(state, filter, None, list(&removed)).unwrap();
+            }
+            prop_assert_eq!(one.digest(), twin.digest());
+        }
+    }
+}
