@@ -86,6 +86,15 @@ pub enum ShardRequest {
     Fence { of: GroupId, into: GroupId, since: Epoch },
     /// Absorbs a shard that has ended. Since version 3 of the cluster.
     Absorb { from: GroupId, fence_index: u64 },
+    /// Inserts those items into a cuckoo or quotient filter that are absent, and returns which were; otherwise as
+    /// `Insert`. Since version 6 of the cluster.
+    InsertAbsent {
+        filter: FilterId,
+        generation: Generation,
+        request: Option<RequestStamp>,
+        hashes: HashList,
+        growth: Option<AllowedGrowth>,
+    },
 }
 
 impl ShardRequest {
@@ -94,6 +103,7 @@ impl ShardRequest {
     pub(crate) fn is_repeatable(&self) -> bool {
         match self {
             Self::Insert { request, .. }
+            | Self::InsertAbsent { request, .. }
             | Self::Remove { request, .. }
             | Self::Sum { request, .. } => request.is_some(),
             // Each retry of an export that holds writes would wait for the previous one.
@@ -131,6 +141,7 @@ impl ShardRequest {
             | Self::Compare { .. }
             | Self::Copies { .. } => true,
             Self::Insert { .. }
+            | Self::InsertAbsent { .. }
             | Self::Remove { .. }
             | Self::Sum { .. }
             | Self::Command(_)

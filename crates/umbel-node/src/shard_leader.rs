@@ -21,6 +21,7 @@ use crate::exports::Exports;
 use crate::metrics;
 use crate::space::Space;
 
+mod absent;
 mod export;
 mod growing;
 mod load;
@@ -98,6 +99,9 @@ impl ShardLeader {
         let outcome = match request {
             ShardRequest::Insert { filter, generation, request, hashes, growth, at_ms } => {
                 self.insert((filter, generation), request, hashes, growth, at_ms).await
+            }
+            ShardRequest::InsertAbsent { filter, generation, request, hashes, growth } => {
+                self.insert_absent((filter, generation), request, &hashes, growth).await
             }
             ShardRequest::Remove { filter, generation, request, hashes } => {
                 self.remove(filter, generation, request, hashes).await.map(ShardAnswer::Bits)
@@ -239,18 +243,26 @@ impl ShardLeader {
         }
     }
 
-    /// Proposes a removal, which takes the room of its items and of the log as inserts do. It goes on if the
-    /// caller stops waiting, because the entry is in the log then.
     async fn propose_removal(&self, part: RemovePart) -> Result<ShardReply, ShardFailure> {
+        self.propose_alone(part.hashes.len(), ShardCommand::Remove(part)).await
+    }
+
+    /// Proposes a change of so many items as an entry of its own, which takes their room and that of the log as
+    /// inserts do. It goes on if the caller stops waiting, because the entry is in the log then.
+    async fn propose_alone(
+        &self,
+        item_count: usize,
+        command: ShardCommand,
+    ) -> Result<ShardReply, ShardFailure> {
         if let Some(free_bytes) = self.space.shortage() {
             return Err(ShardFailure::DiskFull { free_bytes });
         }
-        let room = self.queue.take_room(part.hashes.len())?;
+        let room = self.queue.take_room(item_count)?;
         let (group, writes) = (Arc::clone(&self.group), Arc::clone(&self.writes));
         let proposed = tokio::spawn(async move {
             let _room = room;
             let _writing = writes.read_owned().await;
-            propose(&group, ShardCommand::Remove(part)).await
+            propose(&group, command).await
         });
         proposed.await.map_err(|error| ShardFailure::Stopped(error.to_string()))?
     }

@@ -59,9 +59,9 @@ impl ShardState {
         self.insert_by(part, |slice, hashes| slice.insert_absent(hashes, part.growth_bytes))
     }
 
-    /// Answers an insert of items that are absent, or returns the part to propose for it. Items can be removed, so *all
-    /// present* is only true of a state that is at least as new as a confirmation of the leader: whoever gets this answer
-    /// confirms that it leads, and prepares the request once more.
+    /// Answers an insert of items that are absent, or returns the part to propose for it. Items can be removed, so
+    /// *all present* is only true of a state that is at least as new as a confirmation of the leader: whoever gets
+    /// this answer confirms that it leads, and prepares the request once more.
     ///
     /// # Errors
     /// If applying would refuse the request. Nothing must be proposed then.

@@ -15,7 +15,7 @@ use crate::export_change::FrameChange;
 umbel_ports::recorded! {
     ShardRequest {
         Insert, Remove, Contains, Sum, Command, Describe, ExportBegin, ExportRelease, ExportKeep, ExportEnd, Overlap,
-        ExportNext, Status, Scrub, Compare, Copies, Fence, Absorb,
+        ExportNext, Status, Scrub, Compare, Copies, Fence, Absorb, InsertAbsent,
     }
     ShardAnswer {
         Bits, Growing, Done, Slice, Overlap, Export, Frames, Status, Scrubbed, Held, Failed, Copies,
@@ -100,9 +100,10 @@ fn shard_requests() -> Vec<ShardRequest> {
         ShardRequest::Status,
         ShardRequest::Scrub { filter, generation },
         ShardRequest::Compare { question: ReplicaQuestion::Root { seed: 13 }, applied_index: 14 },
-        ShardRequest::Copies { filter, generation, hashes },
+        ShardRequest::Copies { filter, generation, hashes: hashes.clone() },
         ShardRequest::Fence { of, into, since: Epoch(15) },
         ShardRequest::Absorb { from: of, fence_index: 16 },
+        ShardRequest::InsertAbsent { filter, generation, request, hashes, growth },
     ]
 }
 

@@ -77,6 +77,7 @@ impl Tries {
         let is_change = matches!(
             request,
             ShardRequest::Insert { .. }
+                | ShardRequest::InsertAbsent { .. }
                 | ShardRequest::Remove { .. }
                 | ShardRequest::Sum { .. }
                 | ShardRequest::Command(_)

@@ -16,6 +16,7 @@ umbel_ports::recorded! {
     ShardCommand {
         Insert, Remove, CreateSlice, DropSlice, ClearSlice, MergeSlices, LoadFrame, Scrub, Repair,
         InsertTimed, Advance, RotateSlice, RenewSlice, Split, SplitAgain, Fence, Absorb, Reopen,
+        InsertAbsent,
     }
     ShardReply { Inserted, Removed, Merged, Done }
     PartError {
@@ -88,6 +89,7 @@ fn commands() -> Vec<ShardCommand> {
         ShardCommand::Fence { into: group, since },
         ShardCommand::Absorb { from: group, fence_index: 16 },
         ShardCommand::Reopen { since },
+        ShardCommand::InsertAbsent(insert()),
     ]
 }
 
