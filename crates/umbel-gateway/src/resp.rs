@@ -39,6 +39,7 @@ mod fixed_chains;
 mod gateway;
 mod info;
 mod keys;
+mod look_and_add;
 mod names;
 mod needs;
 mod nodes;

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::oneshot;
 use umbel_coordinator::Coordinator;
 pub(crate) use umbel_coordinator::testing::{create, items};
-use umbel_engine::meta::{FilterVerb, Grant, MetaCommand, Principal, PrincipalName, Proof, Rights};
+use umbel_engine::meta::{
+    FilterVerb, Grant, MetaCommand, Principal, PrincipalName, Proof, Rights, VersionRange,
+};
 use umbel_node::ports::Ports;
 pub(crate) use umbel_node::testing::{config, deadline};
 use umbel_node::{ClientInterface, Config, ServedNode};
@@ -61,6 +63,16 @@ pub(crate) async fn start(config: Config) -> Node {
 /// Starts a node with this clock.
 pub(crate) async fn start_by(config: Config, seed: Arc<dyn Seed>) -> Node {
     let ports = Ports { seed, ..Ports::real(Path::new(&config.data)).unwrap() };
+    start_on(config, ports).await
+}
+
+/// Starts a node of a release that runs clusters of these versions.
+pub(crate) async fn start_of(config: Config, versions: VersionRange) -> Node {
+    let ports = Ports { versions, ..Ports::real(Path::new(&config.data)).unwrap() };
+    start_on(config, ports).await
+}
+
+async fn start_on(config: Config, ports: Ports) -> Node {
     let (coordinator, coordinator_sent) = oneshot::channel();
     let clients = CoordinatorSender { coordinator };
     let node = umbel_node::Node::start(config, ports, Box::new(clients)).await.unwrap();

@@ -8,7 +8,7 @@ use umbel_engine::shard::{Bitmap, HashList, PartError};
 use super::hashed;
 use super::operation::{HashedBatch, Operation};
 use super::sought::Sought;
-use crate::{Coordinator, Result};
+use crate::{Coordinator, LiveFilter, Result};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
@@ -16,6 +16,9 @@ use umbel_node::leader_calls::unexpected;
 
 /// The cluster version since which the call between nodes exists.
 const SINCE: ClusterVersion = ClusterVersion(2);
+
+/// The cluster version since which shards insert what is absent.
+const ABSENT_SINCE: ClusterVersion = ClusterVersion(6);
 
 impl Coordinator {
     /// Inserts items into a filter that tells copies; a one means that the item was new.
@@ -27,6 +30,25 @@ impl Coordinator {
     ) -> Result<Bitmap> {
         let operation = Operation::Insert { request: None, at_ms: None };
         self.each_part_of_copies(name, items, operation, deadline).await
+    }
+
+    /// Inserts those items into a filter that tells copies that are absent when their turn comes; a one means that the
+    /// item was. None if the cluster's version has no such inserts: nothing was done.
+    pub async fn insert_absent(
+        &self,
+        name: &str,
+        items: &ItemBatch,
+        deadline: Instant,
+    ) -> Result<Option<Bitmap>> {
+        let sought = Sought::telling_copies(name);
+        let filter = sought.find(self, deadline).await?;
+        // Whoever does not know yet that the version was raised does without. Asked once the filter is found, which may
+        // refresh the catalogue: of a filter that was created since, no node inserts what is absent in another way.
+        if self.read_meta(|state| state.check_version(ABSENT_SINCE))?.is_err() {
+            return Ok(None);
+        }
+        let operation = Operation::InsertAbsent;
+        self.each_part_in(sought, filter, items, operation, deadline).await.map(Some)
     }
 
     /// Removes one copy of each item from a filter that tells copies; a one means that there was one.
@@ -60,6 +82,18 @@ impl Coordinator {
     ) -> Result<Bitmap> {
         let sought = Sought::telling_copies(name);
         let filter = sought.find(self, deadline).await?;
+        self.each_part_in(sought, filter, items, operation, deadline).await
+    }
+
+    /// The same for the filter that was found.
+    async fn each_part_in(
+        &self,
+        sought: Sought<'_>,
+        filter: LiveFilter,
+        items: &ItemBatch,
+        operation: Operation,
+        deadline: Instant,
+    ) -> Result<Bitmap> {
         let hashes = hashed(&filter, items)?;
         let batch = HashedBatch { hashes: &hashes, operation };
         self.each_part_of(sought, filter, batch, Some(items), deadline).await

@@ -14,6 +14,8 @@ pub(super) enum Operation {
         request: Option<ClientRequest>,
         at_ms: Option<u64>,
     },
+    /// Only those that are absent.
+    InsertAbsent,
     Remove(Option<ClientRequest>),
     Contains {
         confirmed: bool,
@@ -59,6 +61,10 @@ impl Operation {
             Self::Insert { request, at_ms } => {
                 let request = stamp(request);
                 ShardRequest::Insert { filter: id, generation, request, hashes, growth, at_ms }
+            }
+            Self::InsertAbsent => {
+                let request = None;
+                ShardRequest::InsertAbsent { filter: id, generation, request, hashes, growth }
             }
             Self::Remove(request) => {
                 let request = stamp(request);

@@ -152,6 +152,38 @@ async fn three_nodes_count_alike() {
     futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
 }
 
+/// However many clients of several nodes do so at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_absent_item_is_inserted_once() {
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let nodes = start_cluster(&folders).await;
+    let coordinators: Vec<_> = nodes.iter().map(Node::coordinator).collect();
+    coordinators[0].releases().upgrade(deadline()).await.unwrap();
+    for coordinator in &coordinators {
+        coordinator.meta_refresh(deadline()).await.unwrap();
+    }
+    for kind in [Kind::Cuckoo, Kind::Quotient] {
+        let name = kind.name();
+        create(&coordinators[0], name, kind).await;
+        for number in 0..10 {
+            let item = items(number..number + 1);
+            // More clients than the filters tell copies.
+            let asked = coordinators.iter().cycle().take(12);
+            let calls = asked.map(|asked| asked.insert_absent(name, &item, deadline()));
+            let answers = futures_util::future::join_all(calls).await;
+            let new = answers.into_iter().filter(|answer| {
+                let new = answer.as_ref().unwrap().as_ref();
+                new.expect("the cluster is at the newest version").get(0)
+            });
+            assert_eq!(new.count(), 1, "{kind}");
+            let copies = coordinators[1].copies_of_item(name, &item, deadline()).await;
+            assert_eq!(copies, Ok(1), "{kind}");
+        }
+    }
+    drop(coordinators);
+    futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_request_gets_its_first_answer() {
     let folder = tempfile::tempdir().unwrap();

@@ -115,6 +115,35 @@ async fn copies_are_not_asked_for_before_the_second_version() {
     node.shutdown().await;
 }
 
+/// Nodes of earlier builds do not know the entry.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_absent_is_not_inserted_as_such_before_the_sixth_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = VersionRange { oldest: ClusterVersion::FIRST, newest: ClusterVersion(5) };
+    let node = start_alone(folder.path(), before).await;
+    let coordinator = node.coordinator();
+    // The filter comes first: to look for it may bring the version at which it was created, too.
+    let missing = coordinator.insert_absent("seen", &items(7..8), deadline()).await;
+    assert_eq!(missing, Err(CallFailure::UnknownFilter { name: "seen".to_owned() }));
+    create(&coordinator, "seen", Kind::Quotient).await;
+    assert_eq!(coordinator.insert_absent("seen", &items(7..8), deadline()).await, Ok(None));
+    assert_eq!(coordinator.copies_of_item("seen", &items(7..8), deadline()).await, Ok(0));
+    drop(coordinator);
+    node.shutdown().await;
+
+    let node = start_alone(folder.path(), VersionRange::OWN).await;
+    let coordinator = node.coordinator();
+    assert_eq!(coordinator.insert_absent("seen", &items(7..8), deadline()).await, Ok(None));
+    coordinator.releases().upgrade(deadline()).await.unwrap();
+    for new_count in [2, 0] {
+        let new = coordinator.insert_absent("seen", &items(7..9), deadline()).await.unwrap();
+        assert_eq!(new.map(|new| new.count_ones()), Some(new_count));
+    }
+    assert_eq!(coordinator.copies_of_item("seen", &items(7..8), deadline()).await, Ok(1));
+    drop(coordinator);
+    node.shutdown().await;
+}
+
 /// Nodes of earlier builds do not know the entries that have the filter's name.
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_of_a_cluster_of_the_first_version_are_changed() {
@@ -171,7 +200,7 @@ async fn a_release_that_cannot_run_the_cluster_stops_and_says_which_can() {
     // The words are ours alone: openraft's say which entry it applied.
     assert!(!why.contains("Apply"), "{why}");
     let why = stopped(folder.path(), LATER).await;
-    let expected = "the cluster is at version 5, and this release runs clusters of version 6: start the release that this node had";
+    let expected = "the cluster is at version 6, and this release runs clusters of version 7: start the release that this node had";
     assert!(why.contains(expected), "{why}");
     // The failed starts changed nothing.
     let node = start_alone(folder.path(), VersionRange::OWN).await;
@@ -207,7 +236,7 @@ async fn whoever_joins_must_run_the_clusters_version() {
             panic!("{versions} was taken")
         };
         let expected = format!(
-            "the node's release runs clusters of {versions}, and this one is at version 5: start a release that runs that"
+            "the node's release runs clusters of {versions}, and this one is at version 6: start a release that runs that"
         );
         assert_eq!(what, expected);
     }

@@ -9,8 +9,8 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_coordinator::catalogue::{FilterRequest, Hashing};
 use umbel_coordinator::sizes::FilterSize;
-use umbel_coordinator::{graver, partial_failure, partly};
-use umbel_engine::meta::{Distribution, FilterName, FilterVerb, HashKey, MetaState};
+use umbel_coordinator::{graver, partly};
+use umbel_engine::meta::{Distribution, FilterName, FilterVerb, MetaState};
 use umbel_engine::shard::PartError;
 use umbel_filter::Kind;
 use umbel_filter::sizing::{CUCKOO_BUCKETS_LOOKED_AT, WINDOW_BUCKET_SLOTS};
@@ -20,10 +20,10 @@ use umbel_resp::{Arguments, CuckooCommand, CuckooInsert, Items, Protocol, Refusa
 
 use super::answers::refusal;
 use super::filters::{create, described, memory_bytes, or_create, unless_busy};
+use super::look_and_add::look_and_add;
 use super::packed::Packed;
 use super::session::{NoFilter, Session};
 use super::shared::Counts;
-use super::turns::Place;
 
 /// The planned false positive rate. RedisBloom's, with 8 bits and buckets of 2, is 1.6 % for each of a filter's
 /// parts.
@@ -193,15 +193,8 @@ fn take_outcomes(
     failed.map_or(Ok(()), |failure| Err(if is_begun { partly(failure) } else { failure }))
 }
 
-/// The failure of taking back a copy that was inserted a moment ago: it may have stayed.
-fn not_taken_back(failure: CallFailure) -> CallFailure {
-    partial_failure(failure, |failure| {
-        format!("a copy of the item was inserted and could not be removed: {failure}")
-    })
-}
-
-/// Inserts one item. A filter that was dropped without this node's knowledge is created anew, if the command has a
-/// capacity for it.
+/// Inserts one item, with `is_new_only` if it is absent. A filter that was dropped without this node's knowledge is
+/// created anew, if the command has a capacity for it.
 async fn add(
     session: &Session,
     name: &FilterName,
@@ -212,42 +205,22 @@ async fn add(
 ) -> Result<Added, CallFailure> {
     let coordinator = &session.shared.coordinator;
     let new = || capacity.map(|capacity| plan(capacity, true));
-    // Shards insert a copy in any case, so the commands of this node that look for one item first take turns.
-    let place = is_new_only.then(|| line_up(session, name, batch)).transpose()?;
-    let mut turn = place.as_ref().and_then(Place::try_turn);
-    while let Some(place) = &place {
-        let asked = || coordinator.contains_copies(name.as_str(), batch, deadline);
-        // Who finds the item present needs no turn.
-        if or_create(session, name, new, deadline, asked).await?.get(0) {
-            return Ok(Added::Present);
+    let is_added = if is_new_only {
+        let absent = || coordinator.insert_absent(name.as_str(), batch, deadline);
+        match or_create(session, name, new, deadline, absent).await {
+            Ok(Some(is_new)) => Ok(is_new.get(0)),
+            Ok(None) => look_and_add(session, name, new, batch, deadline).await,
+            Err(failure) => Err(failure),
         }
-        if turn.is_some() {
-            break;
-        }
-        turn = Some(place.turn(deadline).await?);
-    }
-    let inserted = || coordinator.insert_copies(name.as_str(), batch, deadline);
-    match or_create(session, name, new, deadline, inserted).await {
-        Ok(is_new) if is_new_only && !is_new.get(0) => {
-            // Another client was faster: the copy that this call inserted is removed again.
-            let removed = coordinator.remove_copies(name.as_str(), batch, deadline).await;
-            removed.map(|_| Added::Present).map_err(not_taken_back)
-        }
-        Ok(_) => Ok(Added::Yes),
+    } else {
+        let inserted = || coordinator.insert_copies(name.as_str(), batch, deadline);
+        or_create(session, name, new, deadline, inserted).await.map(|_| true)
+    };
+    match is_added {
+        Ok(is_added) => Ok(if is_added { Added::Yes } else { Added::Present }),
         Err(CallFailure::Part(PartError::Full { .. })) => Ok(Added::Full),
         Err(failure) => Err(failure),
     }
-}
-
-/// A place among the commands of this node that look for this item of the filter.
-fn line_up<'a>(
-    session: &'a Session,
-    name: &FilterName,
-    batch: &ItemBatch,
-) -> Result<Place<'a>, CallFailure> {
-    let mut hashes = Vec::new();
-    batch.hash(&HashKey::Xxh3 { seed: 0 }, &mut hashes)?;
-    Ok(session.shared.turns.line_up((name.clone(), hashes.first().copied())))
 }
 
 /// Missing filters, and those of other kinds, have no items.
@@ -421,8 +394,6 @@ async fn info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
 mod tests {
     use std::time::Duration;
 
-    use umbel_engine::{FilterId, RequestId, SessionId};
-
     use super::*;
 
     fn no_quorum() -> CallFailure {
@@ -451,16 +422,5 @@ mod tests {
         let mut added = Vec::new();
         let failed = take_outcomes(&mut added, vec![Err(unknown()), Err(no_quorum())]);
         assert_eq!(failed, Err(unknown()));
-    }
-
-    #[test]
-    fn a_copy_that_stays_is_reported() {
-        assert!(is_unknown(&Err(not_taken_back(no_quorum()))));
-        let id = RequestId { session: SessionId(1), sequence: 1 };
-        let refused = PartError::RequestExpired { id };
-        assert_eq!(not_taken_back(refused.clone().into()), CallFailure::Partly(refused));
-        let filter = FilterId(1);
-        let full = PartError::Full { filter, what: "w".to_owned() };
-        assert!(is_unknown(&Err(not_taken_back(full.into()))));
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use umbel_coordinator::Coordinator;
-use umbel_engine::meta::FilterName;
+use umbel_engine::meta::{ClusterVersion, FilterName};
 use umbel_filter::Kind;
 use umbel_node::item_batch::ItemBatch;
 use umbel_ports::{Purpose, Rare, RealSeed, Seed};
 
-use super::resp_test::{Client, node, node_by};
+use super::resp_test::{Client, node, node_by, node_up_to};
 use crate::test_node::{create, deadline};
 
 /// Items without room are distinguished from those with room, and removed items make room again.
@@ -121,7 +121,14 @@ async fn answers_of_protocol_three_are_booleans_where_redisblooms_are() {
 /// However many clients of a node add a new item at once, one of them inserts it, and once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_item_is_added_once() {
-    let (_folder, node) = node().await;
+    // Before the sixth version of the cluster they take turns.
+    for newest in [ClusterVersion(5), ClusterVersion::NEWEST] {
+        check_added_once(newest).await;
+    }
+}
+
+async fn check_added_once(newest: ClusterVersion) {
+    let (_folder, node) = node_up_to(newest).await;
     let mut client = Client::new(&node).await;
     client.call("CF.RESERVE grows 1000", "+OK\r\n").await;
     client.call("CF.RESERVE fixed 1000 EXPANSION 0", "+OK\r\n").await;

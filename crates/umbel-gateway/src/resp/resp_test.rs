@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use umbel_engine::meta::{ClusterVersion, VersionRange};
 use umbel_node::config::Config;
 use umbel_ports::{Net, RealNet, Seed, Stream};
 
-use crate::test_node::{Clock, Node, config, start, start_by};
+use crate::test_node::{Clock, Node, config, start, start_by, start_of};
 
 /// A node with two shards that serves the protocol.
 pub(super) async fn node() -> (TempDir, Node) {
@@ -33,6 +34,14 @@ pub(super) async fn node_at(clock: &Arc<Clock>) -> (TempDir, Node) {
 pub(super) async fn node_by(seed: Arc<dyn Seed>) -> (TempDir, Node) {
     let folder = tempfile::tempdir().unwrap();
     let node = start_by(resp_config(folder.path()), seed).await;
+    (folder, node)
+}
+
+/// The same of a release that runs clusters up to this version.
+pub(super) async fn node_up_to(newest: ClusterVersion) -> (TempDir, Node) {
+    let folder = tempfile::tempdir().unwrap();
+    let versions = VersionRange { oldest: ClusterVersion::FIRST, newest };
+    let node = start_of(resp_config(folder.path()), versions).await;
     (folder, node)
 }
 

@@ -11,7 +11,7 @@ async fn a_version_is_not_raised_while_a_node_is_away() {
         client.upgrade(true).await.ok().filter(|found| found.newest_common != 0)
     })
     .await;
-    assert_eq!((found.cluster_version, found.newest_common), (5, 5));
+    assert_eq!((found.cluster_version, found.newest_common), (6, 6));
     assert_eq!(found.nodes.len(), 3);
     for node in &found.nodes {
         assert_eq!((node.oldest_version, node.newest_version), (1, 5), "{node:?}");
@@ -22,18 +22,18 @@ async fn a_version_is_not_raised_while_a_node_is_away() {
         client.upgrade(false).await.ok().filter(|again| *again == found)
     })
     .await;
-    assert_eq!(client.status().await.unwrap().cluster_version, 5);
+    assert_eq!(client.status().await.unwrap().cluster_version, 6);
 
     cluster.nodes[2].kill();
     let away = client.upgrade(false).await.unwrap();
-    assert_eq!((away.cluster_version, away.newest_common), (5, 0));
+    assert_eq!((away.cluster_version, away.newest_common), (6, 0));
     let silent: Vec<_> = away.nodes.iter().filter(|node| !node.failure.is_empty()).collect();
     assert_eq!(silent.len(), 1);
     assert_eq!(silent[0].address, cluster.nodes[2].address);
 
     cluster.nodes[2].start();
     until("the node that is back", || async {
-        client.upgrade(true).await.ok().filter(|found| found.newest_common == 5)
+        client.upgrade(true).await.ok().filter(|found| found.newest_common == 6)
     })
     .await;
 }
