@@ -178,7 +178,7 @@ fn meta_verdict(error: &MetaError) -> Verdict {
     match error {
         MetaError::UnknownFilter { .. } => refused(Code::NotFound, ErrorCode::UnknownFilter),
         MetaError::NameTaken { .. } => refused(Code::AlreadyExists, ErrorCode::NameTaken),
-        MetaError::Busy { .. } | MetaError::ShardBusy { .. } => {
+        MetaError::Busy { .. } | MetaError::ShardBusy { .. } | MetaError::ExpiryChanged { .. } => {
             later(ErrorCode::FilterBusy, AFTER_BUSY_MS)
         }
         MetaError::UnknownNode { .. } => refused(Code::NotFound, ErrorCode::UnknownNode),
@@ -417,6 +417,7 @@ mod tests {
             (MetaError::BadMerge { what: text() }, C::FailedPrecondition, E::BadChange, 0),
             (MetaError::ShardBusy { what: text() }, C::Unavailable, E::FilterBusy, 100),
             (MetaError::BadVersion { what: text() }, C::FailedPrecondition, E::BadChange, 0),
+            (MetaError::ExpiryChanged { filter: FilterId(1) }, C::Unavailable, E::FilterBusy, 100),
             (MetaError::Quota { what: text() }, C::ResourceExhausted, E::Quota, 0),
             (MetaError::NotFormed, C::Unavailable, E::NotFormed, 1000),
             (MetaError::BadSettings { what }, C::InvalidArgument, E::Invalid, 0),

@@ -202,7 +202,7 @@ impl LeaderCalls {
                 }
                 Tried::Answer(answer) => {
                     self.note_leader(GroupId::META, node, Some(node));
-                    return Ok(answer);
+                    return tries.meta_answer(answer);
                 }
                 Tried::Unknown(why) => {
                     self.note_leader(GroupId::META, node, None);

@@ -2,7 +2,7 @@
 
 use tokio::time::Instant;
 use umbel_engine::FilterId;
-use umbel_engine::meta::{FilterChange, FilterName};
+use umbel_engine::meta::{FilterChange, FilterName, MetaCommand};
 
 use super::Seen;
 use crate::{Coordinator, Result};
@@ -22,6 +22,28 @@ impl Coordinator {
         let (filter, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(filter, &record))?;
         let change = FilterChange::SetExpiry { expires_ms };
+        self.propose_order(filter, &record, change, deadline).await
+    }
+
+    /// The same for a filter that has the time `seen_ms`: of several callers who saw the same, one sets it, and the others
+    /// get [`MetaError::ExpiryChanged`](umbel_engine::meta::MetaError::ExpiryChanged). Clusters of lower versions do not
+    /// compare the times.
+    pub async fn replace_expiry(
+        &self,
+        name: &FilterName,
+        seen: Seen,
+        seen_ms: Option<u64>,
+        expires_ms: Option<u64>,
+        deadline: Instant,
+    ) -> Result<()> {
+        let (filter, record) = self.filter_in_any_state(name, deadline).await?;
+        seen.check(filter, &record)?;
+        let replacing = MetaCommand::ReplaceExpiry { filter, seen_ms, expires_ms };
+        let change = if self.read_meta(|state| state.check_writable(&replacing))?.is_ok() {
+            FilterChange::ReplaceExpiry { seen_ms, expires_ms }
+        } else {
+            FilterChange::SetExpiry { expires_ms }
+        };
         self.propose_order(filter, &record, change, deadline).await
     }
 

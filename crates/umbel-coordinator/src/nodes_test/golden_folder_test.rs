@@ -7,7 +7,8 @@
 //! * `1` has a shard that was split;
 //! * `3` has one that was absorbed and split off again, so that it is of a later era, and one whose final state
 //!   is still on the disk, because no snapshot covers the entry that absorbed it;
-//! * `4` has orders about filters by their names, and an import, in its log.
+//! * `4` has orders about filters by their names, and an import, in its log;
+//! * `6` has inserts of what is absent, and times of expiry that replace those that were seen.
 //!
 //! A changed format gets a new number, a reader for the old one, and a folder beside these; existing folders
 //! are never rewritten.
@@ -26,7 +27,7 @@ use super::node_test::{MINUTES, config, deadline, items, start};
 use super::recut_test::{name, split};
 use super::*;
 use crate::ClientRequest;
-use crate::catalogue::{FilterRequest, Hashing};
+use crate::catalogue::{FilterRequest, Hashing, Seen};
 use crate::sizes::FilterSize;
 
 /// If this variable is set and a folder does not exist, its test writes it: `UMBEL_WRITE_FOLDER=1`.
@@ -270,6 +271,43 @@ async fn a_folder_with_orders_by_name_is_read() {
         assert_eq!(found.count_ones(), item_count, "{filter}");
         let (_, expiry) = coordinator.expiry(&name(filter), deadline()).await.unwrap().unwrap();
         assert_eq!(expiry, expires_ms, "{filter}");
+    }
+    drop(coordinator);
+    node.shutdown().await;
+}
+
+/// Filters that tell copies take each item once, and one of them gets a time of expiry.
+async fn write_absent(node: &Node) -> SessionId {
+    let coordinator = node.coordinator();
+    let session = coordinator.sessions().open(String::new(), deadline()).await.unwrap();
+    for kind in [Kind::Cuckoo, Kind::Quotient] {
+        create(&coordinator, kind.name(), kind, Distribution::Partitioned).await;
+        for numbers in [0..ITEM_COUNT / 2, 0..ITEM_COUNT] {
+            let new = coordinator.insert_absent(kind.name(), &items(numbers), deadline()).await;
+            assert!(new.unwrap().is_some());
+        }
+    }
+    let (filter, _) =
+        coordinator.expiry(&name("cuckoo"), deadline()).await.unwrap().expect("it was created");
+    let seen = Seen { filter, generation: None };
+    let expires_ms = Some(u64::MAX);
+    coordinator.replace_expiry(&name("cuckoo"), seen, None, expires_ms, deadline()).await.unwrap();
+    session
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_with_absent_items_is_read() {
+    let (folder, _) = copied(ClusterVersion(6), write_absent).await;
+    let node = start_alone(folder.path()).await;
+    let coordinator = node.coordinator();
+    for (kind, expires_ms) in [(Kind::Cuckoo, Some(u64::MAX)), (Kind::Quotient, None)] {
+        let all = items(0..ITEM_COUNT);
+        let found = coordinator.contains(kind.name(), &all, None, deadline()).await.unwrap().0;
+        assert_eq!(found.count_ones(), ITEM_COUNT, "{kind}");
+        let copies = coordinator.copies_of_item(kind.name(), &items(7..8), deadline()).await;
+        assert_eq!(copies, Ok(1), "{kind}");
+        let expiry = coordinator.expiry(&name(kind.name()), deadline()).await.unwrap();
+        assert_eq!(expiry.map(|(_, expiry)| expiry), Some(expires_ms), "{kind}");
     }
     drop(coordinator);
     node.shutdown().await;

@@ -94,10 +94,8 @@ impl MetaState {
             MetaCommand::ActivateImport { filter } => self.activate_import(*filter),
             MetaCommand::DropFilter { filter } => self.drop_filter(*filter),
             MetaCommand::FilterDropped { filter } => self.filter_dropped(*filter),
-            MetaCommand::ClearFilter { filter, generation: of } => self.clear_filter(*filter, *of),
-            MetaCommand::RotateFilter { filter, generation: of } => {
-                self.rotate_filter(*filter, *of)
-            }
+            MetaCommand::ClearFilter { filter, generation: g } => self.clear_filter(*filter, *g),
+            MetaCommand::RotateFilter { filter, generation: g } => self.rotate_filter(*filter, *g),
             MetaCommand::RenameFilter { filter, generation, name, replaced } => {
                 self.rename_filter((*filter, *generation), name, *replaced)
             }
@@ -135,6 +133,9 @@ impl MetaState {
             MetaCommand::ShardMerged { shard, era } => self.shard_merged(*shard, *era),
             MetaCommand::Order(order) => self.apply_order(log_index, order),
             MetaCommand::RenewImport { filter, expires_ms: at } => self.renew_import(*filter, *at),
+            MetaCommand::ReplaceExpiry { filter, seen_ms, expires_ms } => {
+                self.replace_expiry(*filter, *seen_ms, *expires_ms)
+            }
         }
     }
 

@@ -325,4 +325,15 @@ pub enum MetaCommand {
         /// proposal is known by it, so it is in part drawn at random.
         expires_ms: u64,
     },
+    /// Sets or removes the time at which a filter is dropped, if it still has the one that was seen.
+    /// Otherwise it is refused ([`MetaError::ExpiryChanged`](super::MetaError::ExpiryChanged)), also if it is a
+    /// repetition.
+    ReplaceExpiry {
+        /// The filter.
+        filter: FilterId,
+        /// What was seen, in milliseconds since 1970; None for never.
+        seen_ms: Option<u64>,
+        /// Milliseconds since 1970; None for never.
+        expires_ms: Option<u64>,
+    },
 }

@@ -64,6 +64,21 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
+    /// Sets the time of expiry as it was seen: of several who saw the same, one sets it. A repetition is refused as any
+    /// other proposal, because what it would set may as well be what another one has set.
+    pub(super) fn replace_expiry(
+        &mut self,
+        filter: FilterId,
+        seen_ms: Option<u64>,
+        expires_ms: Option<u64>,
+    ) -> Result<MetaReply> {
+        if self.named(filter)?.expires_ms == seen_ms {
+            self.set_expiry(filter, expires_ms)
+        } else {
+            Err(MetaError::ExpiryChanged { filter })
+        }
+    }
+
     /// Creates a filter for an import. Settings do not tell imports apart, since keys come with the copy; the
     /// time of expiry does: until the import has this answer, nobody else changes it.
     pub(super) fn begin_import(
@@ -158,6 +173,28 @@ mod tests {
         assert_eq!(state.expired(5_000), []);
         let unknown = MetaReply::Refused(MetaError::UnknownFilter { filter });
         assert_eq!(state.apply(12, &at(None)), unknown);
+    }
+
+    #[test]
+    fn of_those_who_saw_the_same_time_one_replaces_it() {
+        let (mut state, filter) = state(false);
+        let replace =
+            |seen_ms, expires_ms| MetaCommand::ReplaceExpiry { filter, seen_ms, expires_ms };
+        let changed = MetaReply::Refused(MetaError::ExpiryChanged { filter });
+        let expires = |state: &MetaState| state.filter(filter).unwrap().expires_ms;
+        assert_eq!(state.apply(6, &replace(None, Some(1_000))), MetaReply::Done);
+        // Also if it is the same time: the first one has won.
+        for (index, at_ms) in [(7, 1_000), (8, 2_000)] {
+            assert_eq!(state.apply(index, &replace(None, Some(at_ms))), changed);
+            assert_eq!(expires(&state), Some(1_000));
+        }
+        assert_eq!(state.apply(9, &replace(Some(1_000), Some(3_000))), MetaReply::Done);
+        assert_eq!(state.apply(10, &replace(Some(1_000), None)), changed);
+        assert_eq!(state.apply(11, &replace(Some(3_000), None)), MetaReply::Done);
+        assert_eq!(expires(&state), None);
+        state.apply(12, &MetaCommand::DropFilter { filter });
+        let unknown = MetaReply::Refused(MetaError::UnknownFilter { filter });
+        assert_eq!(state.apply(13, &replace(None, Some(1))), unknown);
     }
 
     #[test]

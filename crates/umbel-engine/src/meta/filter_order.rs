@@ -47,4 +47,11 @@ pub enum FilterChange {
         /// The filter that has the new name now, which is dropped; None if there must be none.
         replaced: Option<FilterId>,
     },
+    /// `ReplaceExpiry`.
+    ReplaceExpiry {
+        /// What was seen, in milliseconds since 1970; None for never.
+        seen_ms: Option<u64>,
+        /// Milliseconds since 1970; None for never.
+        expires_ms: Option<u64>,
+    },
 }

@@ -39,6 +39,9 @@ impl FilterOrder {
                 name: name.clone(),
                 replaced: *replaced,
             },
+            &FilterChange::ReplaceExpiry { seen_ms, expires_ms } => {
+                MetaCommand::ReplaceExpiry { filter, seen_ms, expires_ms }
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::catalogue::IMPORTS_BEGIN_SINCE;
 use super::command::MetaCommand;
+use super::filter_order::{FilterChange, FilterOrder};
 use super::reply::{MetaError, MetaReply};
 use super::state::MetaState;
 use super::version::ClusterVersion;
@@ -18,6 +19,10 @@ impl MetaCommand {
             Self::NoteCoreCount { .. } | Self::SetAutoSplit { .. } => ClusterVersion(2),
             Self::MergeShard { .. } | Self::ShardMerged { .. } | Self::MergeGivenUp { .. } => {
                 ClusterVersion(3)
+            }
+            Self::ReplaceExpiry { .. }
+            | Self::Order(FilterOrder { change: FilterChange::ReplaceExpiry { .. }, .. }) => {
+                ClusterVersion(6)
             }
             Self::Order(_) | Self::RenewImport { .. } => ClusterVersion(4),
             Self::BeginImport { .. } => IMPORTS_BEGIN_SINCE,
@@ -106,7 +111,7 @@ mod tests {
     use super::super::balance::tests::formed;
     use super::*;
     use crate::ids::FilterId;
-    use crate::meta::{FilterChange, FilterName, FilterOrder};
+    use crate::meta::FilterName;
 
     fn raise(state: &mut MetaState, to: u32, asked: impl IntoIterator<Item = u64>) -> MetaReply {
         let asked = asked.into_iter().map(NodeId).collect();
@@ -151,9 +156,18 @@ mod tests {
         let state = state.at_version(ClusterVersion(2));
         assert_eq!(state.check_writable(&command), Ok(()));
         let (filter, name) = (FilterId(1), FilterName::new("a").unwrap());
-        let order = MetaCommand::Order(FilterOrder { filter, name, change: FilterChange::Drop });
+        let order = |change| MetaCommand::Order(FilterOrder { filter, name: name.clone(), change });
+        let dropped = order(FilterChange::Drop);
         let state = state.at_version(ClusterVersion(3));
-        assert!(state.check_writable(&order).is_err());
-        assert_eq!(state.at_version(ClusterVersion(4)).check_writable(&order), Ok(()));
+        assert!(state.check_writable(&dropped).is_err());
+        let state = state.at_version(ClusterVersion(4));
+        assert_eq!(state.check_writable(&dropped), Ok(()));
+        // Some changes came later than orders.
+        let replaced = order(FilterChange::ReplaceExpiry { seen_ms: None, expires_ms: None });
+        let state = state.at_version(ClusterVersion(5));
+        for command in [&replaced, &*replaced.bare()] {
+            assert!(state.check_writable(command).is_err());
+        }
+        assert_eq!(state.at_version(ClusterVersion(6)).check_writable(&replaced), Ok(()));
     }
 }

@@ -148,4 +148,10 @@ pub enum MetaError {
         /// The reason.
         what: String,
     },
+    /// The filter has another time of expiry than the one that was seen: look again.
+    #[error("the time of expiry of {filter} was changed meanwhile: try again")]
+    ExpiryChanged {
+        /// The filter that was named.
+        filter: FilterId,
+    },
 }

@@ -67,6 +67,7 @@ fn order((filter, named, change, number): (FilterId, u64, u8, u64)) -> MetaComma
         1 => FilterChange::SetExpiry { expires_ms: Some(number) },
         2 => FilterChange::Clear { generation },
         3 => FilterChange::Rotate { generation },
+        4 => FilterChange::ReplaceExpiry { seen_ms: None, expires_ms: Some(number) },
         _ => FilterChange::Rename { generation, name: name(number), replaced: None },
     };
     MetaCommand::Order(FilterOrder { filter, name: name(named), change })
@@ -144,7 +145,7 @@ fn about_filters() -> impl Strategy<Value = MetaCommand> {
             generation: Generation(g),
         }),
         2 => (filter(), 0_u64..4, 0..4_u64, prop::option::of(filter())).prop_map(rename),
-        2 => (filter(), 0..4_u64, 0..5_u8, 0..4_u64).prop_map(order),
+        2 => (filter(), 0..4_u64, 0..6_u8, 0..4_u64).prop_map(order),
         1 => (filter(), 0_u64..4)
             .prop_map(|(filter, expires_ms)| MetaCommand::RenewImport { filter, expires_ms }),
         1 => (0..4_u64, 0_u64..3, 0_u64..4).prop_map(|(name, key, expires_ms)| {

@@ -39,7 +39,8 @@ pub(super) async fn answer(
         Err(why @ NoFilter::Denied) => return Err(why.into()),
     };
     let sets = !matches!(command, ExpiryCommand::Ask { .. });
-    // They look at the expiry first, and set it then.
+    // They look at the expiry first, and set it then. Those of this node take turns: none of them has to look again, and
+    // in clusters of lower versions, which do not compare what was seen, none sets what another one has set.
     let place = sets.then(|| session.shared.turns.line_up((name.clone(), None)));
     let turn = match &place {
         Some(place) => Some(place.turn(deadline).await.map_err(|error| refusal(&error))?),
@@ -53,24 +54,25 @@ pub(super) async fn answer(
                 return Ok(Reply::Integer(time_left(had, now_ms, unit, is_moment)));
             }
             ExpiryCommand::Persist(_) if had.is_none() => return Ok(Reply::Integer(0)),
-            ExpiryCommand::Persist(_) => None,
+            ExpiryCommand::Persist(_) => Change::Set(None),
             ExpiryCommand::Set { expiry, condition, .. } => {
                 let at_ms = moment(expiry, now_ms);
                 if !allows(condition, had, at_ms) {
                     return Ok(Reply::Integer(0));
                 }
-                Some(at_ms)
+                match condition {
+                    // Dropped before the reply, as in Redis.
+                    _ if at_ms <= now_ms => Change::Drop,
+                    Condition::Always => Change::Set(Some(at_ms)),
+                    _ => Change::Replace { had, at_ms },
+                }
             }
         };
-        let changed = match wanted {
-            // Dropped before the reply, as in Redis.
-            Some(at_ms) if at_ms <= now_ms => {
-                let deadline = session.shared.deadlines.of_long_command();
-                change(coordinator, &name, filter, Change::Drop, deadline).await
-            }
-            wanted => change(coordinator, &name, filter, Change::Expiry(wanted), deadline).await,
+        let until = match wanted {
+            Change::Drop => session.shared.deadlines.of_long_command(),
+            Change::Set(_) | Change::Replace { .. } => deadline,
         };
-        match changed {
+        match change(coordinator, &name, filter, wanted, until).await {
             Ok(has_dropped_copies) => {
                 // Nobody waits for what other nodes confirm.
                 drop(turn);
@@ -79,8 +81,10 @@ pub(super) async fn answer(
                 return confirmed.map(|()| Reply::Integer(1)).map_err(|error| refusal(&error));
             }
             Err(error) if is_missing(&error) => return Ok(missing(command)),
-            // Another filter has got the name since: the command is about that one.
-            Err(CallFailure::Changed { .. }) if Instant::now() < deadline => {}
+            // Another filter has got the name since, and the command is about that one; or the filter another expiry.
+            Err(
+                CallFailure::Changed { .. } | CallFailure::Meta(MetaError::ExpiryChanged { .. }),
+            ) if Instant::now() < deadline => {}
             Err(error) => return Err(refusal(&error)),
         }
     }
@@ -91,7 +95,12 @@ pub(super) async fn answer(
 enum Change {
     Drop,
     /// The moment at which it is dropped, if there is one.
-    Expiry(Option<u64>),
+    Set(Option<u64>),
+    /// The same, if the moment still is the one that was seen.
+    Replace {
+        had: Option<u64>,
+        at_ms: u64,
+    },
 }
 
 /// Changes a filter as it was seen; returns whether a replicated filter was dropped.
@@ -102,11 +111,15 @@ async fn change(
     change: Change,
     deadline: Instant,
 ) -> Result<bool, CallFailure> {
-    let seen = Some(Seen { filter, generation: None });
+    let seen = Seen { filter, generation: None };
     match change {
-        Change::Drop => coordinator.drop_filter(name, seen, deadline).await,
-        Change::Expiry(wanted) => {
-            coordinator.expire(name, seen, wanted, deadline).await.map(|()| false)
+        Change::Drop => coordinator.drop_filter(name, Some(seen), deadline).await,
+        Change::Set(wanted) => {
+            coordinator.expire(name, Some(seen), wanted, deadline).await.map(|()| false)
+        }
+        Change::Replace { had, at_ms } => {
+            let replaced = coordinator.replace_expiry(name, seen, had, Some(at_ms), deadline).await;
+            replaced.map(|()| false)
         }
     }
 }
@@ -232,16 +245,27 @@ mod tests {
         let name = FilterName::new("k").unwrap();
         let seen = create(&asked, "k", Kind::Blocked).await;
         asked.drop_filter(&name, None, deadline()).await.unwrap();
-        for wanted in [Change::Drop, Change::Expiry(Some(u64::MAX)), Change::Expiry(None)] {
+        let replace = |at_ms| Change::Replace { had: None, at_ms };
+        let [set, unset] = [Some(u64::MAX), None].map(Change::Set);
+        for wanted in [Change::Drop, set, unset, replace(u64::MAX)] {
             let gone = change(&asked, &name, seen, wanted, deadline()).await;
             assert!(gone.is_err_and(|failure| is_missing(&failure)), "Redis answers 0");
         }
         let newer = create(&asked, "k", Kind::Blocked).await;
-        for wanted in [Change::Drop, Change::Expiry(Some(u64::MAX))] {
+        for wanted in [Change::Drop, set, replace(u64::MAX)] {
             let changed = change(&asked, &name, seen, wanted, deadline()).await;
             assert!(matches!(changed, Err(CallFailure::Changed { .. })), "{changed:?}");
         }
         assert_eq!(asked.expiry(&name, deadline()).await.unwrap(), Some((newer, None)));
+        // A command of another node has seen the filter without an expiry, too.
+        let first = change(&asked, &name, newer, replace(u64::MAX), deadline()).await;
+        assert_eq!(first, Ok(false));
+        for at_ms in [u64::MAX, u64::MAX - 1] {
+            let late = change(&asked, &name, newer, replace(at_ms), deadline()).await;
+            assert_eq!(late, Err(MetaError::ExpiryChanged { filter: newer }.into()));
+        }
+        let found = asked.expiry(&name, deadline()).await.unwrap();
+        assert_eq!(found, Some((newer, Some(u64::MAX))));
         drop(asked);
         node.shutdown().await;
     }

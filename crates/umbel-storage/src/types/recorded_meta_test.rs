@@ -19,15 +19,15 @@ umbel_ports::recorded! {
         ClearFilter, FilterCleared, OpenSession, SubmitJob, EndJob, CancelJob, ResumeJob, PutPrincipal,
         DropPrincipal, SetQuota, NoteMemoryLimit, NoteZone, NoteCoreCount, SetAutoSplit, GrowFilter,
         SetExpiry, DropExpired, RotateFilter, RenameFilter, RaiseVersion, MergeShard, ShardMerged,
-        MergeGivenUp, Order, RenewImport, BeginImport,
+        MergeGivenUp, Order, RenewImport, BeginImport, ReplaceExpiry,
     }
     MetaReply { Done, Node, Filter, Session, Job, Refused }
     MetaError {
         UnknownFilter, NameTaken, Busy, UnknownNode, AddressTaken, TooFewNodes, BadMove, BadSplit, ShardBusy,
         UnknownJob, JobState, Quota, NotFormed, BadSettings, BadJoinToken, BadPrincipal, VersionTooLow,
-        BadVersion, BadMerge,
+        BadVersion, BadMerge, ExpiryChanged,
     }
-    FilterChange { Drop, SetExpiry, Clear, Rotate, Rename }
+    FilterChange { Drop, SetExpiry, Clear, Rotate, Rename, ReplaceExpiry }
     JobEnd { Done, Failed, Cancelled }
     Proof { Token, Certificate }
     FilterVerb { Read, Insert, Remove, Manage, Export }
@@ -120,6 +120,7 @@ fn commands_about_filters() -> Vec<MetaCommand> {
         MetaCommand::Order(order),
         MetaCommand::RenewImport { filter, expires_ms: 9 },
         begin,
+        MetaCommand::ReplaceExpiry { filter, seen_ms: None, expires_ms: Some(9) },
     ]
 }
 
@@ -170,6 +171,7 @@ fn errors() -> Vec<MetaError> {
         MetaError::VersionTooLow { needed, is },
         MetaError::BadVersion { what: what() },
         MetaError::BadMerge { what: what() },
+        MetaError::ExpiryChanged { filter: FILTER },
     ]
 }
 
@@ -197,6 +199,7 @@ fn every_command_of_the_meta_group_is_understood_as_it_was_recorded() {
         FilterChange::Clear { generation },
         FilterChange::Rotate { generation },
         FilterChange::Rename { generation, name: name(), replaced },
+        FilterChange::ReplaceExpiry { seen_ms: Some(8), expires_ms: Some(9) },
     ];
     check_all(&mut recordings, &changes);
     let failed = JobEnd::Failed { cause: "disk full".to_owned(), resumable: true };

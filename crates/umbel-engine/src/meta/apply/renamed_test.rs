@@ -86,6 +86,7 @@ fn an_order_does_not_follow_a_filter_to_another_name() {
         FilterChange::Clear { generation },
         FilterChange::Rotate { generation },
         FilterChange::Rename { generation, name, replaced: None },
+        FilterChange::ReplaceExpiry { seen_ms: None, expires_ms: Some(1) },
     ] {
         assert_eq!(cluster.error(&order(filter, "a", change)), unknown);
     }
