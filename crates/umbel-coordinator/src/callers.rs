@@ -1,12 +1,13 @@
 //! Callers: takes their calls from their rates, and finds out whether an unknown caller is new, and whether
 //! this node has reached the majority since it started: until then its catalogue may be arbitrarily old.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 use umbel_engine::meta::PrincipalName;
+use umbel_ports::locked;
 use umbel_step::planted::{self, Planted};
 
 use crate::Result;
@@ -101,7 +102,7 @@ impl Callers {
     pub async fn catch_up_for_stranger(&self) -> CaughtUp {
         let now = Instant::now();
         let is_due = {
-            let mut limiter = self.confirmations.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut limiter = locked(&self.confirmations);
             limiter.take_one(now, CONFIRMATIONS_PER_SECOND)
         };
         if !is_due || planted::on(Planted::NewTokenUnasked) {

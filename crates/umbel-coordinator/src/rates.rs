@@ -13,11 +13,12 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::meta::{PrincipalName, Rates};
+use umbel_ports::locked;
 
 use umbel_node::failure::CallFailure;
 
@@ -89,8 +90,7 @@ impl TakenByPrincipals {
         if rates == Rates::default() {
             return Ok(());
         }
-        // No holder of the lock panics, and each entry is consistent after every statement.
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = locked(&self.taken);
         if taken.len() >= REMEMBERED_MAX && !taken.contains_key(name) {
             taken.retain(|_, limiters| limiters.iter().any(|limiter| limiter.owed(now).is_some()));
         }

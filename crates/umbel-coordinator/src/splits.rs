@@ -6,12 +6,13 @@
 //! half. The check reads a copy of the catalogue that is as new as the last answer, and a shard is cut
 //! only after the catalogue says so.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use tokio::time::Instant;
 use umbel_engine::meta::{MergeStep, MetaCommand, MetaError, MetaState};
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::{GroupId, ShardId};
+use umbel_ports::locked;
 
 use umbel_step::planted::{self, Planted};
 
@@ -43,7 +44,7 @@ impl SeenSplit {
 
     /// Remembers that the shards are cut as in `ranges`.
     fn remember(&self, ranges: ShardRanges) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(ranges);
+        *locked(&self.0) = Some(ranges);
     }
 
     /// The ranges for which a request about items is divided at first, if they are to be `ranges` once the split in
@@ -55,7 +56,7 @@ impl SeenSplit {
         unsplit: Option<ShardRanges>,
     ) -> ShardRanges {
         let Some(unsplit) = unsplit else { return ranges };
-        let seen = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = *locked(&self.0);
         if seen == Some(ranges) { ranges } else { unsplit }
     }
 }

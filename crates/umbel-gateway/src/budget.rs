@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Context;
 
 use futures_util::task::AtomicWaker;
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_node::metrics;
-use umbel_ports::{ConnectionHandle, memory_limit_bytes};
+use umbel_ports::{ConnectionHandle, locked, memory_limit_bytes};
 
 use super::limits::{LINK_BYTES_MIN, LINK_MEMORY_SHARE};
 
@@ -97,14 +97,9 @@ impl Budget {
         self.last.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Lease>>> {
-        // No holder of the lock panics, and the map is consistent after every call.
-        self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends the oldest request that is still arriving, if it is older than `before`; returns whether it did.
     fn end_oldest(&self, before: u64) -> bool {
-        let mut arriving = self.lock();
+        let mut arriving = locked(&self.arriving);
         let Some(oldest) = arriving.first_entry().filter(|oldest| *oldest.key() < before) else {
             return false;
         };
@@ -160,12 +155,12 @@ impl Lease {
 
     /// Notes that more of the request is to come.
     pub(super) fn note_arriving(self: &Arc<Self>) {
-        self.budget.lock().entry(self.number()).or_insert_with(|| Arc::clone(self));
+        locked(&self.budget.arriving).entry(self.number()).or_insert_with(|| Arc::clone(self));
     }
 
     /// Notes that the whole request has arrived, or that no more of it is wanted.
     pub(super) fn note_arrived(&self) {
-        self.budget.lock().remove(&self.number());
+        locked(&self.budget.arriving).remove(&self.number());
     }
 }
 
@@ -294,7 +289,7 @@ mod tests {
         assert_eq!(two.set(101, false), Err(NoRoom));
         drop((one, two));
         assert_eq!(used(), 0);
-        assert!(budget.lock().is_empty());
+        assert!(locked(&budget.arriving).is_empty());
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! same content. `guard` refuses requests that browsers send for other sites. The node keeps nothing of
 //! what it showed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -214,11 +214,6 @@ impl Console {
         }
         let guarded = from_fn_with_state(Arc::clone(self), guard);
         router.layer(guarded).with_state(Arc::clone(self))
-    }
-
-    fn contact(&self) -> std::sync::MutexGuard<'_, MajorityContact> {
-        // No holder of the lock panics.
-        self.contact.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts to watch a view.

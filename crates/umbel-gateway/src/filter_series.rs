@@ -8,12 +8,13 @@
 //! filters that it may read.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, timeout};
 use umbel_coordinator::Coordinator;
 use umbel_coordinator::held::HeldFilter as Row;
+use umbel_ports::locked;
 
 /// Filters that are reported: those with the most memory. Series for all ten thousand filters of a
 /// cluster would be more than all other metrics together.
@@ -126,11 +127,6 @@ pub(super) struct FilterSeries {
 }
 
 impl FilterSeries {
-    fn newest(&self) -> MutexGuard<'_, Newest> {
-        // No holder of the lock panics.
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts a new sample if the newest is old, and waits for the sample in progress, at most `WAIT_MAX`.
     pub(super) async fn refresh(self: &Arc<Self>, coordinator: &Arc<Coordinator>) {
         let (series, coordinator) = (Arc::clone(self), Arc::clone(coordinator));
@@ -139,7 +135,7 @@ impl FilterSeries {
 
     async fn refresh_by(&self, sample: impl Future<Output = ()> + Send + 'static) {
         let (is_due, mut taken) = {
-            let mut newest = self.newest();
+            let mut newest = locked(&self.newest);
             let is_due =
                 !newest.is_sampling && newest.next_at.is_none_or(|next| next <= Instant::now());
             newest.is_sampling |= is_due;
@@ -157,7 +153,7 @@ impl FilterSeries {
 
     /// The newest sample as text, without filters that the client may not read.
     pub(super) fn text(&self, may_read: impl Fn(&str) -> bool) -> String {
-        let rows = Arc::clone(&self.newest().rows);
+        let rows = Arc::clone(&locked(&self.newest).rows);
         let readable: Vec<&Row> = rows.iter().filter(|row| may_read(&row.name)).collect();
         rendered(&readable)
     }
@@ -171,7 +167,7 @@ impl FilterSeries {
     fn take(&self, rows: Vec<Row>, began: Instant) {
         let pause = (began.elapsed() * PAUSE_FACTOR).max(SAMPLE_AGE_MIN);
         let next_at = Some(Instant::now() + pause);
-        *self.newest() = Newest { rows: Arc::new(rows), next_at, is_sampling: false };
+        *locked(&self.newest) = Newest { rows: Arc::new(rows), next_at, is_sampling: false };
         self.taken.send_replace(());
     }
 }

@@ -3,12 +3,13 @@
 //! replicated: a new leader, or a node that restarts, starts to measure again.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::time::Instant;
 use umbel_engine::limits::FILTER_COUNT_MAX;
 use umbel_engine::{FilterId, Generation};
 use umbel_filter::sizing::ArrivalRate;
+use umbel_ports::locked;
 
 #[cfg(test)]
 mod arrivals_test;
@@ -41,7 +42,7 @@ impl Arrivals {
     }
 
     fn add_at(&self, (filter, generation): (FilterId, Generation), item_count: f64, now_ms: u64) {
-        let mut rates = self.lock();
+        let mut rates = locked(&self.rates);
         match rates.get_mut(&filter) {
             Some((known, rate)) if *known == generation => rate.add(now_ms, item_count),
             _ => {
@@ -64,14 +65,14 @@ impl Arrivals {
         (filter, generation): (FilterId, Generation),
         now_ms: u64,
     ) -> Option<f64> {
-        let rates = self.lock();
+        let rates = locked(&self.rates);
         let (known, rate) = rates.get(&filter)?;
         (*known == generation).then(|| rate.per_second(now_ms)).flatten()
     }
 
     /// Forgets a dropped filter.
     pub(crate) fn forget(&self, filter: FilterId) {
-        self.lock().remove(&filter);
+        locked(&self.rates).remove(&filter);
     }
 
     fn now_ms(&self) -> u64 {
@@ -79,10 +80,5 @@ impl Arrivals {
         #[cfg(any(test, feature = "testing"))]
         let elapsed_ms = elapsed_ms + self.ahead_ms.load(std::sync::atomic::Ordering::Relaxed);
         elapsed_ms
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<FilterId, (Generation, ArrivalRate)>> {
-        // No holder of the lock panics, and each entry is consistent after every statement.
-        self.rates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,13 +1,14 @@
 //! The last results of comparisons between replicas, kept for reports.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use umbel_engine::FilterId;
 use umbel_engine::shard::SliceScrubbed;
+use umbel_ports::locked;
 
 use crate::cube::CopyComparison;
 
@@ -109,12 +110,12 @@ impl<K> Default for LastComparisons<K> {
 impl<K: Ord> LastComparisons<K> {
     /// Replaces the last comparison of a key.
     pub(crate) fn note(&self, key: K, comparison: Comparison) {
-        self.lock().last.insert(key, comparison);
+        locked(&self.0).last.insert(key, comparison);
     }
 
     /// Notes that a filter was found equal, or made equal.
     pub(crate) fn verified(&self, filter: FilterId) {
-        self.lock().verified.insert(filter, Instant::now());
+        locked(&self.0).verified.insert(filter, Instant::now());
     }
 
     /// The longest time since one of these filters was verified, or was named here first; None if there are none.
@@ -124,7 +125,7 @@ impl<K: Ord> LastComparisons<K> {
         filters: &BTreeSet<FilterId>,
         filter_of: impl Fn(&K) -> FilterId,
     ) -> Option<Duration> {
-        let mut kept = self.lock();
+        let mut kept = locked(&self.0);
         let Kept { last, verified } = &mut *kept;
         last.retain(|key, _| filters.contains(&filter_of(key)));
         verified.retain(|filter, _| filters.contains(filter));
@@ -134,17 +135,12 @@ impl<K: Ord> LastComparisons<K> {
 
     /// The last comparison of each of the keys.
     pub(crate) fn of(&self, keys: impl IntoIterator<Item = K>) -> Vec<(K, Option<Comparison>)> {
-        let kept = self.lock();
+        let kept = locked(&self.0);
         let found = keys.into_iter().map(|key| {
             let comparison = kept.last.get(&key).cloned();
             (key, comparison)
         });
         found.collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept<K>> {
-        // No holder of the lock panics, and both maps are consistent after every statement.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,7 +4,7 @@
 //! task may be done twice, so a leader that is deposed halfway does no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -18,6 +18,7 @@ use umbel_engine::placement::ShardRecord;
 use umbel_engine::shard::ShardCommand;
 use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_ports::encoding::{decode, encode};
+use umbel_ports::locked;
 use umbel_raft::peer::CallKind;
 
 use crate::calls::{GroupAnswer, GroupRequest, MetaRequest, ShardRequest};
@@ -370,7 +371,7 @@ async fn carry_out(
     match calls.shard_call(shard, ShardRequest::Command(command), deadline).await {
         Ok(_) => Some(((filter, shard), done)),
         Err(error) => {
-            let mut refused = refused.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut refused = locked(refused);
             if refused.is_due(&shard.to_string(), Instant::now()) {
                 tracing::warn!(%shard, %filter, %error, "a slice could not be changed yet");
             }

@@ -6,12 +6,13 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use tokio::sync::{OwnedRwLockWriteGuard, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use umbel_engine::shard::SliceCopy;
 use umbel_engine::{FilterId, Generation};
+use umbel_ports::locked;
 
 use crate::calls::{FilterSnapshotId, ShardFailure};
 use crate::export_change::{ExportedFrame, FrameDigests, Known};
@@ -78,7 +79,7 @@ pub(crate) struct Arriving {
 
 impl Drop for Arriving {
     fn drop(&mut self) {
-        let mut table = self.exports.lock();
+        let mut table = locked(&self.exports.table);
         if let Entry::Occupied(mut count) = table.arriving.entry(self.snapshot) {
             *count.get_mut() -= 1;
             if *count.get() == 0 {
@@ -103,7 +104,7 @@ impl Exports {
         self: &Arc<Self>,
         snapshot: FilterSnapshotId,
     ) -> Result<Arriving, ShardFailure> {
-        let mut table = self.lock();
+        let mut table = locked(&self.table);
         table.let_go_of_idle(Instant::now());
         if !table.has_room(Some(snapshot)) {
             return Err(ShardFailure::TooManyExports);
@@ -118,7 +119,7 @@ impl Exports {
     /// # Errors
     /// If there are as many as there may be.
     pub(crate) fn check_room(&self) -> Result<(), ShardFailure> {
-        let mut table = self.lock();
+        let mut table = locked(&self.table);
         table.let_go_of_idle(Instant::now());
         if table.has_room(None) { Ok(()) } else { Err(ShardFailure::TooManyExports) }
     }
@@ -131,7 +132,7 @@ impl Exports {
         known: Option<FrameDigests>,
         hold: Option<Hold>,
     ) -> Result<u64, ShardFailure> {
-        let mut table = self.lock();
+        let mut table = locked(&self.table);
         let now = Instant::now();
         table.let_go_of_idle(now);
         let snapshot = hold.as_ref().map(|hold| hold.arriving.snapshot);
@@ -161,13 +162,13 @@ impl Exports {
 
     /// What an export is a copy of.
     pub(crate) fn copied(&self, export: u64) -> Result<Copied, ShardFailure> {
-        let table = self.lock();
+        let table = locked(&self.table);
         table.running.get(&export).map(|export| export.copied).ok_or(ShardFailure::NoExport)
     }
 
     /// Releases the writes that wait for an export.
     pub(crate) fn release(&self, export: u64) -> Result<(), ShardFailure> {
-        let mut table = self.lock();
+        let mut table = locked(&self.table);
         let running = table.running.get_mut(&export).ok_or(ShardFailure::NoExport)?;
         running.held = None;
         Ok(())
@@ -175,7 +176,7 @@ impl Exports {
 
     /// Keeps an export alive that waits for its turn.
     pub(crate) fn keep(&self, export: u64) -> Result<(), ShardFailure> {
-        let mut table = self.lock();
+        let mut table = locked(&self.table);
         let running = table.running.get_mut(&export).ok_or(ShardFailure::NoExport)?;
         running.used = Instant::now();
         running.asked.send_modify(|_| ());
@@ -184,7 +185,7 @@ impl Exports {
 
     /// Ends an export, if it exists.
     pub(crate) fn end(&self, export: u64) {
-        self.lock().running.remove(&export);
+        locked(&self.table).running.remove(&export);
     }
 
     /// The next frames, and whether they are the last ones.
@@ -192,7 +193,7 @@ impl Exports {
         &self,
         export: u64,
     ) -> Result<(Vec<ExportedFrame>, bool), ShardFailure> {
-        let taken = self.lock().running.get_mut(&export).and_then(|export| {
+        let taken = locked(&self.table).running.get_mut(&export).and_then(|export| {
             export.asked.send_modify(|is_asked| *is_asked = true);
             export.frames.take()
         });
@@ -214,7 +215,7 @@ impl Exports {
                 }
             }
         }
-        if let Some(running) = self.lock().running.get_mut(&export) {
+        if let Some(running) = locked(&self.table).running.get_mut(&export) {
             running.used = Instant::now();
             running.frames = Some(source);
         }
@@ -224,12 +225,7 @@ impl Exports {
     /// The exports that run, also those that are idle.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn count(&self) -> usize {
-        self.lock().running.len()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
-        // No holder of the lock panics, and the table is consistent after every statement.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.table).running.len()
     }
 }
 
@@ -257,7 +253,7 @@ impl Table {
 async fn end_unreleased(exports: Weak<Exports>, export: u64, until: Instant) {
     sleep_until(until).await;
     let Some(exports) = exports.upgrade() else { return };
-    let mut table = exports.lock();
+    let mut table = locked(&exports.table);
     if table.running.get(&export).is_some_and(|export| export.held.is_some()) {
         table.running.remove(&export);
     }

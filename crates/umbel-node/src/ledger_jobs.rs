@@ -2,7 +2,7 @@
 //! ends them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use umbel_dedup_engine::WorkerId;
 use umbel_dedup_engine::job::JobEvent;
@@ -11,6 +11,7 @@ use umbel_jobs::{
     JobHost, JobObserver, JobProgress, Member, MemberConfig, MemberError, MemberPorts, Workshop,
     Workshops,
 };
+use umbel_ports::locked;
 
 use crate::calls::JobStanding;
 use crate::ports::Ports;
@@ -39,7 +40,7 @@ impl LedgerJobs {
     /// The progress of a job that has a worker here; with the phase and the absent workers if it is
     /// coordinated here.
     pub(crate) fn standing(&self, job: JobId) -> Option<JobStanding> {
-        let board = self.boards().get(&job).cloned()?;
+        let board = locked(&self.boards).get(&job).cloned()?;
         Some(board.standing())
     }
 
@@ -54,18 +55,13 @@ impl LedgerJobs {
         data: Arc<dyn Workshop>,
     ) -> Result<Member, MemberError> {
         let board = Arc::new(Board::new(config.nodes.clone()));
-        self.boards().insert(job, Arc::clone(&board));
+        locked(&self.boards).insert(job, Arc::clone(&board));
         Member::start(config, &self.ports, data, board, &self.host)
     }
 
     /// Forgets the reports of jobs that do not run here any more.
     pub(crate) fn retain(&self, is_running: impl Fn(JobId) -> bool) {
-        self.boards().retain(|&job, _| is_running(job));
-    }
-
-    fn boards(&self) -> MutexGuard<'_, BTreeMap<JobId, Arc<Board>>> {
-        // Nothing that can panic runs while the table is changed.
-        self.boards.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.boards).retain(|&job, _| is_running(job));
     }
 }
 
@@ -82,17 +78,13 @@ impl Board {
     }
 
     fn standing(&self) -> JobStanding {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, JobStanding> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.standing).clone()
     }
 }
 
 impl JobObserver for Board {
     fn event(&self, event: &JobEvent) {
-        let mut standing = self.lock();
+        let mut standing = locked(&self.standing);
         match event {
             JobEvent::Phase(phase) => (*phase).clone_into(&mut standing.phase),
             JobEvent::Attempt { attempt, cause } => {
@@ -103,12 +95,12 @@ impl JobObserver for Board {
     }
 
     fn progress(&self, progress: JobProgress) {
-        let mut standing = self.lock();
+        let mut standing = locked(&self.standing);
         (standing.decided_cells, standing.cells) = (progress.decided, progress.cells);
     }
 
     fn away(&self, workers: &[WorkerId]) {
         let nodes = workers.iter().filter_map(|worker| self.workers.get(worker.index()));
-        self.lock().away = nodes.copied().collect();
+        locked(&self.standing).away = nodes.copied().collect();
     }
 }

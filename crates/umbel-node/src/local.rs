@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -11,7 +11,7 @@ use umbel_engine::liveness::Timing;
 use umbel_engine::meta::{MetaState, NodeRecord, VersionRange};
 use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_jobs::JobHost;
-use umbel_ports::{Net, Seed};
+use umbel_ports::{Net, Seed, locked};
 use umbel_raft::peer::{Links, LocalIdentity};
 use umbel_raft::{Beats, Group, GroupHost, GroupMemory, HostError, RunningGroups};
 use umbel_storage::Storage;
@@ -316,7 +316,7 @@ impl Local {
     pub(crate) fn look_after_groups(&self) {
         let shards = self.shards();
         let groups = shards.iter().map(|shard| shard.group()).chain([&self.meta]);
-        let mut leaders = self.leaders_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leaders = locked(&self.leaders_seen);
         let mut change_count = 0;
         for group in groups {
             group.drop_idle_snapshots();

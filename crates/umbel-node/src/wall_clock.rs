@@ -6,11 +6,11 @@
 //! told from here: on a machine that was suspended the monotonic clock stood still, and the wall clock is right.
 //! That is why a jump is only held back for a while, in which somebody can correct the clock.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use umbel_ports::{Purpose, Rare, Seed};
+use umbel_ports::{Purpose, Rare, Seed, locked};
 
 /// How far the wall clock may part from the monotonic one between two looks without having jumped. A node looks
 /// once a second, and in that time NTP steps a clock by seconds, or by minutes where it was never right; a virtual
@@ -40,8 +40,8 @@ impl WallClock {
     /// the one that it would show without the jump.
     pub(crate) fn believed_ms(&self) -> u64 {
         let (believed_ms, event) = {
-            // No holder of the lock panics. The clocks are read under it, so that looks are in their order.
-            let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+            // The clocks are read under the lock, so that looks are in their order.
+            let mut looks = locked(&self.looks);
             looks.look(Reading::of(&*self.seed))
         };
         if let Some(event) = event {
@@ -57,14 +57,14 @@ impl WallClock {
     /// the lesser evil, because nothing is dropped early.
     pub(crate) fn term_start_ms(&self) -> u64 {
         let believed_ms = self.believed_ms();
-        let held = self.looks.lock().unwrap_or_else(PoisonError::into_inner).held;
+        let held = locked(&self.looks).held;
         held.map_or(believed_ms, |held| believed_ms.max(held.before.expected_ms(Instant::now())))
     }
 
     /// Ends the hold as time does.
     #[cfg(test)]
     pub(crate) fn end_hold(&self) {
-        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looks = locked(&self.looks);
         let held = looks.held.as_mut().expect("the clock has jumped");
         held.ends = Instant::now();
     }

@@ -13,7 +13,7 @@
 //! | `seed`, `memory` | entropy and wall-clock time; how much memory the process may use |
 //! | `long_work` | how a task computes for long without keeping others waiting |
 //! | `pacer` | a limit on the byte rate at which a process sends |
-//! | `causes` | what caused an error, as text |
+//! | `causes`, `locks` | what caused an error, as text; locks that do not spread a panic |
 //! | [`channel`] | gRPC over [`Net`]; `frame_watch` and `frame_allowance` bound what a connection may send |
 //! | [`encoding`] | bytes of what only nodes and workers read |
 //! | [`metrics`] | measurements of connections |
@@ -37,6 +37,7 @@ mod frame_watch;
 mod hex;
 mod issued;
 mod limits;
+mod locks;
 mod long_work;
 mod memory;
 pub mod metrics;
@@ -53,6 +54,7 @@ pub use causes::{causes, chain_text};
 pub use connections::{ConnectionHandle, ConnectionSlot, raise_descriptor_limit};
 pub use disk::RealDisk;
 pub use issued::IssuedFiles;
+pub use locks::locked;
 pub use long_work::run_blocking;
 pub use memory::memory_limit_bytes;
 pub use net::{RealNet, listen_advice};

@@ -2,12 +2,13 @@
 //! other nodes.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::liveness::{Beat, GroupStanding, Input, Liveness, LivenessOrder, Timing};
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::locked;
 use umbel_step::Outbox;
 
 /// How long an election may take, in times that a node may be silent: one until the leader is missed, seven for the pauses
@@ -50,12 +51,12 @@ impl Beats {
 
     /// Whether a node was reachable and no longer is.
     pub fn is_suspected(&self, node: NodeId) -> bool {
-        self.lock().liveness.is_suspected(node)
+        locked(&self.state).liveness.is_suspected(node)
     }
 
     /// Whether a node is reachable.
     pub fn is_alive(&self, node: NodeId) -> bool {
-        self.lock().liveness.is_alive(node)
+        locked(&self.state).liveness.is_alive(node)
     }
 
     /// Waits until a node is not heard any more, and answers nothing therefore; of one that was never heard, for as
@@ -70,23 +71,23 @@ impl Beats {
 
     /// Whether a majority of each of the sets is alive.
     pub(crate) fn has_majority(&self, voters: &[BTreeSet<NodeId>]) -> bool {
-        self.lock().liveness.has_majority(voters)
+        locked(&self.state).liveness.has_majority(voters)
     }
 
     /// Whether a majority of each of the sets is alive and answers this node's own beats.
     pub(crate) fn reaches_majority(&self, voters: &[BTreeSet<NodeId>]) -> bool {
-        self.lock().liveness.reaches_majority(voters)
+        locked(&self.state).liveness.reaches_majority(voters)
     }
 
     /// Those of the voters whose links with this node work both ways.
     pub(crate) fn successors(&self, voters: Vec<NodeId>) -> Vec<NodeId> {
         let now_ms = self.now_ms();
-        self.lock().liveness.successors(now_ms, voters)
+        locked(&self.state).liveness.successors(now_ms, voters)
     }
 
     /// Whether a live node other than the candidate leads a group, in this term or a later one.
     pub(crate) fn has_live_leader(&self, group: GroupId, term: u64, candidate: NodeId) -> bool {
-        self.lock().liveness.has_live_leader(group, term, candidate)
+        locked(&self.state).liveness.has_live_leader(group, term, candidate)
     }
 
     /// Processes another node's beat, and returns the beat to respond with.
@@ -101,13 +102,13 @@ impl Beats {
 
     /// Notes that another node refused a beat of this one: the link to it works.
     pub(crate) fn is_refused(&self, node: NodeId) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let State { liveness, orders } = &mut *state;
         liveness.step(Input::Refused { node }, orders);
     }
 
     pub(crate) fn is_unreachable(&self, node: NodeId) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let State { liveness, orders } = &mut *state;
         liveness.step(Input::Unreachable { node }, orders);
     }
@@ -119,7 +120,7 @@ impl Beats {
         groups: &[GroupStanding],
     ) -> (Vec<(NodeId, Beat)>, Vec<LivenessOrder>) {
         let now_ms = self.now_ms();
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let State { liveness, orders } = &mut *state;
         liveness.step(Input::Tick { now_ms, peers, groups }, orders);
         let due = liveness.due().into_iter().map(|node| (node, liveness.beat_for(node)));
@@ -129,7 +130,7 @@ impl Beats {
     /// Processes a beat, and returns the one for its sender.
     fn receive(&self, node: NodeId, beat: Beat, is_answer: bool) -> Beat {
         let now_ms = self.now_ms();
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let State { liveness, orders } = &mut *state;
         liveness.step(Input::Received { node, now_ms, beat, is_answer }, orders);
         liveness.beat_for(node)
@@ -137,11 +138,6 @@ impl Beats {
 
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No holder of the lock panics, and the detector is consistent after every step.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

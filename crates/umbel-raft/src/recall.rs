@@ -20,7 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use umbel_engine::limits::NODE_COUNT_MAX;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
+use umbel_ports::locked;
 use umbel_storage::Storage;
 use umbel_storage::types::{LogId, Vote};
 
@@ -109,11 +110,6 @@ pub struct KnownInserts {
 }
 
 impl Recollection {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // No holder of the lock panics, and the maps are consistent after every statement.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Asks all of these nodes that have not answered yet, and the nodes that they know of. Nodes that do
     /// not answer in time are skipped, and those whose machine says that they do not run: a cluster must be
     /// able to start with some of its nodes absent. Whatever nodes the others name, it ends: after [`ROUNDS_MAX`] rounds,
@@ -144,7 +140,7 @@ impl Recollection {
         mut nodes: BTreeMap<NodeId, String>,
         timeout: Duration,
     ) -> Result<bool, String> {
-        let mut asked: BTreeSet<NodeId> = self.lock().callers.clone();
+        let mut asked: BTreeSet<NodeId> = locked(&self.inner).callers.clone();
         asked.insert(node);
         let mut is_cut = false;
         for _ in 0..ROUNDS_MAX {
@@ -173,7 +169,7 @@ impl Recollection {
             });
             for answer in join_all(asks).await {
                 if let Some((other, standings)) = answer? {
-                    nodes.extend(self.lock().take(other, standings));
+                    nodes.extend(locked(&self.inner).take(other, standings));
                 }
             }
         }
@@ -185,7 +181,7 @@ impl Recollection {
     /// # Errors
     /// If the log has failed.
     pub(crate) async fn restore(&self, storage: &Storage, group: GroupId) -> io::Result<()> {
-        let Some(known) = self.lock().groups.get(&group).copied() else {
+        let Some(known) = locked(&self.inner).groups.get(&group).copied() else {
             return Ok(());
         };
         let log = storage.log(group);
@@ -210,7 +206,7 @@ impl Recollection {
 
     /// The highest number of this node's inserts into a replicated filter that another node reported.
     pub fn inserts(&self, filter: FilterId) -> Option<KnownInserts> {
-        self.lock().copies.get(&filter).copied()
+        locked(&self.inner).copies.get(&filter).copied()
     }
 }
 
@@ -441,7 +437,7 @@ mod tests {
         let began = Instant::now();
         let are_asked = recollection.query_named(&links, NodeId(1), nodes, START_TIMEOUT).await;
         assert_eq!(are_asked, Ok(true));
-        let is_answered = recollection.lock().callers.contains(&NodeId(2));
+        let is_answered = locked(&recollection.inner).callers.contains(&NodeId(2));
         (is_answered, began.elapsed(), net.net.connect_count())
     }
 

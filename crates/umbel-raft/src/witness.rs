@@ -5,9 +5,10 @@
 //! started, or is on its disk.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::locked;
 use umbel_storage::types::{LogId, Vote};
 
 /// Confirmations of all other nodes.
@@ -59,14 +60,9 @@ impl Ticket {
 pub(crate) struct Restarted(NodeId);
 
 impl Witness {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, NodeRecord>> {
-        // No holder of the lock panics, and the map is consistent after every statement.
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The ticket for a call to a replica by a leader with this vote.
     pub(crate) fn ticket(&self, node: NodeId, group: GroupId, vote: Vote) -> Ticket {
-        let mut nodes = self.lock();
+        let mut nodes = locked(&self.nodes);
         let record = nodes.entry(node).or_default();
         let of_vote = record
             .groups
@@ -87,7 +83,7 @@ impl Witness {
         (ticket, vote): (Ticket, Vote),
         last: Option<LogId>,
     ) -> Result<(), Restarted> {
-        let mut nodes = self.lock();
+        let mut nodes = locked(&self.nodes);
         let record = nodes.entry(node).or_default();
         if record.recall_count != ticket.recall_count {
             return Err(Restarted(node));
@@ -106,7 +102,7 @@ impl Witness {
 
     /// Whether a replica was notified that it lacks confirmed entries up to this one.
     pub(crate) fn was_notified(&self, node: NodeId, group: GroupId, lost: LogId) -> bool {
-        let nodes = self.lock();
+        let nodes = locked(&self.nodes);
         let confirmed = nodes.get(&node).and_then(|record| record.groups.get(&group));
         confirmed.is_some_and(|confirmed| confirmed.notified >= Some(lost))
     }
@@ -114,7 +110,7 @@ impl Witness {
     /// Records that the replica was notified, and has that on its disk.
     pub(crate) fn set_notified(&self, node: NodeId, group: GroupId, lost: LogId) {
         if let Some(confirmed) =
-            self.lock().get_mut(&node).and_then(|record| record.groups.get_mut(&group))
+            locked(&self.nodes).get_mut(&node).and_then(|record| record.groups.get_mut(&group))
         {
             confirmed.notified = confirmed.notified.max(Some(lost));
         }
@@ -123,7 +119,7 @@ impl Witness {
     /// What a starting node has confirmed to this one. From then on, responses to earlier calls do not
     /// count any more.
     pub(crate) fn recall(&self, node: NodeId) -> BTreeMap<GroupId, LogId> {
-        let mut nodes = self.lock();
+        let mut nodes = locked(&self.nodes);
         let record = nodes.entry(node).or_default();
         record.recall_count += 1;
         record.groups.iter().filter_map(|(&group, of)| Some((group, of.last?))).collect()
@@ -133,7 +129,7 @@ impl Witness {
     /// have, and its disk has lost nothing. What a starting node is told stays.
     pub(crate) fn starts_anew(&self, node: NodeId, group: GroupId) {
         if let Some(confirmed) =
-            self.lock().get_mut(&node).and_then(|record| record.groups.get_mut(&group))
+            locked(&self.nodes).get_mut(&node).and_then(|record| record.groups.get_mut(&group))
         {
             confirmed.of_vote = None;
         }
@@ -141,7 +137,7 @@ impl Witness {
 
     /// Drops nodes that are no longer members: they have nothing to ask.
     pub(crate) fn retain(&self, members: &BTreeSet<NodeId>) {
-        self.lock().retain(|node, _| members.contains(node));
+        locked(&self.nodes).retain(|node, _| members.contains(node));
     }
 }
 

@@ -16,11 +16,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
 use umbel_engine::GroupId;
-use umbel_ports::Disk;
+use umbel_ports::{Disk, locked};
 
 mod checksum;
 mod claims;
@@ -161,7 +161,7 @@ impl Storage {
 
     /// The snapshots of a group.
     pub fn snapshots(&self, group: GroupId) -> SnapshotStore {
-        let mut stores = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stores = locked(&self.snapshots);
         let wrapping = self.wrapping.clone().filter(|_| group == GroupId::META);
         // The meta group's state is small, and all wait for it.
         let build_turn = (group != GroupId::META).then(|| Arc::clone(&self.build_turn));
@@ -188,11 +188,11 @@ impl Storage {
     }
 
     async fn remove_snapshots(&self, group: GroupId) -> io::Result<()> {
-        self.lock_final_states().retain(|&(into, _)| into != group);
+        locked(&self.final_states).retain(|&(into, _)| into != group);
         let store = self.snapshots(group);
         let removed = store.remove_all().await;
         // Not before: what another store writes into the folder meanwhile would be removed, too.
-        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).remove(&group);
+        locked(&self.snapshots).remove(&group);
         removed
     }
 
@@ -237,20 +237,15 @@ impl Storage {
         Ok(())
     }
 
-    fn lock_final_states(&self) -> MutexGuard<'_, FinalStates> {
-        // No holder of the lock panics, and the set is consistent after every statement.
-        self.final_states.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The final states that are kept for a group to absorb.
     pub fn final_states(&self, into: GroupId) -> Vec<FinalStateId> {
-        let states = self.lock_final_states();
+        let states = locked(&self.final_states);
         states.iter().filter(|(group, _)| *group == into).map(|&(_, state)| state).collect()
     }
 
     /// Whether the final state of a group is kept for another one.
     pub fn has_final_state(&self, into: GroupId, id: FinalStateId) -> bool {
-        self.lock_final_states().contains(&(into, id))
+        locked(&self.final_states).contains(&(into, id))
     }
 
     /// Keeps the final state of a group, which `write` writes, for the group that is to absorb it, unless it
@@ -271,7 +266,7 @@ impl Storage {
         let store = self.snapshots(into);
         match store.keep_final(id, meta, write).await {
             Ok(()) => {
-                self.lock_final_states().insert((into, id));
+                locked(&self.final_states).insert((into, id));
                 Ok(())
             }
             // The group left this node meanwhile, so nothing here needs the state.
@@ -295,7 +290,7 @@ impl Storage {
     pub async fn drop_final_state(&self, into: GroupId, id: FinalStateId) -> io::Result<()> {
         if self.has_final_state(into, id) {
             self.snapshots(into).drop_final(id).await?;
-            self.lock_final_states().remove(&(into, id));
+            locked(&self.final_states).remove(&(into, id));
         }
         Ok(())
     }

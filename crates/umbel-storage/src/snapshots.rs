@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -28,7 +28,7 @@ use writer::Part;
 pub use writer::SnapshotWriter;
 
 use umbel_ports::encoding::decode;
-use umbel_ports::{Disk, File, PortFuture};
+use umbel_ports::{Disk, File, PortFuture, locked};
 
 use super::REJOIN;
 use super::checksum::{BLOCK_BYTES, BlockChecksum};
@@ -253,10 +253,6 @@ struct Shared {
 }
 
 impl Shared {
-    fn parts(&self) -> MutexGuard<'_, Parts> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Repeats a call while the disk is full or the process lacks descriptors, until the storage closes or
     /// the group is forgotten: openraft stops a group whose snapshot fails.
     async fn with_room<'a, T>(
@@ -267,7 +263,7 @@ impl Shared {
         let mut has_waited = false;
         loop {
             let error = match call().await {
-                Err(error) if is_full(&error) && !self.parts().is_forgotten => error,
+                Err(error) if is_full(&error) && !locked(&self.parts).is_forgotten => error,
                 result => return result,
             };
             if !has_waited {
@@ -331,7 +327,7 @@ impl SnapshotStore {
 
     async fn try_adopt(&self, file: &SnapshotFile) -> io::Result<SnapshotFile> {
         let mut newest = self.shared.newest.lock().await;
-        if self.shared.parts().is_forgotten {
+        if locked(&self.shared.parts).is_forgotten {
             return Err(io::Error::other(format!("{} was forgotten", self.group)));
         }
         if newest.is_none() {
@@ -458,12 +454,12 @@ impl SnapshotStore {
 
     /// Whether all files of the group were removed for good.
     pub(super) fn is_forgotten(&self) -> bool {
-        self.shared.parts().is_forgotten
+        locked(&self.shared.parts).is_forgotten
     }
 
     /// Removes all files of the group for good, and their folder; writers that are still at work fail.
     pub(super) async fn remove_all(&self) -> io::Result<()> {
-        self.shared.parts().is_forgotten = true;
+        locked(&self.shared.parts).is_forgotten = true;
         let mut newest = self.shared.newest.lock().await;
         *newest = None;
         remove_files(&*self.disk, self.group, |_| true).await?;

@@ -7,7 +7,7 @@
 //! disk is full, writes wait.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use umbel_engine::GroupId;
+use umbel_ports::locked;
 use umbel_step::planted::{self, Planted};
 
 mod chain;
@@ -231,11 +232,6 @@ pub(crate) struct Wal {
     /// Shared with the writer; kept here so that watchers can go on after the writer has ended.
     health: Arc<watch::Sender<WalHealth>>,
     writer: tokio::sync::Mutex<Option<JoinHandle<()>>>,
-}
-
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // A panic in a caller leaves at worst wrong counts in the cache.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn invalid(message: String) -> io::Error {

@@ -1,7 +1,9 @@
 //! Places for open pages: limited in all, and for each principal.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use umbel_ports::locked;
 
 /// Event streams that a node serves at once: one for each open page. Pages that watch the same topic
 /// share its samples, so a page costs its connection and what is written to it.
@@ -42,7 +44,7 @@ pub(super) enum NoPlace {
 impl Places {
     /// Takes a place for `owner`.
     pub(super) fn take(self: &Arc<Self>, owner: &str) -> Result<StreamPlace, NoPlace> {
-        let mut taken = self.lock();
+        let mut taken = locked(&self.0);
         if taken.count >= STREAMS_MAX {
             return Err(NoPlace::OfNode);
         }
@@ -57,18 +59,13 @@ impl Places {
 
     /// How many places are taken.
     pub(super) fn count(&self) -> usize {
-        self.lock().count
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        // No holder of the lock panics, and both counts change together.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0).count
     }
 }
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
-        let mut taken = self.places.lock();
+        let mut taken = locked(&self.places.0);
         taken.count -= 1;
         match taken.by_owner.get_mut(&self.owner) {
             Some(own) if *own > 1 => *own -= 1,
@@ -92,7 +89,7 @@ mod tests {
         assert_eq!(places.take("").err(), Some(NoPlace::OfNode));
         assert_eq!(places.count(), STREAMS_MAX);
         drop((own, others));
-        assert!(places.count() == 0 && places.lock().by_owner.is_empty());
+        assert!(places.count() == 0 && locked(&places.0).by_owner.is_empty());
         assert!(places.take("crawler").is_ok());
     }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Bytes;
 use futures_util::future::OptionFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
+use umbel_ports::locked;
 
 use super::events::view_event;
 use super::places::Places;
@@ -73,7 +74,7 @@ impl Topics {
         S: Fn(Depth) -> F + Send + Sync + 'static,
         F: Future<Output = String> + Send,
     {
-        let mut open = self.lock();
+        let mut open = locked(&self.open);
         if let Some(sender) = open.get(&topic) {
             let mut latest = sender.subscribe();
             latest.mark_changed();
@@ -131,17 +132,12 @@ impl Topics {
 
     /// Removes a topic that nobody watches any more; returns whether it did.
     fn end_unwatched(&self, topic: &Topic, sender: &watch::Sender<Latest>) -> bool {
-        let mut open = self.lock();
+        let mut open = locked(&self.open);
         let is_unwatched = sender.receiver_count() == 0;
         if is_unwatched {
             open.remove(topic);
         }
         is_unwatched
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Topic, watch::Sender<Latest>>> {
-        // No holder of the lock panics, and the map is consistent after every statement.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,7 +181,7 @@ mod tests {
         assert_eq!(*one.borrow(), message(1));
         assert_eq!((count.load(Ordering::SeqCst), began.elapsed()), (4, 3 * INTERVAL));
         two.changed().await.unwrap();
-        assert_eq!(topics.lock().len(), 1);
+        assert_eq!(locked(&topics.open).len(), 1);
     }
 
     #[test]
@@ -215,7 +211,7 @@ mod tests {
         one.wait_for(Option::is_some).await.unwrap();
         drop((one, two));
         tokio::time::sleep(10 * INTERVAL).await;
-        assert!(topics.lock().is_empty() && count.load(Ordering::SeqCst) <= 2);
+        assert!(locked(&topics.open).is_empty() && count.load(Ordering::SeqCst) <= 2);
         let mut again = topics.watch(topic("a"), counting(&count));
         again.wait_for(Option::is_some).await.unwrap();
     }
@@ -259,7 +255,7 @@ mod tests {
         drop(cluster);
         drop(watching);
         tokio::time::sleep(INTERVAL).await;
-        assert!(topics.lock().is_empty());
+        assert!(locked(&topics.open).is_empty());
         assert_eq!(topics.turns.available_permits(), COUNTS_AT_ONCE_MAX);
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use umbel_ports::locked;
 
 use super::Console;
 use super::json::{self, Value};
@@ -125,7 +126,7 @@ pub(super) async fn sample(
         }
     };
     let (refreshed, shown) = tokio::join!(refreshed, shown);
-    let contact = console.contact().note(refreshed.is_ok(), coordinator.seed().wall_ms());
+    let contact = locked(&console.contact).note(refreshed.is_ok(), coordinator.seed().wall_ms());
     let (shown, failure) = match shown {
         Ok(shown) => (shown, Value::Null),
         Err(failure) => (Value::Null, failure.to_string().into()),

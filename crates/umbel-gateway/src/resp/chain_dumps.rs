@@ -13,10 +13,11 @@ use tokio::time::{Instant, sleep_until};
 use umbel_coordinator::transfers::{ExportPart, ExportParts, ExportWish};
 use umbel_engine::meta::FilterName;
 use umbel_filter::Kind;
+use umbel_ports::locked;
 use umbel_resp::Refusal;
 
 use super::answers::refusal;
-use super::dumps::{COPIES_MAX, IDLE_MAX, PIECE_BYTES, check_in_time, lock};
+use super::dumps::{COPIES_MAX, IDLE_MAX, PIECE_BYTES, check_in_time};
 use super::session::Session;
 use super::shared::Shared;
 use crate::redis_bloom_dump::DumpWriter;
@@ -36,13 +37,13 @@ pub(super) struct ChainDumps {
 impl ChainDumps {
     /// Drops the copies of a connection that is gone: no other one can continue them.
     pub(super) fn leave(&self, connection: u64) {
-        lock(&self.read).retain(|&(reader, _), _| reader != connection);
+        locked(&self.read).retain(|&(reader, _), _| reader != connection);
     }
 
     /// The number of copies.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        lock(&self.read).len()
+        locked(&self.read).len()
     }
 }
 
@@ -93,9 +94,9 @@ pub(super) async fn next(
     let deadline = session.shared.deadlines.of_long_command();
     let reader = (session.client.id, name);
     let dumps = &session.shared.chain_dumps;
-    let known = lock(&dumps.read).get(&reader).filter(|_| iterator > 0).cloned();
+    let known = locked(&dumps.read).get(&reader).filter(|_| iterator > 0).cloned();
     if let Some(reading) = known {
-        *lock(&reading.used) = Instant::now();
+        *locked(&reading.used) = Instant::now();
         let mut pieces = reading.pieces.lock().await;
         if let Some(piece) = pieces.go_on(iterator, offset, deadline).await? {
             return Ok(piece);
@@ -111,9 +112,9 @@ pub(super) async fn next(
     let used = Mutex::new(Instant::now());
     let reading = Arc::new(ChainReading { used, pieces: tokio::sync::Mutex::new(pieces) });
     {
-        let mut read = lock(&dumps.read);
+        let mut read = locked(&dumps.read);
         while read.len() >= COPIES_MAX && !read.contains_key(&reader) {
-            let longest = read.iter().min_by_key(|(_, reading)| *lock(&reading.used));
+            let longest = read.iter().min_by_key(|(_, reading)| *locked(&reading.used));
             let Some(longest) = longest.map(|(reader, _)| reader.clone()) else { break };
             read.remove(&longest);
         }
@@ -128,12 +129,12 @@ async fn give_up_idle(shared: Weak<Shared>, reader: Reader, ours: Weak<ChainRead
     loop {
         let used = {
             let (Some(shared), Some(ours)) = (shared.upgrade(), ours.upgrade()) else { return };
-            let mut read = lock(&shared.chain_dumps.read);
+            let mut read = locked(&shared.chain_dumps.read);
             // Another copy may have replaced this one.
             if !read.get(&reader).is_some_and(|reading| Arc::ptr_eq(reading, &ours)) {
                 return;
             }
-            let used = *lock(&ours.used);
+            let used = *locked(&ours.used);
             if used.elapsed() >= IDLE_MAX {
                 read.remove(&reader);
                 return;

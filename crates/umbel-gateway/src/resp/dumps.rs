@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,6 +28,7 @@ use umbel_filter::Kind;
 use umbel_node::export_change::EXPORT_FILE_MAGIC;
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::RETRY_WAIT_MIN;
+use umbel_ports::locked;
 use umbel_resp::{DumpCommand, Refusal, Reply};
 
 use super::answers::refusal;
@@ -166,9 +167,9 @@ async fn begin(
     let reading = Arc::new(Reading { name, used, state });
     let id = dumps.last.fetch_add(1, Ordering::Relaxed) + 1;
     {
-        let mut read = lock(&dumps.read);
+        let mut read = locked(&dumps.read);
         while read.len() >= COPIES_MAX {
-            let longest = read.iter().min_by_key(|(_, reading)| *lock(&reading.used));
+            let longest = read.iter().min_by_key(|(_, reading)| *locked(&reading.used));
             let Some((&longest, _)) = longest else { break };
             read.remove(&longest);
         }
@@ -186,8 +187,8 @@ async fn give_up_idle(shared: Weak<Shared>, id: u64) {
     loop {
         let used = {
             let Some(shared) = shared.upgrade() else { return };
-            let mut read = lock(&shared.dumps.read);
-            let Some(used) = read.get(&id).map(|reading| *lock(&reading.used)) else { return };
+            let mut read = locked(&shared.dumps.read);
+            let Some(used) = read.get(&id).map(|reading| *locked(&reading.used)) else { return };
             if used.elapsed() >= IDLE_MAX {
                 read.remove(&id);
                 return;
@@ -206,9 +207,9 @@ async fn next(
 ) -> Result<Option<(u64, Bytes)>, Refusal> {
     let Some((id, number)) = split(iterator) else { return Ok(None) };
     let dumps = &session.shared.dumps;
-    let reading = lock(&dumps.read).get(&id).filter(|reading| reading.name == *name).cloned();
+    let reading = locked(&dumps.read).get(&id).filter(|reading| reading.name == *name).cloned();
     let reading = reading.ok_or_else(gone)?;
-    *lock(&reading.used) = Instant::now();
+    *locked(&reading.used) = Instant::now();
     let mut pieces = reading.state.lock().await;
     if number + 1 == pieces.number {
         return Ok(Some((id << PIECE_NUMBER_BITS | pieces.number, pieces.piece.clone())));
@@ -267,7 +268,7 @@ async fn load(
     is_cuckoo: bool,
 ) -> Result<(), Refusal> {
     let dumps = &session.shared.dumps;
-    let known = lock(&dumps.written).get(&name).cloned();
+    let known = locked(&dumps.written).get(&name).cloned();
     let is_chain = match &known {
         Some(writing) => matches!(writing.lock().await.coming, Coming::Chain(_)),
         None => false,
@@ -300,7 +301,7 @@ async fn load(
     };
     if outcome.is_err() {
         ours.give_up().await;
-        let mut written = lock(&dumps.written);
+        let mut written = locked(&dumps.written);
         if written.get(&name).is_some_and(|ours| Arc::ptr_eq(ours, &writing)) {
             written.remove(&name);
         }
@@ -316,7 +317,7 @@ async fn begin_load(
 ) -> Result<Arc<tokio::sync::Mutex<Writing>>, Refusal> {
     let coordinator = Arc::clone(&session.shared.coordinator);
     let deadline = session.shared.deadlines.of_command();
-    let before = lock(&session.shared.dumps.written).remove(name);
+    let before = locked(&session.shared.dumps.written).remove(name);
     if let Some(before) = before {
         before.lock().await.give_up().await;
     }
@@ -345,7 +346,7 @@ async fn begin_load(
         }
         sleep(RETRY_WAIT_MIN).await;
     }
-    let mut written = lock(&session.shared.dumps.written);
+    let mut written = locked(&session.shared.dumps.written);
     written.retain(|_, writing| writing.try_lock().map_or(true, |writing| writing.is_kept()));
     let is_loading = |writing: &&Arc<tokio::sync::Mutex<Writing>>| {
         writing.try_lock().map_or(true, |writing| matches!(writing.import, Import::Running(..)))
@@ -441,12 +442,6 @@ impl Writing {
         self.import = Import::Ended(Instant::now(), outcome.clone());
         outcome
     }
-}
-
-/// Locks what the copies of both kinds of pieces share.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No holder of these locks panics.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
 use umbel_node::config::ClusterAnswers;
-use umbel_ports::ConnectionHandle;
+use umbel_ports::{ConnectionHandle, locked};
 use umbel_resp::Protocol;
 
 use super::chain_dumps::ChainDumps;
@@ -171,27 +171,27 @@ impl Clients {
         let details = Mutex::new(Details { user: "default".to_owned(), ..Details::default() });
         let (since, last_command_s) = (Instant::now(), AtomicU64::default());
         let client = Arc::new(Client { id, from, connection, since, last_command_s, details });
-        let mut table = self.lock();
+        let mut table = locked(&self.table);
         table.strangers.insert(id);
         table.open.insert(id, Arc::clone(&client));
         client
     }
 
     fn leave(&self, id: u64) {
-        let mut table = self.lock();
+        let mut table = locked(&self.table);
         table.strangers.remove(&id);
         table.open.remove(&id);
     }
 
     /// Marks a connection as authenticated: it keeps its place also when others need one.
     pub(super) fn keep(&self, id: u64) {
-        self.lock().strangers.remove(&id);
+        locked(&self.table).strangers.remove(&id);
     }
 
     /// Whether one more connection has a place. Where all are taken, the stranger that has been there longest is
     /// closed for it: otherwise whoever opens as many connections and sends nothing keeps all others out.
     pub(super) fn has_place(&self, count_max: usize) -> bool {
-        let mut table = self.lock();
+        let mut table = locked(&self.table);
         if table.open.len() < count_max {
             return true;
         }
@@ -204,7 +204,7 @@ impl Clients {
 
     /// The number of open connections.
     pub(super) fn count(&self) -> usize {
-        self.lock().open.len()
+        locked(&self.table).open.len()
     }
 
     /// The number of connections since the start.
@@ -214,28 +214,23 @@ impl Clients {
 
     /// The open connections, the oldest first.
     pub(super) fn all(&self) -> Vec<Arc<Client>> {
-        self.lock().open.values().cloned().collect()
+        locked(&self.table).open.values().cloned().collect()
     }
 
     /// The open connection of an id.
     pub(super) fn get(&self, id: u64) -> Option<Arc<Client>> {
-        self.lock().open.get(&id).cloned()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        // No holder of the lock panics, and the table is consistent after every call.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.table).open.get(&id).cloned()
     }
 }
 
 impl Client {
     /// Changes the details of the connection.
     pub(super) fn change(&self, change: impl FnOnce(&mut Details)) {
-        change(&mut self.details.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut locked(&self.details));
     }
 
     pub(super) fn details(&self) -> Details {
-        self.details.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.details).clone()
     }
 
     /// Notes that a command has come.

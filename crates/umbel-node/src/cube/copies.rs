@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use umbel_engine::meta::{FilterSettings, FilterState, MetaState};
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_filter::AnyFilter;
-use umbel_ports::{Pacer, Purpose, Rare, Seed};
+use umbel_ports::{Pacer, Purpose, Rare, Seed, locked};
 use umbel_raft::Recollection;
 use umbel_replicated_engine::hypercube::{DeltaError, ReplicaOptions, Step};
 use umbel_step::planted::{self, Planted};
@@ -147,7 +147,7 @@ impl Copies {
     }
 
     pub(super) fn take_events(&self) -> Option<mpsc::Receiver<ExchangeEvent>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
+        locked(&self.waiting).take()
     }
 
     /// The copy of a filter, if this node has one.
@@ -181,20 +181,20 @@ impl Copies {
 
     /// Counters of the sweeps.
     pub fn sweeps(&self) -> SweepCounts {
-        *self.sweeps.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.sweeps)
     }
 
     /// The current step of the running sweep; None between sweeps.
     pub(crate) fn step(&self) -> Option<Step> {
-        *self.step.lock().unwrap_or_else(PoisonError::into_inner)
+        *locked(&self.step)
     }
 
     pub(super) fn note_step(&self, step: Option<Step>) {
-        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
+        *locked(&self.step) = step;
     }
 
     pub(super) fn count_sweeps(&self, change: impl FnOnce(&mut SweepCounts)) {
-        change(&mut self.sweeps.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut locked(&self.sweeps));
     }
 
     /// Number of refused messages of the exchange.

@@ -24,7 +24,7 @@
 //! | [`turns`] | decides which copy is compared next, with which partner |
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -159,11 +159,6 @@ impl CopyScrubs {
             is_due: Notify::new(),
             is_stopping: watch::Sender::new(false),
         }
-    }
-
-    fn due(&self) -> std::sync::MutexGuard<'_, BTreeMap<(FilterId, NodeId), Due>> {
-        // No holder of the lock panics, and the map is consistent after every statement.
-        self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the comparisons that are being answered.

@@ -122,7 +122,7 @@ async fn no_frame_is_made_before_it_is_asked_for() {
     exports.release(export).unwrap();
     sleep(Duration::from_secs(1)).await;
     let count = |exports: &Exports| {
-        exports.lock().running[&export].frames.as_ref().map(mpsc::Receiver::len)
+        locked(&exports.table).running[&export].frames.as_ref().map(mpsc::Receiver::len)
     };
     assert_eq!(count(&exports), Some(0));
     let next = timeout(Duration::from_secs(1), exports.next(export));

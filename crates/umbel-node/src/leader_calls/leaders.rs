@@ -1,10 +1,8 @@
 //! Which node leads which group, as far as this node knows.
 
-use std::collections::BTreeMap;
-use std::sync::{MutexGuard, PoisonError};
-
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{GroupId, NodeId, ShardId};
+use umbel_ports::locked;
 
 use super::LeaderCalls;
 
@@ -21,12 +19,12 @@ impl LeaderCalls {
     }
 
     pub(super) fn known_leader(&self, group: GroupId) -> Option<NodeId> {
-        self.lock_leaders().get(&group).copied()
+        locked(&self.leaders).get(&group).copied()
     }
 
     /// Remembers what the node `asked` revealed about a group's leader; None forgets it as the leader.
     pub(super) fn note_leader(&self, group: GroupId, asked: NodeId, leader: Option<NodeId>) {
-        let mut leaders = self.lock_leaders();
+        let mut leaders = locked(&self.leaders);
         match leader {
             Some(leader) => {
                 leaders.insert(group, leader);
@@ -37,10 +35,5 @@ impl LeaderCalls {
                 }
             }
         }
-    }
-
-    fn lock_leaders(&self) -> MutexGuard<'_, BTreeMap<GroupId, NodeId>> {
-        // No holder of the lock panics, and the map is consistent after every statement.
-        self.leaders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

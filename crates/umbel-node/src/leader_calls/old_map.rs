@@ -3,12 +3,12 @@
 //! A node's copy of the meta group's state may lag at any time, so callers must treat what they read here
 //! as a guess, which the shards refuse if it is wrong. Simulations provoke old copies.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::meta::MetaState;
-use umbel_ports::Rare;
+use umbel_ports::{Rare, locked};
 
 use super::LeaderCalls;
 use crate::failure::CallFailure;
@@ -23,7 +23,7 @@ pub(super) struct OldMap(Mutex<Option<(Instant, MetaState)>>);
 impl OldMap {
     /// After a refresh the newest state is read.
     pub(super) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *locked(&self.0) = None;
     }
 }
 
@@ -33,7 +33,7 @@ impl LeaderCalls {
         if !self.seed().provokes(Rare::OldMap) {
             return self.read_meta(read);
         }
-        let mut kept = self.old_map.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = locked(&self.old_map.0);
         let (_, state) = match kept.take().filter(|(since, _)| since.elapsed() < OLD_MAP_AGE_MAX) {
             Some(old) => kept.insert(old),
             None => kept.insert((Instant::now(), self.read_meta(Clone::clone)?)),

@@ -1,11 +1,12 @@
 //! How far the wall clocks of other nodes are from that of this node's machine.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::NodeId;
+use umbel_ports::locked;
 
 use super::Local;
 
@@ -19,13 +20,13 @@ pub(super) struct Clocks(Mutex<BTreeMap<NodeId, (Instant, Option<i64>)>>);
 
 impl Clocks {
     fn of(&self, node: NodeId) -> Option<Option<i64>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = locked(&self.0);
         let (at, ahead_ms) = known.get(&node)?;
         (at.elapsed() < ANSWER_STANDS).then_some(*ahead_ms)
     }
 
     fn keep(&self, node: NodeId, ahead_ms: Option<i64>) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(&self.0);
         known.retain(|_, (at, _)| at.elapsed() < ANSWER_STANDS);
         known.insert(node, (Instant::now(), ahead_ms));
     }

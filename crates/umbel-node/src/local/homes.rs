@@ -1,10 +1,11 @@
 //! Which node should lead each shard, as this node's failure detector is told at every beat.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use umbel_engine::meta::{ClusterVersion, MetaState};
 use umbel_engine::{Epoch, GroupId, NodeId, placement};
+use umbel_ports::locked;
 
 /// Below it, nodes may run a build that knows homes by the numbers of groups alone. Beside those, nodes that
 /// computed others would hand leadership back and forth.
@@ -37,7 +38,7 @@ impl Homes {
     fn by_map(&self, state: &MetaState) -> Arc<BTreeMap<GroupId, NodeId>> {
         let epoch = Some(state.epoch());
         // No holder of the lock leaves it inconsistent: it is written as a whole.
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = locked(&self.0);
         if known.epoch != epoch {
             *known = Known { epoch, homes: Arc::new(placement::homes(state.shard_map())) };
         }

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -13,6 +13,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::locked;
 use umbel_raft::peer::CallKind;
 use umbel_raft::{Group, committed_in, request_committed};
 use umbel_storage::WalHealth;
@@ -69,13 +70,6 @@ pub(super) struct Checks {
     elections: std::sync::Mutex<Elections>,
 }
 
-impl Checks {
-    fn elections(&self) -> MutexGuard<'_, Elections> {
-        // No holder of the lock panics.
-        self.elections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Local {
     /// Checks whether this node should get traffic.
     pub async fn readiness(&self) -> Readiness {
@@ -94,7 +88,7 @@ impl Local {
         let mut leaderless: BTreeMap<GroupId, String> =
             leaderless.map(|group| why(group.id())).collect();
         // A node that is starting asks no leaders before all groups have one, because their answers are reused.
-        let waits = self.checks.elections().was_ready();
+        let waits = locked(&self.checks.elections).was_ready();
         if let Some(why) = leaderless.values().next().filter(|_| !waits) {
             return Err(why.clone());
         }
@@ -107,10 +101,14 @@ impl Local {
         match followed {
             Ok(unanswered) => {
                 leaderless.extend(unanswered);
-                self.checks.elections().judge(&leaderless, Instant::now(), self.beats().election())
+                locked(&self.checks.elections).judge(
+                    &leaderless,
+                    Instant::now(),
+                    self.beats().election(),
+                )
             }
             Err(why) => {
-                self.checks.elections().keep(&leaderless);
+                locked(&self.checks.elections).keep(&leaderless);
                 Err(why)
             }
         }
@@ -159,10 +157,10 @@ impl Local {
         let nodes = self.addresses();
         let heard_count = nodes.keys().filter(|&&node| self.is_alive(node)).count();
         // No holder of the lock panics.
-        let mut since = self.checks.in_touch_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = locked(&self.checks.in_touch_since);
         if !self.meta.hears_majority() && 2 * heard_count <= nodes.len() {
             *since = None;
-            self.checks.elections().forget();
+            locked(&self.checks.elections).forget();
             return Err(format!(
                 "this node hears {heard_count} of {} nodes, itself included: it may be cut off",
                 nodes.len()

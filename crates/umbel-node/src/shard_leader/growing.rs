@@ -2,10 +2,11 @@
 //! items of other requests.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use umbel_engine::FilterId;
 use umbel_engine::shard::SliceGrowth;
+use umbel_ports::locked;
 
 use crate::calls::AllowedGrowth;
 
@@ -25,22 +26,17 @@ pub(super) struct OnTheirWay<'a> {
 impl Growing {
     /// Adds items in flight.
     pub(super) fn enter(&self, filter: FilterId, item_count: u64) -> OnTheirWay<'_> {
-        let mut counts = self.lock();
+        let mut counts = locked(&self.0);
         let count = counts.entry(filter).or_default();
         let before = *count;
         *count += item_count;
         OnTheirWay { growing: self, filter, item_count, before }
     }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<FilterId, u64>> {
-        // Nothing that can panic runs while the counts change.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for OnTheirWay<'_> {
     fn drop(&mut self) {
-        let mut counts = self.growing.lock();
+        let mut counts = locked(&self.growing.0);
         let left =
             counts.get(&self.filter).map_or(0, |count| count.saturating_sub(self.item_count));
         match left {
@@ -75,6 +71,6 @@ mod tests {
         drop(first);
         assert_eq!(growing.enter(FilterId(1), 0).before, 7);
         drop((second, other));
-        assert!(growing.lock().is_empty());
+        assert!(locked(&growing.0).is_empty());
     }
 }

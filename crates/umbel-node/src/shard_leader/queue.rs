@@ -1,11 +1,11 @@
 //! Inserts that wait to be proposed, many in one entry of the log.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use umbel_engine::GroupId;
 use umbel_engine::shard::{Bitmap, InsertPart, ShardReply};
-use umbel_ports::Rare;
+use umbel_ports::{Rare, locked};
 use umbel_raft::{Group, ProposeError};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::types::{CommandReply, LogCommand};
@@ -70,7 +70,7 @@ struct Place(Arc<Mutex<Option<Queued>>>);
 
 impl Place {
     fn take(&self) -> Option<Queued> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        locked(&self.0).take()
     }
 }
 

@@ -3,7 +3,6 @@
 //! learns of them.
 
 use std::io;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use openraft::EntryPayload;
@@ -12,6 +11,7 @@ use openraft::storage::Snapshot;
 use openraft_rt::WatchReceiver;
 use umbel_engine::GroupId;
 use umbel_engine::shard::ShardCommand;
+use umbel_ports::locked;
 use umbel_step::planted::{self, Planted};
 use umbel_storage::types::{LogCommand, LogEntry, Types, Vote};
 use umbel_storage::{FinalStateId, SnapshotFile};
@@ -82,7 +82,7 @@ impl Group {
             // That of the state which has decided. Those who watch the index are told later: a snapshot up to the index
             // that they know may lack the decision.
             let applied = self.replica.read_shard_at(|index, _| index);
-            let mut aims = self.decided_at.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut aims = locked(&self.decided_at);
             aims.retain(|id, _| decided.contains(id));
             decided.iter().map(|&id| *aims.entry(id).or_insert(applied)).max()
         };

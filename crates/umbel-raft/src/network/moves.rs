@@ -6,7 +6,7 @@
 //! behind, and that of a new replica while a voter is not reachable, whose place it may be about to take.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use openraft::RaftMetrics;
 use openraft::type_config::alias::WatchReceiverOf;
@@ -14,7 +14,7 @@ use openraft_rt::WatchReceiver;
 use umbel_engine::NodeId;
 use umbel_engine::limits::REPLICA_COUNT_MAX;
 use umbel_engine::meta::SHARD_MOVES_MAX;
-use umbel_ports::Pacer;
+use umbel_ports::{Pacer, locked};
 use umbel_storage::types::Types;
 
 use super::SMALL_CHUNK_BYTES;
@@ -71,12 +71,12 @@ impl Moves {
 
     /// Notes that a node gets a replica that has nothing yet.
     pub(super) fn starts_anew(&self, node: NodeId) {
-        self.served().remove(&node);
+        locked(&self.served).remove(&node);
     }
 
     /// Notes that a node has got a whole snapshot.
     pub(super) fn has_served(&self, node: NodeId) {
-        self.served().insert(node);
+        locked(&self.served).insert(node);
     }
 
     /// Waits until so many bytes of a snapshot may be sent to a node.
@@ -90,17 +90,12 @@ impl Moves {
     /// fails.
     fn is_bounded(&self, to: NodeId) -> bool {
         let Some(reports) = self.reports.get() else { return false };
-        if self.served().contains(&to) {
+        if locked(&self.served).contains(&to) {
             return false;
         }
         let report = reports.borrow_watched();
         let mut voters = report.membership_config.membership().voter_ids();
         voters.all(|voter| voter != to && self.beats.is_alive(voter))
-    }
-
-    fn served(&self) -> MutexGuard<'_, BTreeSet<NodeId>> {
-        // No holder of the lock panics.
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

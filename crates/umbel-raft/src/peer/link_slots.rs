@@ -1,10 +1,11 @@
 //! Limits the links that a node serves: a few per node number, however many sockets there are.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 use umbel_engine::NodeId;
+use umbel_ports::locked;
 
 use super::limits::{LINKS_PER_NODE_MAX, UNKNOWN_NODES_MAX};
 use crate::metrics;
@@ -39,7 +40,7 @@ impl LinkSlots {
         from: NodeId,
         is_known: bool,
     ) -> (LinkSlot, oneshot::Receiver<()>) {
-        let mut table = self.lock();
+        let mut table = locked(&self.0);
         table.last += 1;
         let number = table.last;
         if !is_known && !table.nodes.contains_key(&from) {
@@ -59,14 +60,9 @@ impl LinkSlots {
         (LinkSlot { slots: Arc::clone(self), from, number }, ended)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        // No holder of the lock panics, and the table is consistent after every call.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     #[cfg(test)]
     fn count(&self) -> usize {
-        self.lock().nodes.values().map(|of_node| of_node.links.len()).sum()
+        locked(&self.0).nodes.values().map(|of_node| of_node.links.len()).sum()
     }
 }
 
@@ -87,7 +83,7 @@ impl Table {
 
 impl Drop for LinkSlot {
     fn drop(&mut self) {
-        let mut table = self.slots.lock();
+        let mut table = locked(&self.slots.0);
         let Some(of_node) = table.nodes.get_mut(&self.from) else { return };
         of_node.links.retain(|(number, _)| *number != self.number);
         if of_node.links.is_empty() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use umbel_ports::File;
 use umbel_ports::encoding::encode;
+use umbel_ports::{File, locked};
 use umbel_step::planted::{self, Planted};
 
 use super::room::GaveWay;
@@ -31,7 +31,7 @@ pub(super) struct Part {
 
 impl Part {
     fn new(store: &SnapshotStore) -> io::Result<Self> {
-        let mut parts = store.shared.parts();
+        let mut parts = locked(&store.shared.parts);
         if parts.is_forgotten {
             return Err(io::Error::other(format!("{} was forgotten", store.group)));
         }
@@ -59,7 +59,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        self.shared.parts().open.remove(&self.name);
+        locked(&self.shared.parts).open.remove(&self.name);
     }
 }
 
@@ -68,7 +68,7 @@ impl SnapshotStore {
     pub(super) async fn remove_dropped(&self) -> io::Result<()> {
         // The open ones are looked up once the names are read: a writer that begins meanwhile is among them.
         let dropped =
-            |name: &str| name.ends_with(".part") && !self.shared.parts().open.contains(name);
+            |name: &str| name.ends_with(".part") && !locked(&self.shared.parts).open.contains(name);
         remove_files(&*self.disk, self.group, dropped).await
     }
 }

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{mpsc, watch};
 use umbel_engine::GroupId;
-use umbel_ports::{Disk, File, WriteError};
+use umbel_ports::{Disk, File, WriteError, locked};
 use umbel_step::planted::{self, Planted};
 
 use super::format::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, segment_path};
 use super::state::{Failure, Location, Segment, State};
 use super::{
     Call, FULL_RETRY, HINT_DELAY, QUEUE_CALLS_MAX, SEGMENT_BYTES_LIMIT, WAL_FOLDER, WalHealth,
-    WalOptions, is_full, is_short_of_descriptors, locked,
+    WalOptions, is_full, is_short_of_descriptors,
 };
 use crate::types::LogId;
 

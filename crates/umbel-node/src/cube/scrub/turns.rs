@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::{FilterId, NodeId};
-use umbel_ports::{Purpose, Seed};
+use umbel_ports::{Purpose, Seed, locked};
 
 use super::asking::compare;
 use super::{CopyScrubs, Due};
@@ -30,13 +30,13 @@ impl CopyScrubs {
     pub(super) fn compare_soon(&self, filter: FilterId, partners: Vec<NodeId>, except: NodeId) {
         let due = Due { at: Instant::now(), try_count: 0 };
         let others = partners.into_iter().filter(|&partner| partner != except);
-        self.due().extend(others.map(|partner| ((filter, partner), due)));
+        locked(&self.due).extend(others.map(|partner| ((filter, partner), due)));
         self.is_due.notify_one();
     }
 
     /// Takes a comparison that is due now; otherwise returns when the next one is due, if any.
     fn take_due(&self) -> Result<(FilterId, NodeId, Due), Option<Instant>> {
-        let mut waiting = self.due();
+        let mut waiting = locked(&self.due);
         let first = waiting.iter().min_by_key(|(pair, due)| (due.at, **pair));
         let Some((&pair, &due)) = first else { return Err(None) };
         if due.at > Instant::now() {
@@ -50,7 +50,7 @@ impl CopyScrubs {
         let try_count = due.try_count + 1;
         if try_count < TRIES_MAX {
             let at = Instant::now() + RETRY_PAUSE * 2_u32.pow(due.try_count);
-            self.due().entry((filter, partner)).or_insert(Due { at, try_count });
+            locked(&self.due).entry((filter, partner)).or_insert(Due { at, try_count });
         }
     }
 }
