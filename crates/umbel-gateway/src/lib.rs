@@ -77,7 +77,6 @@ use limits::{
     CATCH_UP_INTERVAL, HEALTH_INTERVAL, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STOP_GRACE_MAX,
     STREAMS_PER_CONNECTION_MAX,
 };
-use resp::RespGateway;
 
 /// Renders all measurements as text.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
@@ -107,9 +106,10 @@ impl Interface {
         let budget = Budget::new(config.request_bytes_max);
         let console = Console::new(Arc::clone(&coordinator), &address, &config);
         let resp = resp_listener.map(|listener| {
+            let (local, coordinator) = (listener.local_address(), Arc::clone(&coordinator));
             let budget = Arc::clone(&budget);
-            let gateway = RespGateway::new(&config, &address, &*listener, &coordinator, budget);
-            (listener, gateway)
+            let shared = resp::Shared::new(&config, &address, &local, coordinator, budget);
+            (listener, shared)
         });
         let gateway = Gateway {
             coordinator,
@@ -127,7 +127,7 @@ impl Interface {
 /// Serves until the node stops.
 async fn serve_all(
     (listener, gateway): (Box<dyn Listener>, Gateway),
-    resp: Option<(Box<dyn Listener>, RespGateway)>,
+    resp: Option<(Box<dyn Listener>, resp::Shared)>,
     stopped: watch::Receiver<bool>,
     failure: watch::Sender<Option<NodeFailure>>,
 ) {
@@ -137,8 +137,8 @@ async fn serve_all(
     };
     let resp_stop = stop(stopped.clone());
     let serving_resp = async {
-        if let Some((listener, gateway)) = resp {
-            resp::serve(listener, gateway, resp_stop).await;
+        if let Some((listener, shared)) = resp {
+            resp::serve(listener, shared, resp_stop).await;
         }
     };
     let serving = async {

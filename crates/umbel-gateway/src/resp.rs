@@ -20,8 +20,7 @@ use tokio::time::{sleep, timeout};
 use umbel_node::metrics;
 use umbel_ports::{Incoming, Listener};
 
-pub(crate) use self::gateway::RespGateway;
-use self::shared::Shared;
+pub(crate) use self::shared::Shared;
 use super::limits::{RESP_CONNECTIONS_MAX, STOP_GRACE_MAX};
 
 mod answers;
@@ -36,7 +35,6 @@ mod dumps;
 mod expiry;
 mod filters;
 mod fixed_chains;
-mod gateway;
 mod info;
 mod keys;
 mod look_and_add;
@@ -89,10 +87,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// at most `STOP_GRACE_MAX`.
 pub(crate) async fn serve(
     mut listener: Box<dyn Listener>,
-    gateway: RespGateway,
+    shared: Shared,
     stop: impl Future<Output = ()>,
 ) {
-    let shared = Arc::new(Shared::new(gateway));
+    let shared = Arc::new(shared);
     let (stopping, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
     tokio::pin!(stop);

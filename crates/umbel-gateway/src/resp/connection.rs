@@ -409,10 +409,8 @@ mod ahead_test;
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex};
     use umbel_coordinator::Coordinator;
-    use umbel_filter::Kind;
-    use umbel_node::config::ClusterAnswers;
+    use umbel_node::Config;
 
-    use super::super::RespGateway;
     use super::super::resp_test::node;
     use super::*;
 
@@ -422,17 +420,10 @@ mod tests {
     }
 
     fn shared_by(coordinator: Arc<Coordinator>) -> Arc<Shared> {
-        Arc::new(Shared::new(RespGateway {
-            coordinator,
-            timeout_max: Duration::from_secs(5),
-            budget: Budget::new(1 << 20),
-            needs_member: false,
-            default_kind: Kind::Scalable,
-            cluster_answers: ClusterAnswers::Single,
-            is_strict: false,
-            address: ("127.0.0.1".to_owned(), 6379),
-            announced: ("127.0.0.1".to_owned(), 6379),
-        }))
+        let config = Config { request_timeout_ms_max: 5_000, ..Config::default() };
+        let (advertised, local) = ("127.0.0.1:7300", "127.0.0.1:6379");
+        let budget = Budget::new(1 << 20);
+        Arc::new(Shared::new(&config, advertised, local, coordinator, budget))
     }
 
     /// A client of a connection that is served.

@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
-use umbel_node::config::ClusterAnswers;
+use umbel_node::config::{ClusterAnswers, Config, Transactions, reached_at};
 use umbel_ports::{ConnectionHandle, locked};
 use umbel_resp::Protocol;
 
 use super::chain_dumps::ChainDumps;
 use super::dumps::Dumps;
-use super::gateway::RespGateway;
 use super::nodes::RespAddresses;
 use super::turns::Turns;
 use crate::budget::Budget;
@@ -22,9 +22,10 @@ use crate::deadlines::Deadlines;
 use crate::limits::RESP_PAYLOADS_MAX;
 
 /// What a node shares with all connections.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     pub(super) coordinator: Arc<Coordinator>,
     pub(super) deadlines: Deadlines,
+    /// Limits the memory that the requests of clients in progress hold.
     pub(super) budget: Arc<Budget>,
     /// Whether a node's certificate must name the node.
     pub(super) needs_member: bool,
@@ -55,21 +56,25 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Of a listener without connections.
-    pub(super) fn new(gateway: RespGateway) -> Self {
-        let RespGateway { coordinator, timeout_max, budget, needs_member, .. } = gateway;
-        let RespGateway { default_kind, cluster_answers, is_strict, address, announced, .. } =
-            gateway;
+    /// Of a listener at the address `local` without connections. Clients reach it at the host that the node advertises,
+    /// unless it is bound to a particular one, or the configuration announces another address.
+    pub(crate) fn new(
+        config: &Config,
+        advertised: &str,
+        local: &str,
+        coordinator: Arc<Coordinator>,
+        budget: Arc<Budget>,
+    ) -> Self {
         Self {
             coordinator,
-            deadlines: Deadlines::new(timeout_max),
+            deadlines: Deadlines::new(Duration::from_millis(config.request_timeout_ms_max)),
             budget,
-            needs_member,
-            default_kind,
-            cluster_answers,
-            is_strict,
-            address,
-            announced,
+            needs_member: config.require_node_identity,
+            default_kind: config.default_kind().unwrap_or(Kind::Scalable),
+            cluster_answers: config.cluster_answers().unwrap_or(ClusterAnswers::Single),
+            is_strict: config.transactions() == Some(Transactions::Strict),
+            address: reached_at(local, advertised),
+            announced: config.resp_reached_at(local, advertised),
             addresses: RespAddresses::default(),
             started: Instant::now(),
             clients: Clients::default(),
