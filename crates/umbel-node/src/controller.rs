@@ -168,7 +168,7 @@ async fn look(
     running: &mut RunningTasks,
     is_review: bool,
 ) {
-    let pending = local.meta().replica().read_meta(|state| pending_shards(state, views));
+    let pending = local.read_meta(|state| pending_shards(state, views));
     let Some(pending) = pending else { return };
     let asked = match pending {
         Pending::All => None,
@@ -178,7 +178,7 @@ async fn look(
     refresh_views(local, calls, views, asked).await;
     let nodes = local.addresses().into_keys();
     let alive = nodes.filter(|&node| local.beats().is_alive(node)).collect();
-    let tasks = local.meta().replica().read_meta(|state| {
+    let tasks = local.read_meta(|state| {
         forget_finished(progress, state);
         // Whoever leads judges by its own clock; one that jumped ahead is not believed at once.
         let due = state.expired(local.believed_ms()).into_iter();
@@ -242,11 +242,9 @@ async fn refresh_views(
     views: &mut BTreeMap<GroupId, GroupView>,
     asked: Option<Vec<ShardId>>,
 ) {
-    let all = || {
-        local.meta().replica().read_meta(|state| state.shards().map(|(_, of)| of.shard).collect())
-    };
+    let all = || local.read_meta(|state| state.shards().map(|(_, of)| of.shard).collect());
     let asked = asked.unwrap_or_else(all);
-    local.meta().replica().read_meta(|state| {
+    local.read_meta(|state| {
         let is_there = |group: GroupId| {
             let record = group.shard().and_then(|shard| state.shard(shard));
             record.is_some_and(|record| record.group() == group)
@@ -270,8 +268,7 @@ async fn view_of(
     shard: ShardId,
 ) -> Option<(GroupId, Option<GroupView>)> {
     let of_record = |record: &ShardRecord| (record.group(), record.members());
-    let (group, members) =
-        local.meta().replica().read_meta(|state| state.shard(shard).map(of_record))?;
+    let (group, members) = local.read_meta(|state| state.shard(shard).map(of_record))?;
     let hint = calls.shard_leader_hint(shard);
     let mut candidates: Vec<NodeId> = hint.into_iter().collect();
     candidates.extend(members.iter().filter(|&&node| Some(node) != hint));
@@ -329,7 +326,7 @@ async fn carry_out(
         }
         Task::EnsureSlice { shard, filter } => {
             // Only while the filter is being created: otherwise nothing would drop the slice again.
-            let spec = local.meta().replica().read_meta(|state| {
+            let spec = local.read_meta(|state| {
                 let record = state.filter(filter)?;
                 let is_creating = matches!(record.state, FilterState::Creating { .. });
                 is_creating.then(|| record.slice_spec(filter))
@@ -422,7 +419,7 @@ async fn ask_for_members(
     learners: &[NodeId],
 ) -> bool {
     let with_addresses = |nodes: &[NodeId]| {
-        local.meta().replica().read_meta(|state| {
+        local.read_meta(|state| {
             let address = |&node| Some((node, state.node_address(node)?.to_owned()));
             nodes.iter().filter_map(address).collect::<Vec<_>>()
         })

@@ -368,7 +368,7 @@ pub(crate) async fn raise_to(
         |state: &MetaState| state.live_nodes().iter().any(|node| !asked.contains(node));
     loop {
         let look = |state: &MetaState| (state.version(), has_others(state));
-        let (version, has_others_now) = local.meta().replica().read_meta(look);
+        let (version, has_others_now) = local.read_meta(look);
         if version >= newest {
             return Ok(());
         }
@@ -393,7 +393,7 @@ async fn propose_until(
     command: &MetaCommand,
     is_done: impl Fn(&MetaState) -> bool,
 ) -> Result<(), MetaError> {
-    while !local.meta().replica().read_meta(&is_done) {
+    while !local.read_meta(&is_done) {
         match local.serve_meta(MetaRequest::Propose(command.clone())).await.0 {
             MetaAnswer::Reply(MetaReply::Refused(error)) => return Err(error),
             MetaAnswer::Reply(_) => {}

@@ -107,7 +107,7 @@ impl LeaderCalls {
     /// If the cluster is not formed.
     pub fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> Result<T, CallFailure> {
         let read = |state: &MetaState| state.is_formed().then(|| read(state));
-        self.local()?.meta().replica().read_meta(read).ok_or_else(|| self.awaited.failure())
+        self.local()?.read_meta(read).ok_or_else(|| self.awaited.failure())
     }
 
     /// Waits until this node's copy of the catalogue shows what `until` looks for.

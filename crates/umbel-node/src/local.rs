@@ -218,7 +218,7 @@ impl Local {
 
     /// The addresses of the cluster's nodes, as far as this node knows.
     pub fn addresses(&self) -> BTreeMap<NodeId, String> {
-        self.meta.replica().read_meta(|state| {
+        self.read_meta(|state| {
             let address =
                 |(node, record): (NodeId, &NodeRecord)| Some((node, record.address()?.to_owned()));
             state.nodes().filter_map(address).collect()

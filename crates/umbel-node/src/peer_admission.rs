@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
 use tonic::{Status, Streaming};
-use umbel_engine::meta::{NodeRecord, VersionRange};
+use umbel_engine::meta::{MetaState, NodeRecord, VersionRange};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::{Disk, PortFuture};
 use umbel_proto::v1::{
@@ -161,7 +161,7 @@ impl PeerAdmission {
     fn admit(&self, from: NodeId) -> Result<Arc<Local>, CallRefusal> {
         let starting = || CallRefusal::new(RefusalReason::Unavailable, "this node is starting");
         let local = self.local.get().cloned().ok_or_else(starting)?;
-        let is_gone = local.meta().replica().read_meta(|state| state.is_no_member(from));
+        let is_gone = local.read_meta(|state| state.is_no_member(from));
         if is_gone && !planted::on(Planted::RemovedNodeAdmitted) {
             return Err(CallRefusal::new(RefusalReason::Removed, not_a_member(from)));
         }
@@ -211,13 +211,13 @@ impl CallHandler for PeerAdmission {
     fn knows(&self, from: NodeId) -> bool {
         self.local.get().is_some_and(|local| {
             let is_live = |record: &NodeRecord| record.is_live();
-            local.meta().replica().read_meta(|state| state.node(from).is_some_and(is_live))
+            local.read_meta(|state| state.node(from).is_some_and(is_live))
         })
     }
 
     fn check_member(&self, from: NodeId) -> Result<(), Status> {
         let Some(local) = self.local.get() else { return Ok(()) };
-        let is_gone = local.meta().replica().read_meta(|state| state.is_no_member(from));
+        let is_gone = local.read_meta(|state| state.is_no_member(from));
         if is_gone && !planted::on(Planted::RemovedNodeAdmitted) {
             Err(Status::permission_denied(not_a_member(from)))
         } else {
@@ -267,9 +267,7 @@ impl CallHandler for PeerAdmission {
 
     fn who_are_you(&self) -> WhoAreYouResponse {
         let ours = self.identity();
-        let is_formed = self.local.get().is_some_and(|local| {
-            local.meta().replica().read_meta(umbel_engine::meta::MetaState::is_formed)
-        });
+        let is_formed = self.local.get().is_some_and(|local| local.read_meta(MetaState::is_formed));
         WhoAreYouResponse {
             protocol: PEER_PROTOCOL,
             cluster_id: ours.map(|ours| cluster_bytes(ours.cluster)).unwrap_or_default(),

@@ -133,7 +133,7 @@ pub(crate) async fn propose_report(local: Arc<Local>, calls: Arc<LeaderCalls>, r
             Ok(Progress::All) => return,
             Ok(Progress::Some) => {}
             Ok(Progress::Later(version)) => {
-                while local.meta().replica().read_meta(MetaState::version) == version {
+                while local.read_meta(MetaState::version) == version {
                     if applied.changed().await.is_err() {
                         return;
                     }

@@ -382,7 +382,7 @@ async fn what_no_partner_would_ask_is_refused_and_counted() {
     // The test plays the role of node 2.
     let identity = nodes[1].local().identity();
     nodes.remove(1).shutdown().await;
-    let epoch = nodes[0].local().meta().replica().read_meta(|state| state.epoch().0);
+    let epoch = nodes[0].local().read_meta(|state| state.epoch().0);
     let step = v1::ExchangeStep { epoch, rank: 1, sweep: 1_000_000, step: 0 };
     let question = |generation, own_count| v1::CopyQuestion {
         filter: id.0,

@@ -39,8 +39,7 @@ impl Merge {
     ) -> Result<(), CallFailure> {
         let Self { shard, from, era, since } = *self;
         let of = GroupId::of_shard_in(from, era);
-        let into =
-            local.meta().replica().read_meta(|state| state.shard(shard).map(ShardRecord::group));
+        let into = local.read_meta(|state| state.shard(shard).map(ShardRecord::group));
         let Some(into) = into else { return Ok(()) };
         let fence = ShardRequest::Fence { of, into, since };
         let fence_index = match calls.shard_call(from, fence, deadline).await {

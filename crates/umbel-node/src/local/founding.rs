@@ -21,7 +21,7 @@ impl Local {
         group: Arc<Group>,
         founders: Vec<NodeId>,
     ) {
-        let parent = self.meta.replica().read_meta(|state| {
+        let parent = self.read_meta(|state| {
             let ranges = state.shard_map().ranges()?;
             ranges.parent(shard)
         });
@@ -49,7 +49,7 @@ impl Local {
             group.stand().await;
             return;
         }
-        let members = self.meta.replica().read_meta(|state| {
+        let members = self.read_meta(|state| {
             let address = |&node| Some((node, NodeAddress(state.node_address(node)?.to_owned())));
             founders.iter().filter_map(address).collect()
         });
@@ -59,7 +59,7 @@ impl Local {
     }
 
     fn is_home_of(&self, group: GroupId) -> bool {
-        self.meta.replica().read_meta(|state| self.homes.is_at(state, group, self.node))
+        self.read_meta(|state| self.homes.is_at(state, group, self.node))
     }
 
     /// Whether so many of these nodes, this one among them, run their replica of a group.

@@ -22,7 +22,7 @@ impl Local {
         }
         let meta_is_led = self.meta.leader().is_some() && !self.meta.lacks_quorum();
         metrics::meta_is_led(meta_is_led);
-        metrics::catalogue(&self.meta.replica().read_meta(|state| {
+        metrics::catalogue(&self.read_meta(|state| {
             let mut known = metrics::Catalogue {
                 filter_count: state.filters().count(),
                 shard_count: state.shards().count(),

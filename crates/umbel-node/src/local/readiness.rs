@@ -135,7 +135,7 @@ impl Local {
         if *self.storage.health().borrow() == WalHealth::Failed {
             return Err("the log failed".to_owned());
         }
-        let wanted = self.meta.replica().read_meta(|state| {
+        let wanted = self.read_meta(|state| {
             state.is_formed().then(|| {
                 let has = |record: &ShardRecord| record.members().contains(&self.node);
                 state.shards().filter(|(_, record)| has(record)).count()

@@ -31,7 +31,7 @@ impl Local {
         self: &Arc<Self>,
         kept: &[GroupId],
     ) -> Result<Option<Epoch>, NodeFailure> {
-        let (epoch, wanted, is_removed, version) = self.meta.replica().read_meta(|state| {
+        let (epoch, wanted, is_removed, version) = self.read_meta(|state| {
             let ranges = state.shard_map().ranges();
             let first_range = |shard| ranges.and_then(|ranges| ranges.first_range(shard));
             let wanted: BTreeMap<GroupId, (HashRange, ShardRecord)> = state

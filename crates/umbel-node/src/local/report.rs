@@ -95,7 +95,7 @@ impl Local {
 
     /// The results of this node's comparisons, for the filters that a principal may read.
     async fn comparisons(&self, reader: Option<&str>) -> ComparisonsReport {
-        let readable = self.meta.replica().read_meta(|state| readable(state, reader));
+        let readable = self.read_meta(|state| readable(state, reader));
         let row = |filter: FilterId, compares, last: Option<Comparison>| {
             let last = last.map(|last| {
                 let why = last.why.chars().take(TEXT_CHARS_MAX).collect();

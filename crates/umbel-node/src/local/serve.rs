@@ -58,7 +58,7 @@ impl Local {
         if planted::on(Planted::WrittenEarly) {
             return None;
         }
-        let check = || self.meta.replica().read_meta(|state| state.check_writable(command));
+        let check = || self.read_meta(|state| state.check_writable(command));
         check().err()?;
         if let Err(error) = self.meta.confirm().await {
             return Some(self.unproposed(&error));
@@ -74,7 +74,7 @@ impl Local {
         }
         let view = self.meta.view();
         let check = |state: &MetaState| state.check_removal(node, &view);
-        let error = self.meta.replica().read_meta(check).err()?;
+        let error = self.read_meta(check).err()?;
         Some(MetaAnswer::Reply(MetaReply::Refused(error)))
     }
 
@@ -162,9 +162,7 @@ impl Local {
     fn wants_voters(&self, group: GroupId, voters: &[(NodeId, String)]) -> bool {
         let Some(shard) = group.shard() else { return true };
         let voters: Vec<NodeId> = voters.iter().map(|&(node, _)| node).collect();
-        self.meta
-            .replica()
-            .read_meta(|state| state.shard(shard).is_some_and(|record| record.wanted() == voters))
+        self.read_meta(|state| state.shard(shard).is_some_and(|record| record.wanted() == voters))
     }
 }
 

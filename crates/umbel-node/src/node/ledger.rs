@@ -80,7 +80,7 @@ pub(super) async fn follow_ledger(local: Arc<Local>, calls: Arc<LeaderCalls>) {
 /// The jobs that have a worker on this node.
 fn jobs_of(local: &Local) -> BTreeMap<JobId, JobRecord> {
     let node = local.node();
-    local.meta().replica().read_meta(|state| {
+    local.read_meta(|state| {
         let own = state.jobs().filter(|(_, record)| record.order.workers.contains(&node));
         own.map(|(job, record)| (job, record.clone())).collect()
     })

@@ -49,8 +49,7 @@ pub(super) async fn follow(local: Arc<Local>, calls: Arc<LeaderCalls>) {
         // is compared, whichever change ended the wait below: both may have come at once.
         let begun_count = *begun.borrow_and_update();
         // Most entries open client sessions and do not change the map.
-        let epoch =
-            local.meta().replica().read_meta(|state| state.is_formed().then(|| state.epoch()));
+        let epoch = local.read_meta(|state| state.is_formed().then(|| state.epoch()));
         if epoch.is_some() && epoch.map(|epoch| (epoch, begun_count)) != followed {
             let kept = local.storage().groups();
             match calls.meta_refresh(Instant::now() + MAP_TIMEOUT).await {
@@ -86,7 +85,7 @@ pub(super) async fn follow_catalogue(local: Arc<Local>) {
     let mut applied = local.meta().replica().applied_index();
     loop {
         let index = *applied.borrow_and_update();
-        let read = |look: &mut dyn FnMut(&MetaState)| local.meta().replica().read_meta(|s| look(s));
+        let read = |look: &mut dyn FnMut(&MetaState)| local.read_meta(|s| look(s));
         if let Err(why) = local.copies().follow(index, read).await {
             local.fail(why);
             return;
@@ -177,7 +176,7 @@ async fn drop_orphans(local: &Local) {
         let there = |state: &ShardState| state.slices().map(|(filter, _)| filter).collect();
         let there: Vec<FilterId> = shard.group().replica().read_shard(there);
         let index = local.meta().applied_index();
-        let orphans: Vec<FilterId> = local.meta().replica().read_meta(|state| {
+        let orphans: Vec<FilterId> = local.read_meta(|state| {
             let is_orphan =
                 |filter: &FilterId| filter.0 <= index && state.filter(*filter).is_none();
             there.into_iter().filter(is_orphan).collect()
@@ -244,7 +243,7 @@ mod tests {
                 .replica()
                 .read_shard(|state| state.slices().map(|(filter, _)| filter).collect::<Vec<_>>())
         };
-        let spec = local.meta().replica().read_meta(|state| {
+        let spec = local.read_meta(|state| {
             state.filter(filter).map(|record| record.slice_spec(filter)).unwrap()
         });
         // One whose filter is gone, one whose filter this node has not learnt of yet.
