@@ -137,3 +137,10 @@ pub enum CallFailure {
         what: String,
     },
 }
+
+impl CallFailure {
+    /// The failure of a node's storage that has this cause.
+    pub fn storage(cause: impl std::fmt::Display) -> Self {
+        Self::Storage { what: cause.to_string() }
+    }
+}

@@ -119,10 +119,7 @@ impl Coordinator {
         // more for a moment: what the sources so far have in common, and the next source.
         let room = self.import_room(deadline).await?;
         let shape = into.record.settings.shape;
-        let empty = || {
-            let made = shape.create_copy();
-            made.map_err(|error| CallFailure::Storage { what: error.to_string() })
-        };
+        let empty = || shape.create_copy().map_err(CallFailure::storage);
         let mut union = empty()?;
         for (at, source) in from.into_iter().enumerate() {
             let (source, copy) = self.copies().own_as_seen(source, deadline).await?;
@@ -132,8 +129,7 @@ impl Coordinator {
             } else {
                 let (mut next, mut shared) = (empty()?, empty()?);
                 copy.add_to(generation, &mut next).map_err(of_copy)?;
-                let merged = shared.merge_shared(&[&union, &next]);
-                merged.map_err(|error| CallFailure::Storage { what: error.to_string() })?;
+                shared.merge_shared(&[&union, &next]).map_err(CallFailure::storage)?;
                 union = shared;
             }
         }

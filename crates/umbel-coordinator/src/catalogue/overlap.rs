@@ -94,8 +94,7 @@ impl Coordinator {
         let mut copies = Vec::with_capacity(2);
         for filter in [one, other] {
             let made = filter.record.settings.shape.create_copy();
-            let mut whole =
-                made.map_err(|error| CallFailure::Storage { what: error.to_string() })?;
+            let mut whole = made.map_err(CallFailure::storage)?;
             let (filter, copy) = self.copies().own_as_seen(filter, deadline).await?;
             copy.add_to(filter.record.generation, &mut whole).map_err(of_copy)?;
             copies.push(whole);

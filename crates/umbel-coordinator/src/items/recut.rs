@@ -2,7 +2,7 @@
 
 use umbel_engine::ShardId;
 use umbel_engine::placement::ShardRanges;
-use umbel_engine::routing::{PieceError, Pieces, Rest};
+use umbel_engine::routing::{Pieces, Rest};
 use umbel_engine::shard::{Bitmap, HashList, PartError};
 use umbel_filter::{HashRange, ItemHash};
 
@@ -94,16 +94,13 @@ impl Coordinator {
 
 /// The pieces of a part that is cut for the hashes from the first to the last.
 pub(crate) fn pieces_of<A>(cut: (u64, u64)) -> Result<Pieces<A>> {
-    let cut = HashRange::from_bounds(cut);
-    cut.map(Pieces::of).map_err(|error| CallFailure::Storage { what: error.to_string() })
+    HashRange::from_bounds(cut).map(Pieces::of).map_err(CallFailure::storage)
 }
 
 /// Takes the refusal of a piece by a shard that has answered for the hashes from the first to the last.
 pub(crate) fn cut_before<A>(pieces: &mut Pieces<A>, named: (u64, u64)) -> Result<()> {
-    let named = HashRange::from_bounds(named);
-    let named = named.map_err(|error| CallFailure::Storage { what: error.to_string() })?;
-    let taken: Result<(), PieceError> = pieces.cut_before(named);
-    taken.map_err(|error| CallFailure::Storage { what: error.to_string() })
+    let named = HashRange::from_bounds(named).map_err(CallFailure::storage)?;
+    pieces.cut_before(named).map_err(CallFailure::storage)
 }
 
 #[cfg(test)]

@@ -82,9 +82,7 @@ impl Loading {
     ) -> Result<Self> {
         let name = name.clone();
         let made = async move { Self::make(coordinator, &name, owner, settings, cuts).await };
-        tokio::spawn(made)
-            .await
-            .unwrap_or_else(|error| Err(CallFailure::Storage { what: error.to_string() }))
+        tokio::spawn(made).await.unwrap_or_else(|error| Err(CallFailure::storage(error)))
     }
 
     async fn make(
@@ -248,9 +246,7 @@ impl Loading {
             match self.in_flight.join_next().await {
                 Some(Ok(outcome)) => outcome?,
                 // Tasks neither are aborted nor panic while this exists; if one did, a frame would be missing.
-                Some(Err(error)) => {
-                    return Err(CallFailure::Storage { what: error.to_string() });
-                }
+                Some(Err(error)) => return Err(CallFailure::storage(error)),
                 None => {}
             }
         }

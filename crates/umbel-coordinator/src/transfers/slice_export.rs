@@ -51,7 +51,7 @@ impl Coordinator {
                 other => Err(unexpected(&other)),
             }
         });
-        begun.await.unwrap_or_else(|error| Err(CallFailure::Storage { what: error.to_string() }))
+        begun.await.unwrap_or_else(|error| Err(CallFailure::storage(error)))
     }
 }
 

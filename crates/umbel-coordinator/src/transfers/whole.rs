@@ -79,7 +79,7 @@ impl Coordinator {
         };
         match tokio::spawn(work).await {
             Ok(outcome) => outcome.map_err(of_copy),
-            Err(error) => Err(CallFailure::Storage { what: error.to_string() }),
+            Err(error) => Err(CallFailure::storage(error)),
         }
     }
 
