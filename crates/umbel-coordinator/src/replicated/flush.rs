@@ -54,8 +54,8 @@ impl CopyCalls<'_> {
         let wanted: VersionVector = counts.iter().map(|(&node, &count)| (node, count)).collect();
         let request = CopyRequest::Dominates { generation, counts: wanted };
         let covering = counts.keys().map(|&node| {
-            let request = &request;
-            async move { (node, comes_true(local, node, group, request, deadline).await) }
+            let covers = comes_true(local, node, group, &request, UNANSWERED_MAX, deadline);
+            async move { (node, covers.await) }
         });
         let mut flushed = FlushReport { nodes: Vec::new(), missing: Vec::new() };
         for (node, has_all) in join_all(covering).await {
@@ -88,9 +88,11 @@ impl CopyCalls<'_> {
         let request = CopyRequest::Follow { index: local.meta().applied_index() };
         let request = &request;
         let calls = nodes_of(local).all.into_iter().map(|node| async move {
+            // A node that is heard is asked again after every failure: its link or its process may have just started.
+            let confirms = comes_true(local, node, GroupId::META, request, usize::MAX, deadline);
             let has_confirmed = tokio::select! {
                 biased;
-                has_confirmed = follows(local, node, request, deadline) => has_confirmed,
+                has_confirmed = confirms => has_confirmed,
                 () = local.until_silent(node) => false,
             };
             (node, has_confirmed)
@@ -100,35 +102,22 @@ impl CopyCalls<'_> {
     }
 }
 
-/// Asks a node until it reports that its copies are as the catalogue requires; false if it does not in time. A node that
-/// is heard is asked again after a failure, because its link or its process may have just started.
-async fn follows(local: &Local, node: NodeId, request: &CopyRequest, deadline: Instant) -> bool {
-    while Instant::now() < deadline {
-        let timeout = TRY_TIMEOUT.min(deadline - Instant::now());
-        match local.copies().call(node, GroupId::META, request, timeout).await {
-            Ok(CopyAnswer::Done(true)) => return true,
-            // It has waited for that.
-            Ok(CopyAnswer::Done(false)) => {}
-            _ => tokio::time::sleep(RETRY_WAIT_MAX).await,
-        }
-    }
-    false
-}
-
-/// Asks a node repeatedly until it reports that a condition holds; false if the node does not answer, or
-/// not in time.
+/// Asks a node repeatedly until it reports that a condition holds; false if it does not in time, or fails to answer so
+/// many times in a row.
 async fn comes_true(
     local: &Local,
     node: NodeId,
     group: GroupId,
     request: &CopyRequest,
+    unanswered_max: usize,
     deadline: Instant,
 ) -> bool {
     let mut failure_count = 0;
-    while Instant::now() < deadline && failure_count < UNANSWERED_MAX {
+    while Instant::now() < deadline && failure_count < unanswered_max {
         let timeout = TRY_TIMEOUT.min(deadline - Instant::now());
         match local.copies().call(node, group, request, timeout).await {
             Ok(CopyAnswer::Done(true)) => return true,
+            // It has waited for that.
             Ok(CopyAnswer::Done(false)) => failure_count = 0,
             // The node does not know the filter or the generation yet, or is not reachable.
             _ => {
