@@ -227,11 +227,17 @@ impl Link {
 
     /// The error of calls after their session ended.
     fn ended(&self, end: &End, was_sent: bool) -> CallError {
+        let (node, address, text) = (self.to, self.address.clone(), end.text().to_owned());
         match end {
-            End::Broken(cause) => self.unreachable(cause, was_sent),
-            End::NotListening(cause) => self.not_listening(cause),
-            End::WrongPeer(message) => self.wrong_peer(message),
-            End::Removed(message) => self.removed(message),
+            End::Broken(_) => self.unreachable(&text, was_sent),
+            End::NotListening(_) => {
+                let (was_sent, is_refused) = (false, true);
+                CallError::Unreachable { node, address, cause: text, was_sent, is_refused }
+            }
+            End::WrongPeer(_) => CallError::WrongPeer { node, address, message: text },
+            End::Removed(_) => {
+                CallError::Refused { node, reason: RefusalReason::Removed, message: text }
+            }
         }
     }
 
@@ -249,21 +255,6 @@ impl Link {
     fn unreachable(&self, cause: &str, was_sent: bool) -> CallError {
         let (node, address, cause) = (self.to, self.address.clone(), cause.to_owned());
         CallError::Unreachable { node, address, cause, was_sent, is_refused: false }
-    }
-
-    fn not_listening(&self, cause: &str) -> CallError {
-        let (node, address, cause) = (self.to, self.address.clone(), cause.to_owned());
-        CallError::Unreachable { node, address, cause, was_sent: false, is_refused: true }
-    }
-
-    fn wrong_peer(&self, message: &str) -> CallError {
-        let (node, address, message) = (self.to, self.address.clone(), message.to_owned());
-        CallError::WrongPeer { node, address, message }
-    }
-
-    fn removed(&self, message: &str) -> CallError {
-        let (node, reason) = (self.to, RefusalReason::Removed);
-        CallError::Refused { node, reason, message: message.to_owned() }
     }
 
     fn lock(&self) -> MutexGuard<'_, LinkState> {
