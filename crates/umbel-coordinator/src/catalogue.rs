@@ -23,6 +23,7 @@ use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::unexpected;
 
 pub(crate) mod expiry;
+pub mod load;
 mod merge;
 mod orders;
 pub mod outlook;
@@ -119,32 +120,6 @@ pub struct CopiesInfo {
     pub all: Vec<(NodeId, Option<CopyReport>)>,
     /// This node's estimates of how many items were inserted on which nodes.
     pub distinct: DistinctEstimates,
-}
-
-impl FilterInfo {
-    /// Estimated number of different items; None if a slice is too full for an estimate.
-    pub fn item_count(&self) -> Option<f64> {
-        self.slices.iter().map(|(_, slice)| slice.item_count).sum()
-    }
-
-    /// Probability that an absent item is called present. An item is looked up in one shard, with a
-    /// probability proportional to the width of the shard's range, so this is the mean of the shards,
-    /// weighted by width.
-    pub fn false_positive_rate(&self) -> f64 {
-        // Widths are multiples of 2^40, so that they are exact.
-        let width = |shard| self.ranges.range(shard).map_or(0.0, |range| range.width() as f64);
-        let of = |(rate, widths): (f64, f64), &(shard, ref slice): &(ShardId, SliceLoad)| {
-            let width = width(shard);
-            (rate + width * slice.false_positive_rate, widths + width)
-        };
-        let (rate, widths) = self.slices.iter().fold((0.0, 0.0), of);
-        if widths > 0.0 { rate / widths } else { 0.0 }
-    }
-
-    /// Sums a figure over all slices.
-    pub fn sum(&self, of: impl Fn(&SliceLoad) -> u64) -> u64 {
-        self.slices.iter().fold(0, |sum, (_, slice)| sum.saturating_add(of(slice)))
-    }
 }
 
 impl Coordinator {

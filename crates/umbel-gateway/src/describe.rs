@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use futures_util::{Stream, StreamExt, stream};
+use umbel_coordinator::catalogue::FilterInfo;
 use umbel_coordinator::catalogue::overlap::Overlap;
-use umbel_coordinator::catalogue::{CopiesInfo, FilterInfo};
 use umbel_coordinator::replicated::scrub::ScrubbedPair;
 use umbel_coordinator::replicated::{CopyExchangeReport, FlushReport};
 use umbel_coordinator::scrub::{Scrubbed, ScrubbedSlice};
@@ -12,7 +12,7 @@ use umbel_coordinator::{Coordinator, ReadLevel};
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::{NodeId, ShardId};
 use umbel_filter::sizing::{self, Estimate};
-use umbel_node::calls::{CopyReport, RateProbes};
+use umbel_node::calls::{CopyReport, RateProbes, SliceLoad};
 use umbel_proto::v1;
 use umbel_replicated_engine::hypercube::{DistinctCount, DistinctEstimates};
 
@@ -20,20 +20,25 @@ use super::convert::{read_level_to_proto, summary};
 use crate::errors::Result;
 
 pub(super) fn info(info: &FilterInfo) -> v1::InfoResponse {
-    let load = match &info.copies {
-        Some(copies) => copies_info(copies),
-        None => slices_info(info),
-    };
-    let outlook = info.outlook();
+    let (load, outlook) = (info.load(), info.outlook());
+    let all = info.copies.iter().flat_map(|copies| &copies.all);
     v1::InfoResponse {
         filter: Some(summary(info.id, &info.record)),
+        position_count: load.position_count,
+        one_count: load.one_count,
+        item_count: load.item_count,
+        false_positive_rate_now: load.false_positive_rate,
+        new_count: load.new_count,
+        memory_bytes: load.memory_bytes,
+        slices: info.slices.iter().map(|(shard, load)| slice(*shard, load)).collect(),
+        copies: all.map(|(node, report)| copy(*node, report.as_ref())).collect(),
+        distinct: info.copies.as_ref().map(|copies| distinct(&copies.distinct)),
         measured: measured(info.probes()),
         new_per_second: outlook.new_per_second,
         seconds_to_capacity: outlook.seconds_to_capacity,
         seconds_to_rate: outlook.seconds_to_rate,
         seconds_to_growth: outlook.seconds_to_growth,
         unexplained_one_count: info.unexplained_one_count(),
-        ..load
     }
 }
 
@@ -43,24 +48,14 @@ fn measured(probes: RateProbes) -> Option<v1::MeasuredRate> {
     Some(v1::MeasuredRate { probe_count, present_count, rate_low, rate_high })
 }
 
-fn slices_info(info: &FilterInfo) -> v1::InfoResponse {
-    let slices = info.slices.iter().map(|(shard, load)| v1::SliceInfo {
+fn slice(shard: ShardId, load: &SliceLoad) -> v1::SliceInfo {
+    v1::SliceInfo {
         shard: shard.0,
         leader: load.leader.0,
         position_count: load.position_count,
         one_count: load.one_count,
         new_count: load.new_count,
         memory_bytes: load.memory_bytes,
-    });
-    v1::InfoResponse {
-        position_count: info.sum(|slice| slice.position_count),
-        one_count: info.sum(|slice| slice.one_count),
-        item_count: info.item_count(),
-        false_positive_rate_now: info.false_positive_rate(),
-        new_count: info.sum(|slice| slice.new_count),
-        memory_bytes: info.sum(|slice| slice.memory_bytes),
-        slices: slices.collect(),
-        ..Default::default()
     }
 }
 
@@ -73,21 +68,6 @@ pub(super) fn first_filters(firsts: &[Option<usize>], level: ReadLevel) -> v1::C
     v1::ContainsAnyResponse {
         first_filters: firsts.iter().map(number).collect(),
         level: read_level_to_proto(level).into(),
-    }
-}
-
-fn copies_info(copies: &CopiesInfo) -> v1::InfoResponse {
-    let own = &copies.own;
-    v1::InfoResponse {
-        position_count: own.position_count,
-        one_count: own.one_count,
-        item_count: own.item_count,
-        false_positive_rate_now: own.false_positive_rate,
-        new_count: own.new_count,
-        memory_bytes: own.memory_bytes,
-        copies: copies.all.iter().map(|(node, report)| copy(*node, report.as_ref())).collect(),
-        distinct: Some(distinct(&copies.distinct)),
-        ..Default::default()
     }
 }
 

@@ -326,18 +326,8 @@ pub(super) async fn described(
     }
 }
 
-pub(super) fn new_count(info: &FilterInfo) -> u64 {
-    match &info.copies {
-        Some(copies) => copies.own.new_count,
-        None => info.sum(|slice| slice.new_count),
-    }
-}
-
 pub(super) fn memory_bytes(info: &FilterInfo) -> u64 {
-    match &info.copies {
-        Some(copies) => copies.own.memory_bytes,
-        None => info.sum(|slice| slice.memory_bytes),
-    }
+    info.load().memory_bytes
 }
 
 /// Levels of the longest chain: a growing filter opens the next level, twice as large, at the first item
@@ -363,13 +353,10 @@ fn level_count(info: &FilterInfo) -> u32 {
 /// Number of items: those that were new when inserted. If none was, because all came with a copy or a
 /// merge, the estimate from the filter's bits.
 fn item_count(info: &FilterInfo) -> u64 {
-    let estimate = || match &info.copies {
-        Some(copies) => copies.own.item_count,
-        None => info.item_count(),
-    };
-    match new_count(info) {
+    let load = info.load();
+    match load.new_count {
         #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
-        0 => estimate().unwrap_or(0.0).round() as u64,
+        0 => load.item_count.unwrap_or(0.0).round() as u64,
         count => count,
     }
 }
@@ -388,7 +375,7 @@ pub(super) fn chain_header(info: &FilterInfo) -> Option<RedisBloomHeader> {
     let Ok(Shape::RedisBloom(shape)) = info.record.settings.shape.shape(HashRange::WHOLE) else {
         return None;
     };
-    RedisBloomHeader::new(shape, new_count(info)).ok()
+    RedisBloomHeader::new(shape, info.load().new_count).ok()
 }
 
 /// The figures that RedisBloom would show for its own filter; None for other kinds.

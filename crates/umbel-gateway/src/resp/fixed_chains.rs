@@ -14,7 +14,7 @@ use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
 use umbel_resp::NewBloom;
 
-use super::filters::{new_count, unless_busy};
+use super::filters::unless_busy;
 use super::packed::Packed;
 use super::session::Session;
 
@@ -81,7 +81,7 @@ async fn room(
     };
     let capacity = capacity?;
     let info = unless_busy(deadline, || coordinator.info(name, deadline)).await.ok()?;
-    Some(capacity.saturating_sub(new_count(&info)))
+    Some(capacity.saturating_sub(info.load().new_count))
 }
 
 /// The first `count` items.

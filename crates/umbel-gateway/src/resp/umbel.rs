@@ -15,7 +15,7 @@ use umbel_resp::{
 };
 
 use super::answers::refusal;
-use super::filters::{client_request, create, described, memory_bytes, new_count, unless_busy};
+use super::filters::{client_request, create, described, unless_busy};
 use super::packed::Packed;
 use super::session::{NoFilter, Session};
 
@@ -180,19 +180,7 @@ async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     let settings = &info.record.settings;
     let kind = Kind::from_id(settings.kind).map_or_else(|| "unknown".to_owned(), |k| k.to_string());
     let distribution = if info.record.is_replicated() { "replicated" } else { "partitioned" };
-    let (positions, ones, estimate, rate) = match &info.copies {
-        Some(copies) => {
-            let own = &copies.own;
-            (own.position_count, own.one_count, own.item_count, own.false_positive_rate)
-        }
-        None => (
-            info.sum(|slice| slice.position_count),
-            info.sum(|slice| slice.one_count),
-            info.item_count(),
-            info.false_positive_rate(),
-        ),
-    };
-    let (probes, outlook) = (info.probes(), info.outlook());
+    let (load, probes, outlook) = (info.load(), info.probes(), info.outlook());
     let number = |number: Option<f64>| number.map_or(Reply::Null, Reply::Double);
     let rows = vec![
         ("id", Reply::number(info.id.0)),
@@ -202,12 +190,12 @@ async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
         ("generation", Reply::number(info.record.generation.0)),
         ("capacity", Reply::number(settings.capacity)),
         ("false_positive_rate", Reply::Double(settings.false_positive_rate)),
-        ("false_positive_rate_now", Reply::Double(rate)),
-        ("new_count", Reply::number(new_count(&info))),
-        ("item_count", estimate.map_or(Reply::Null, Reply::Double)),
-        ("position_count", Reply::number(positions)),
-        ("one_count", Reply::number(ones)),
-        ("memory_bytes", Reply::number(memory_bytes(&info))),
+        ("false_positive_rate_now", Reply::Double(load.false_positive_rate)),
+        ("new_count", Reply::number(load.new_count)),
+        ("item_count", number(load.item_count)),
+        ("position_count", Reply::number(load.position_count)),
+        ("one_count", Reply::number(load.one_count)),
+        ("memory_bytes", Reply::number(load.memory_bytes)),
         ("shards", Reply::number(info.slices.len() as u64)),
         ("false_positive_rate_measured", number(probes.rate())),
         ("probe_count", Reply::number(probes.probe_count)),
