@@ -12,6 +12,7 @@ use umbel_proto::v1;
 use umbel_proto::v1::jobs_server::{self, JobsServer};
 
 use super::deadlines::Deadlines;
+use super::describe::numbers;
 use super::service_methods::service_methods;
 use crate::errors::Result;
 
@@ -45,14 +46,14 @@ fn job_row(job: JobId, record: &JobRecord) -> v1::Job {
         state: record.state.to_string(),
         cause,
         resumable,
-        workers: record.order.workers.iter().map(|node| node.0).collect(),
+        workers: numbers(&record.order.workers),
         submitted_ms: record.order.submitted_ms,
     }
 }
 
 fn progress_row(progress: JobStanding) -> v1::JobProgress {
     let JobStanding { phase, attempt, trouble, away, .. } = progress;
-    v1::JobProgress { phase, attempt, trouble, away: away.iter().map(|node| node.0).collect() }
+    v1::JobProgress { phase, attempt, trouble, away: numbers(&away) }
 }
 
 /// The methods of the service, which its trait boxes.

@@ -97,7 +97,6 @@ fn planned(
 }
 
 fn shard_move(moved: &ShardMove) -> v1::ShardMove {
-    let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
     let cause = match moved.cause {
         MoveCause::NodeLeaves => "node_leaves",
         MoveCause::TooFew => "too_few",
@@ -107,8 +106,8 @@ fn shard_move(moved: &ShardMove) -> v1::ShardMove {
     };
     v1::ShardMove {
         shard: moved.shard.0,
-        from: numbers(&moved.from),
-        to: numbers(&moved.to),
+        from: describe::numbers(&moved.from),
+        to: describe::numbers(&moved.to),
         cause: cause.to_owned(),
         is_begun: moved.is_begun,
         from_bytes: moved.node_bytes.0,
@@ -126,7 +125,6 @@ fn table(state: &MetaState, meta: &GroupView) -> v1::StatusResponse {
             *replica_counts.entry(node).or_default() += 1;
         }
     }
-    let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
     let nodes = state.nodes().map(|(node, record)| v1::NodeStatus {
         node: node.0,
         address: record.address().unwrap_or_default().to_owned(),
@@ -143,8 +141,8 @@ fn table(state: &MetaState, meta: &GroupView) -> v1::StatusResponse {
         range_start: range.start(),
         range_last: range.last(),
         leader: 0,
-        replicas: numbers(&record.replicas),
-        target: numbers(record.target.as_deref().unwrap_or_default()),
+        replicas: describe::numbers(&record.replicas),
+        target: describe::numbers(record.target.as_deref().unwrap_or_default()),
         applied_index: 0,
         memory_bytes: 0,
     });
