@@ -42,8 +42,9 @@ pub(super) struct Lease {
     pub(super) reader: AtomicWaker,
 }
 
-/// The budget has no room for a request.
-pub(super) struct Spent;
+/// The budget has no room for a request, or for what a connection or a stream holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct NoRoom;
 
 impl Budget {
     /// A budget of `bytes_max` bytes; 0 for a share of the memory that the process may use.
@@ -89,7 +90,7 @@ impl Budget {
     /// If there is no room for them.
     pub(super) fn hold(self: &Arc<Self>, byte_count: u64) -> Result<BudgetShare, NoRoom> {
         let lease = self.lease();
-        lease.take(byte_count).map_err(|Spent| NoRoom)?;
+        lease.take(byte_count)?;
         Ok(BudgetShare { lease })
     }
 
@@ -119,7 +120,7 @@ impl Budget {
 impl Lease {
     /// Takes `byte_count` more bytes. If the budget is exceeded, older requests that are still arriving
     /// are ended first: a client that sends at once what it announced is quick.
-    pub(super) fn take(&self, byte_count: u64) -> Result<(), Spent> {
+    pub(super) fn take(&self, byte_count: u64) -> Result<(), NoRoom> {
         if byte_count == 0 {
             return Ok(());
         }
@@ -129,7 +130,7 @@ impl Lease {
         while budget.used.load(Ordering::Relaxed) > budget.bytes_max {
             if !budget.end_oldest(self.number()) {
                 self.give_back(byte_count);
-                return Err(Spent);
+                return Err(NoRoom);
             }
         }
         Ok(())
@@ -188,10 +189,6 @@ pub(super) fn no_room() -> CallFailure {
 /// arrive slowly.
 pub(super) struct Holding(Arc<Lease>);
 
-/// The budget has no room for what a connection or a stream holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct NoRoom;
-
 impl Holding {
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
         Self(budget.lease())
@@ -207,7 +204,7 @@ impl Holding {
         }
         let held = self.0.held.load(Ordering::Relaxed);
         match byte_count.checked_sub(held) {
-            Some(more) => self.0.take(more).map_err(|Spent| NoRoom)?,
+            Some(more) => self.0.take(more)?,
             None => self.0.give_back(held - byte_count),
         }
         if is_arriving {

@@ -14,7 +14,7 @@ use tonic::Status;
 use umbel_node::failure::CallFailure;
 use umbel_node::metrics;
 
-use crate::budget::{Lease, Spent, no_room};
+use crate::budget::{Lease, NoRoom, no_room};
 use crate::errors::status;
 use crate::limits::{ARRIVAL_BYTES_PER_SECOND_MIN, ARRIVAL_TIMEOUT};
 
@@ -102,7 +102,7 @@ impl AdmittedBody {
             self.arrived();
             self.lease.renew();
         }
-        self.lease.take(more).map_err(|Spent| status(&no_room()))?;
+        self.lease.take(more).map_err(|NoRoom| status(&no_room()))?;
         if self.is_link {
             // Its reader may not ask for more for long.
             self.note_waiting();
