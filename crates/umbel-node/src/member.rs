@@ -81,24 +81,16 @@ impl Member {
         body: Bytes,
         timeout: Duration,
     ) -> Result<Bytes, CallError> {
+        let unreachable =
+            |address: &str, cause: &str| Err(CallError::unreachable(node, address, cause, false));
         match self.address_of(node) {
-            Some(address) if self.host.beats().is_suspected(node) => Err(CallError::Unreachable {
-                node,
-                address,
-                cause: "the node is not heard any more".to_owned(),
-                was_sent: false,
-                is_refused: false,
-            }),
+            Some(address) if self.host.beats().is_suspected(node) => {
+                unreachable(&address, "the node is not heard any more")
+            }
             Some(address) => {
                 self.host.links().call(node, &address, kind, group, body, timeout).await
             }
-            None => Err(CallError::Unreachable {
-                node,
-                address: "no address".to_owned(),
-                cause: "the catalogue has no such node".to_owned(),
-                was_sent: false,
-                is_refused: false,
-            }),
+            None => unreachable("no address", "the catalogue has no such node"),
         }
     }
 

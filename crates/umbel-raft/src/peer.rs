@@ -237,6 +237,12 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// The error of a call that did not reach its node, or got no response over its link.
+    pub fn unreachable(node: NodeId, address: &str, cause: &str, was_sent: bool) -> Self {
+        let (address, cause) = (address.to_owned(), cause.to_owned());
+        Self::Unreachable { node, address, cause, was_sent, is_refused: false }
+    }
+
     /// Whether the peer knows that this node was removed from the cluster.
     pub const fn is_removal(&self) -> bool {
         matches!(self, Self::Refused { reason: RefusalReason::Removed, .. })
@@ -283,13 +289,7 @@ mod tests {
     fn what_is_undone_is_known() {
         let node = NodeId(2);
         let refused = |reason| CallError::Refused { node, reason, message: String::new() };
-        let unreachable = |was_sent| CallError::Unreachable {
-            node,
-            address: "h:1".to_owned(),
-            cause: "gone".to_owned(),
-            was_sent,
-            is_refused: false,
-        };
+        let unreachable = |was_sent| CallError::unreachable(node, "h:1", "gone", was_sent);
         assert!(refused(RefusalReason::Overloaded).is_certainly_undone());
         assert!(!refused(RefusalReason::Unspecified).is_certainly_undone());
         assert!(unreachable(false).is_certainly_undone());

@@ -253,8 +253,7 @@ impl Link {
     }
 
     fn unreachable(&self, cause: &str, was_sent: bool) -> CallError {
-        let (node, address, cause) = (self.to, self.address.clone(), cause.to_owned());
-        CallError::Unreachable { node, address, cause, was_sent, is_refused: false }
+        CallError::unreachable(self.to, &self.address, cause, was_sent)
     }
 
     fn lock(&self) -> MutexGuard<'_, LinkState> {

@@ -261,13 +261,7 @@ impl Session {
     }
 
     fn unsent(&self) -> CallError {
-        CallError::Unreachable {
-            node: self.to,
-            address: self.address.clone(),
-            cause: "the link just ended".to_owned(),
-            was_sent: false,
-            is_refused: false,
-        }
+        CallError::unreachable(self.to, &self.address, "the link just ended", false)
     }
 
     fn overloaded(&self, waiting: usize) -> CallError {
