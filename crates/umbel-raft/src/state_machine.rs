@@ -136,11 +136,7 @@ impl GroupReplica {
     /// # Panics
     /// If this is the meta group's replica.
     pub fn read_shard<T>(&self, read: impl FnOnce(&ShardState) -> T) -> T {
-        let (inner, _reading) = (self.read(), Reading::begin(self));
-        match &inner.state {
-            GroupState::Shard(state) => read(state),
-            GroupState::Meta(_) => unreachable!("the caller asks a shard's replica"),
-        }
+        self.read_shard_at(|_, state| read(state))
     }
 
     /// Reads a shard's state together with the index of the last entry applied to it.
