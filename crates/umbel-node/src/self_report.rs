@@ -104,13 +104,6 @@ enum News {
     Later(ClusterVersion),
 }
 
-/// How much of the report is in the cluster's log.
-enum Progress {
-    All,
-    Some,
-    Later(ClusterVersion),
-}
-
 /// Proposes this node's facts until the cluster knows them, then ends. Facts that need a later cluster
 /// version wait until the version is raised.
 pub(crate) async fn propose_report(local: Arc<Local>, calls: Arc<LeaderCalls>, report: SelfReport) {
@@ -120,19 +113,16 @@ pub(crate) async fn propose_report(local: Arc<Local>, calls: Arc<LeaderCalls>, r
         let deadline = Instant::now() + REPORT_TIMEOUT;
         let proposed = async {
             calls.meta_refresh(deadline).await?;
-            match calls.read_meta(|state| report.news(node, state))? {
-                News::Complete => Ok(Progress::All),
-                News::Next(command) => {
-                    calls.meta_propose(command, deadline).await?;
-                    Ok(Progress::Some)
-                }
-                News::Later(version) => Ok::<_, CallFailure>(Progress::Later(version)),
+            let news = calls.read_meta(|state| report.news(node, state))?;
+            if let News::Next(command) = &news {
+                calls.meta_propose(command.clone(), deadline).await?;
             }
+            Ok::<_, CallFailure>(news)
         };
         match proposed.await {
-            Ok(Progress::All) => return,
-            Ok(Progress::Some) => {}
-            Ok(Progress::Later(version)) => {
+            Ok(News::Complete) => return,
+            Ok(News::Next(_)) => {}
+            Ok(News::Later(version)) => {
                 while local.read_meta(MetaState::version) == version {
                     if applied.changed().await.is_err() {
                         return;
