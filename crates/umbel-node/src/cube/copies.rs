@@ -440,7 +440,7 @@ impl Copies {
     pub(crate) fn measure(&self) {
         let copies = self.all();
         let bytes = copies.iter().map(|copy| copy.memory_bytes()).sum();
-        let lag_max = copies.iter().map(|copy| copy.lag_max()).max().unwrap_or_default();
+        let lag_max = copies.iter().map(|copy| copy.lag()).max().unwrap_or_default();
         metrics::copies(copies.len(), bytes, lag_max);
         let filters = copies.iter().map(|copy| copy.filter).collect();
         metrics::scrub_age(self.scrubs.age(&filters).unwrap_or_default());

@@ -21,13 +21,6 @@ impl Copy {
         self.read().replica.log_bytes() as u64
     }
 
-    /// Changes that a partner may lack; the maximum over all partners.
-    pub(crate) fn lag_max(&self) -> u64 {
-        let state = self.read();
-        let replica = &state.replica;
-        replica.partners().map(|node| replica.lag(node)).max().unwrap_or_default()
-    }
-
     /// Describes the copy. Counts all of its bits, up to a gibibyte, in pieces; between two pieces the
     /// copy and the thread are free for others. Not for frequent use. With a seed, it also looks up
     /// random items made from the seed.
