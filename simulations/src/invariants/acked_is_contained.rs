@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::checked::Checked;
 use crate::history::Call;
 use crate::oracle::bits::{FirstSet, Probes};
-use crate::oracle::view::{FilterView, Life, Request, View};
+use crate::oracle::view::{FilterView, Life, Request, View, end_us};
 
 /// Name of the invariant.
 pub(crate) const NAME: &str = "acked_is_contained";
@@ -44,15 +44,15 @@ pub(super) struct Negative<'a> {
     pub(super) end_us: u64,
 }
 
+/// Items reported as absent. Leaders confirm absence at every level.
 pub(super) fn negatives<'a>(filter: &FilterView<'a>) -> Vec<Negative<'a>> {
     let new = filter.inserts.iter().flat_map(|insert| {
         let Request { call, start_us, end_us, .. } = *insert;
         let news = insert.answered().filter(|&(_, is_new)| is_new);
         news.map(move |(item, _)| Negative { call, item, start_us, end_us })
     });
-    // The leader confirms absence even if any replica may answer that an item is present.
     let no = filter.reads.iter().flat_map(|&call| {
-        let (start_us, end_us) = (call.start_us, call.end_us.unwrap_or(u64::MAX));
+        let (start_us, end_us) = (call.start_us, end_us(call));
         let absent = FilterView::read_answers(call).filter(|&(_, is_maybe)| !is_maybe);
         absent.map(move |(item, _)| Negative { call, item, start_us, end_us })
     });

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use super::acked_is_contained::{Negative, negatives};
 use super::checked::Checked;
 use crate::history::{Call, Verb};
 use crate::oracle::bits::{FirstSet, Probes};
@@ -64,14 +65,15 @@ fn first_seen(
     acked: &BTreeMap<u32, Vec<&Request<'_>>>,
 ) -> Option<FirstEvidence> {
     let done = clear.answers.map(|_| FirstEvidence { call: clear.call.id, end_us: clear.end_us });
-    let absent = negatives(filter).filter(|negative| {
+    let absent = negatives(filter).into_iter().filter(|negative| {
         let before = acked.get(&negative.item).map_or(&[][..], Vec::as_slice);
         let latest_us = clear.start_us.min(negative.start_us);
         // The insert that began last: the fewest clears are between it and the answer.
         let last = before.iter().rev().find(|insert| insert.end_us < latest_us);
         last.is_some_and(|insert| is_only_one(filter, clear, insert.start_us, negative.end_us))
     });
-    let absent = absent.map(|Absence { call, end_us, .. }| FirstEvidence { call, end_us });
+    let absent =
+        absent.map(|Negative { call, end_us, .. }| FirstEvidence { call: call.id, end_us });
     done.into_iter().chain(absent).min_by_key(|seen| seen.end_us)
 }
 
@@ -80,29 +82,6 @@ fn is_only_one(filter: &FilterView<'_>, clear: &Request<'_>, from_us: u64, to_us
     let others = filter.erasers.iter().filter(|other| other.call.id != clear.call.id);
     let mut meanwhile = others.filter(|other| other.start_us <= to_us && other.last_us >= from_us);
     clear.start_us <= to_us && meanwhile.next().is_none()
-}
-
-/// An item that was called absent.
-struct Absence {
-    call: u32,
-    item: u32,
-    start_us: u64,
-    end_us: u64,
-}
-
-/// Items reported as absent. Leaders confirm absence at every level.
-fn negatives<'b>(filter: &'b FilterView<'_>) -> impl Iterator<Item = Absence> + 'b {
-    let new = filter.inserts.iter().flat_map(|insert| {
-        let Request { call, start_us, end_us, .. } = *insert;
-        let news = insert.answered().filter(|&(_, is_new)| is_new);
-        news.map(move |(item, _)| Absence { call: call.id, item, start_us, end_us })
-    });
-    let no = filter.reads.iter().flat_map(|&read| {
-        let (call, start_us, end_us) = (read.id, read.start_us, end_us(read));
-        let absent = FilterView::read_answers(read).filter(|&(_, is_maybe)| !is_maybe);
-        absent.map(move |(item, _)| Absence { call, item, start_us, end_us })
-    });
-    new.chain(no)
 }
 
 fn check_after(
