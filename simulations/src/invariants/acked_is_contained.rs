@@ -59,13 +59,9 @@ pub(super) fn negatives<'a>(filter: &FilterView<'a>) -> Vec<Negative<'a>> {
     new.chain(no).collect()
 }
 
-fn acked<'a, 'b>(filter: &'b FilterView<'a>) -> impl Iterator<Item = &'b Request<'a>> {
-    filter.inserts.iter().filter(|insert| insert.answers.is_some())
-}
-
 /// A filter that answered inserts is in the catalogue's log.
 fn exists(filter: &FilterView<'_>, checked: &mut Checked) {
-    let Some(insert) = acked(filter).next() else { return };
+    let Some(insert) = filter.acked().next() else { return };
     let (name, id) = (&filter.facts.name, insert.call.id);
     let what = || format!("call {id} inserted into {name}, which nobody has created");
     checked.record(insert.start_us, filter.lives.is_empty().then(what));
@@ -73,7 +69,7 @@ fn exists(filter: &FilterView<'_>, checked: &mut Checked) {
 
 fn by_bits(filter: &FilterView<'_>, probes: &Probes, checked: &mut Checked) {
     let mut set = FirstSet::new(probes.position_count());
-    for insert in acked(filter) {
+    for insert in filter.acked() {
         for (item, _) in insert.answered() {
             set.set(probes.of(item), insert.end_us, insert.call.id);
         }
@@ -95,7 +91,7 @@ fn by_items(filter: &FilterView<'_>, checked: &mut Checked) {
     // For each item, by ascending end: of the inserts that ended by then, the one that began last. The
     // others are more likely to have been cleared.
     let mut last_begun: BTreeMap<u32, Vec<(u64, &Request<'_>)>> = BTreeMap::new();
-    let mut by_end: Vec<_> = acked(filter).collect();
+    let mut by_end: Vec<_> = filter.acked().collect();
     by_end.sort_by_key(|insert| insert.end_us);
     for insert in by_end {
         for (item, _) in insert.answered() {
@@ -149,7 +145,7 @@ fn uncertain_items(filter: &FilterView<'_>) -> Option<BTreeSet<u32>> {
 fn unfounded_items(filter: &FilterView<'_>) -> BTreeSet<u32> {
     // By item: when acknowledged inserts of it ended.
     let mut ends: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-    for insert in acked(filter) {
+    for insert in filter.acked() {
         for &item in &insert.call.items {
             ends.entry(item).or_default().push(insert.end_us);
         }

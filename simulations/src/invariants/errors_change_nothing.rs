@@ -89,7 +89,7 @@ impl Final<'_> {
 
 fn acked(filter: &FilterView<'_>, last: &Final<'_>, checked: &mut Checked) {
     let name = &filter.facts.name;
-    for insert in filter.inserts.iter().filter(|insert| insert.answers.is_some()) {
+    for insert in filter.acked() {
         let items = &insert.call.items;
         for (item, contains) in items.iter().zip(last.contains(items)) {
             let what = || {

@@ -31,7 +31,7 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
         else {
             continue;
         };
-        let acked = acked(filter);
+        let acked = filter.acked_by_item();
         for negative in negatives(filter) {
             let broken = missed(filter, &acked, &negative, pace);
             checked.record(negative.end_us, broken);
@@ -45,17 +45,6 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
 fn pace_of(shape: &SliceShape, ranges: ShardRanges) -> Option<u64> {
     let SliceShape::Paced { pace, .. } = *shape else { return None };
     ranges.in_order().map(|(_, range)| range.share_of(pace)).min()
-}
-
-/// The inserts of each item that were acknowledged.
-fn acked<'a, 'b>(filter: &'b FilterView<'a>) -> BTreeMap<u32, Vec<&'b Request<'a>>> {
-    let mut acked: BTreeMap<u32, Vec<&Request<'_>>> = BTreeMap::new();
-    for insert in filter.inserts.iter().filter(|insert| insert.answers.is_some()) {
-        for (item, _) in insert.answered() {
-            acked.entry(item).or_default().push(insert);
-        }
-    }
-    acked
 }
 
 /// Why an item should not have been called absent.

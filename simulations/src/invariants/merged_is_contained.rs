@@ -63,10 +63,8 @@ fn merges_of<'a, 'b>(
 fn items_before(view: &View<'_>, source: &str, merge: &Request<'_>) -> BTreeSet<u32> {
     let source = view.filters.iter().find(|filter| filter.facts.name == source);
     let inserts = source.into_iter().flat_map(|source| {
-        source.inserts.iter().filter(|insert| {
-            insert.answers.is_some()
-                && insert.end_us < merge.start_us
-                && !source.was_erased(insert.start_us, merge.end_us)
+        source.acked().filter(|insert| {
+            insert.end_us < merge.start_us && !source.was_erased(insert.start_us, merge.end_us)
         })
     });
     inserts.flat_map(|insert| insert.call.items.iter().copied()).collect()

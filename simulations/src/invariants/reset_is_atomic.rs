@@ -23,7 +23,7 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
     for filter in &view.filters {
         let Some(probes) = probes_of(filter) else { continue };
-        let acked = acked_by_item(filter);
+        let acked = filter.acked_by_item();
         for clear in &filter.erasers {
             if let Some(seen) = first_seen(filter, clear, &acked) {
                 check_after(filter, probes, clear, seen, &mut checked);
@@ -40,15 +40,6 @@ fn probes_of<'a>(filter: &'a FilterView<'_>) -> Option<&'a Probes> {
     let is_cleared = filter.erasers.iter().all(|eraser| eraser.call.verb == Verb::Clear);
     let is_simple = is_cleared && !is_counted && life.sources.is_empty();
     is_simple.then_some(life.probes.as_ref()).flatten()
-}
-
-/// Inserts that were acknowledged, by item.
-fn acked_by_item<'a, 'b>(filter: &'b FilterView<'a>) -> BTreeMap<u32, Vec<&'b Request<'a>>> {
-    let mut acked: BTreeMap<u32, Vec<&Request<'_>>> = BTreeMap::new();
-    for insert in filter.inserts.iter().filter(|insert| insert.answers.is_some()) {
-        insert.call.items.iter().for_each(|&item| acked.entry(item).or_default().push(insert));
-    }
-    acked
 }
 
 /// The first evidence of a clear: the answer, and when it arrived.

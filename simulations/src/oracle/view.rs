@@ -245,6 +245,20 @@ impl<'a> FilterView<'a> {
         next_us.is_some_and(|&at_us| at_us <= to_us.saturating_add(CLOCKS_APART_US))
     }
 
+    /// Inserts that were acknowledged.
+    pub(crate) fn acked(&self) -> impl Iterator<Item = &Request<'a>> {
+        self.inserts.iter().filter(|insert| insert.answers.is_some())
+    }
+
+    /// Inserts that were acknowledged, by item.
+    pub(crate) fn acked_by_item(&self) -> BTreeMap<u32, Vec<&Request<'a>>> {
+        let mut acked: BTreeMap<u32, Vec<&Request<'_>>> = BTreeMap::new();
+        for insert in self.acked() {
+            insert.call.items.iter().for_each(|&item| acked.entry(item).or_default().push(insert));
+        }
+        acked
+    }
+
     /// The items of a query that was answered, each with whether it was found.
     pub(crate) fn read_answers(call: &Call) -> impl Iterator<Item = (u32, bool)> {
         let bits: &[bool] = match &call.outcome {
