@@ -40,6 +40,7 @@ mod show;
 mod shrink;
 mod sweep;
 mod table;
+mod timed;
 mod trace;
 mod violation;
 mod watch;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::{
     Applied, Client, ClientError, ClientOptions, ErrorCode, PackedBatch, ReadLevel, Token,
@@ -18,6 +17,7 @@ use crate::history::{Call, Outcome, Verb};
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::plan::{FilterPlan, Op, OpPlan, Plan, WorldShape};
+use crate::timed;
 use crate::trace;
 
 mod copies;
@@ -102,18 +102,9 @@ impl Clients {
 
     /// Makes the plan's calls, each at its time after now, and waits until all have ended.
     pub(crate) async fn run(self: Rc<Self>, ops: Vec<OpPlan>) {
-        let began = Instant::now();
-        let mut running = tokio::task::JoinSet::new();
-        for op in ops {
-            tokio::time::sleep_until(began + Duration::from_millis(op.at_ms)).await;
-            while running.try_join_next().is_some() {}
-            // Boxed, because the future is large, and is moved several times where it becomes a task.
-            let call = Box::pin(Rc::clone(&self).call(op));
-            running.spawn_local(async move {
-                call.await;
-            });
-        }
-        while running.join_next().await.is_some() {}
+        // Boxed, because the future is large, and is moved several times where it becomes a task.
+        let call = |op| Box::pin(Rc::clone(&self).call(op));
+        timed::run(ops, |op| op.at_ms, call).await;
     }
 
     /// Makes one call; several copies of a request are recorded separately, and this returns an unknown

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tonic::Status;
 use umbel_client::proto::access_client::AccessClient;
 use umbel_client::proto::admin_client::AdminClient;
@@ -28,6 +27,7 @@ use crate::now::now_us;
 use crate::oracle::rights::Shown;
 use crate::plan::access::{AccessCall, AccessCallPlan, access_filter, principal_name};
 use crate::seed::true_wall_ms;
+use crate::timed;
 use crate::trace;
 use crate::workload::item_text;
 
@@ -49,14 +49,7 @@ impl AccessCallers {
 
     /// Makes the plan's calls, each `at_ms` after now, and waits until all have ended.
     pub(super) async fn run(self: Rc<Self>, asks: Vec<AccessCallPlan>) {
-        let began = Instant::now();
-        let mut running = tokio::task::JoinSet::new();
-        for plan in asks {
-            tokio::time::sleep_until(began + Duration::from_millis(plan.at_ms)).await;
-            while running.try_join_next().is_some() {}
-            running.spawn_local(Rc::clone(&self).ask(plan));
-        }
-        while running.join_next().await.is_some() {}
+        timed::run(asks, |plan| plan.at_ms, |plan| Rc::clone(&self).ask(plan)).await;
     }
 
     async fn ask(self: Rc<Self>, plan: AccessCallPlan) {

@@ -7,7 +7,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use prost::Message;
-use tokio::time::Instant;
 use tonic::{Code, Status};
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::proto::{ClearRequest, CreateRequest, DropRequest, ErrorCode, ErrorDetail};
@@ -17,6 +16,7 @@ use crate::invariants::quotas_hold::{self, Made};
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::plan::quota::{Hold, HoldPlan, Size, held_filter, holder_name};
+use crate::timed;
 use crate::trace;
 use crate::watch;
 
@@ -60,14 +60,7 @@ impl Holders {
 
     /// Makes the plan's calls, each `at_ms` after now, and waits until all have ended.
     pub(super) async fn run(self: Rc<Self>, calls: Vec<HoldPlan>) {
-        let began = Instant::now();
-        let mut running = tokio::task::JoinSet::new();
-        for plan in calls {
-            tokio::time::sleep_until(began + Duration::from_millis(plan.at_ms)).await;
-            while running.try_join_next().is_some() {}
-            running.spawn_local(Rc::clone(&self).call(plan));
-        }
-        while running.join_next().await.is_some() {}
+        timed::run(calls, |plan| plan.at_ms, |plan| Rc::clone(&self).call(plan)).await;
     }
 
     async fn call(self: Rc<Self>, plan: HoldPlan) {

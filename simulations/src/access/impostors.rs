@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tonic::{Response, Status};
 use umbel_client::proto::InfoRequest;
 use umbel_client::proto::ListPrincipalsRequest;
@@ -24,6 +23,7 @@ use crate::now::now_us;
 use crate::plan::access::access_filter;
 use crate::plan::identity::{IdentityPlan, ImpostorPlan, Show};
 use crate::seed::true_wall_ms;
+use crate::timed;
 use crate::trace;
 
 /// How long a call may take.
@@ -31,18 +31,14 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Makes the plan's calls, each `at_ms` after now, and waits until all have ended.
 pub(super) async fn run(net: SimNet, plan: IdentityPlan) {
-    let began = Instant::now();
-    let mut running = tokio::task::JoinSet::new();
     let IdentityPlan { require, skews_ms, impostors, .. } = plan;
-    for impostor in impostors {
-        tokio::time::sleep_until(began + Duration::from_millis(impostor.at_ms)).await;
-        while running.try_join_next().is_some() {}
+    let begun = |impostor: ImpostorPlan| {
         let founders = u32::try_from(skews_ms.len()).expect("a few nodes");
         let machine = (impostor.via - 1) % founders + 1;
         let offset_ms = skews_ms[machine as usize - 1];
-        running.spawn_local(call(net.clone(), impostor, (machine, offset_ms), require));
-    }
-    while running.join_next().await.is_some() {}
+        call(net.clone(), impostor, (machine, offset_ms), require)
+    };
+    timed::run(impostors, |impostor| impostor.at_ms, begun).await;
 }
 
 /// Makes one planned call. Returns None if a node that it needs is unknown or does not respond.
