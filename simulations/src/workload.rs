@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::{
-    Applied, Client, ClientError, ClientOptions, ErrorCode, PackedBatch, ReadLevel, Token,
+    Applied, Client, ClientError, ClientOptions, ErrorCode, NewFilter, PackedBatch, ReadLevel,
+    Token,
 };
 
 use self::renames::other_name;
@@ -36,6 +37,9 @@ const IMPATIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Timeout of one attempt.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Pause between two tries to create a filter before the work begins.
+const CREATE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How much longer the client waits for the node's own answer after a request's deadline.
 const ANSWER_GRACE: Duration = Duration::from_millis(250);
@@ -317,21 +321,18 @@ impl Clients {
                 self.create_copies(&filter.name).await;
                 continue;
             }
-            loop {
-                let client = self.client(0, 1);
-                let made = client.create(&filter.name, &self.settings(&filter.name)).await;
-                let is_there = match &made {
-                    Ok(_) => true,
-                    Err(error) => {
-                        error.failure().is_some_and(|failure| failure.cause == ErrorCode::NameTaken)
-                    }
-                };
-                if is_there {
-                    break;
-                }
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+            create_filter(&self.client(0, 1), &filter.name, &self.settings(&filter.name)).await;
         }
+    }
+}
+
+/// Creates a filter, and retries until it exists.
+pub(crate) async fn create_filter(client: &Client, name: &str, settings: &NewFilter) {
+    while let Err(error) = client.create(name, settings).await {
+        if error.failure().is_some_and(|failure| failure.cause == ErrorCode::NameTaken) {
+            return;
+        }
+        tokio::time::sleep(CREATE_PAUSE).await;
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use umbel_client::proto::{
     ClusterVerb, FilterVerb, Grant, Principal, PutPrincipalRequest, Quota, SetQuotaRequest,
 };
-use umbel_client::{Client, ClientError, ErrorCode, NewFilter};
+use umbel_client::{Client, ClientError, NewFilter};
 
 use super::{digest_of, holders, thief};
 use crate::identity::CERTIFIED;
@@ -23,6 +23,7 @@ use crate::plan::quota::{LimitPlan, Size, holder_name};
 use crate::seed::true_wall_ms;
 use crate::trace;
 use crate::watch;
+use crate::workload::create_filter;
 
 /// How long one change is retried.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(6);
@@ -84,19 +85,7 @@ impl Clerk {
                 hashing: umbel_client::Hashing::Public,
                 ..NewFilter::for_rate(capacity, rate)
             };
-            loop {
-                match self.client.create(&name, &settings).await {
-                    Ok(_) => break,
-                    Err(error)
-                        if error
-                            .failure()
-                            .is_some_and(|failure| failure.cause == ErrorCode::NameTaken) =>
-                    {
-                        break;
-                    }
-                    Err(_) => tokio::time::sleep(TRY_PAUSE).await,
-                }
-            }
+            create_filter(&self.client, &name, &settings).await;
         }
     }
 

@@ -12,16 +12,13 @@ use umbel_client::proto::{
     ErrorDetail, FlushRequest, InsertRequest, Items, ReadLevel,
 };
 
-use super::{Clients, REQUEST_TIMEOUT, item_text};
+use super::{CREATE_PAUSE, Clients, REQUEST_TIMEOUT, item_text};
 use crate::channel::NodeChannel;
 use crate::history::Outcome;
 use crate::plan::{Ack, FilterKind, Op, WINDOW};
 
 /// How long a node may take for a batch of items.
 const ITEMS_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Pause between two tries to create a filter before the work begins.
-const TRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Many times the number of items that a run inserts within a window.
 const WINDOW_CAPACITY_MIN: u64 = 100_000;
@@ -120,7 +117,7 @@ impl Clients {
                 return;
             }
             self.forget_copy_client(1);
-            tokio::time::sleep(TRY_PAUSE).await;
+            tokio::time::sleep(CREATE_PAUSE).await;
         }
     }
 
