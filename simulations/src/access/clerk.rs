@@ -107,30 +107,21 @@ impl Clerk {
         for ChangePlan { at_ms, principal, change } in changes {
             tokio::time::sleep_until(began + Duration::from_millis(at_ms)).await;
             let name = principal_name(principal);
-            let deadline = Instant::now() + CHANGE_TIMEOUT;
-            let end = loop {
-                let tried = match &change {
-                    Change::Revoke => self.revoke(&name).await,
-                    Change::Put { secret, grants, cluster, for_ms } => {
-                        let token = token_of(principal, *secret);
-                        let wall_ms = true_wall_ms();
-                        self.put(Principal {
-                            grants: grants.iter().map(grant).collect(),
-                            cluster_verbs: cluster.iter().map(cluster_verb).collect(),
-                            expires_ms: if *for_ms == 0 { 0 } else { wall_ms + for_ms },
-                            ..named(&name, &token, "", &[])
-                        })
-                        .await
-                    }
-                };
-                match tried {
-                    Ok(()) => break "done",
-                    // The principal does not exist, or an earlier try was carried out.
-                    Err(ClientError::Refused(_)) => break "refused",
-                    Err(_) if Instant::now() > deadline => break "given up",
-                    Err(_) => tokio::time::sleep(TRY_PAUSE).await,
+            let end = tried(async || match &change {
+                Change::Revoke => self.revoke(&name).await,
+                Change::Put { secret, grants, cluster, for_ms } => {
+                    let token = token_of(principal, *secret);
+                    let wall_ms = true_wall_ms();
+                    self.put(Principal {
+                        grants: grants.iter().map(grant).collect(),
+                        cluster_verbs: cluster.iter().map(cluster_verb).collect(),
+                        expires_ms: if *for_ms == 0 { 0 } else { wall_ms + for_ms },
+                        ..named(&name, &token, "", &[])
+                    })
+                    .await
                 }
-            };
+            });
+            let end = end.await;
             trace::line(now_us(), "clerk", "change", format_args!("{name} {change:?} {end}"));
         }
     }
@@ -151,16 +142,22 @@ impl Clerk {
         for limit in limits {
             tokio::time::sleep_until(began + Duration::from_millis(limit.at_ms)).await;
             let name = limit.of.map(holder_name).unwrap_or_default();
-            let deadline = Instant::now() + CHANGE_TIMEOUT;
-            let end = loop {
-                match self.set_quota(&name, quota_of(limit)).await {
-                    Ok(()) => break "done",
-                    Err(ClientError::Refused(_)) => break "refused",
-                    Err(_) if Instant::now() > deadline => break "given up",
-                    Err(_) => tokio::time::sleep(TRY_PAUSE).await,
-                }
-            };
+            let end = tried(async || self.set_quota(&name, quota_of(limit)).await).await;
             trace::line(now_us(), "clerk", "limit", format_args!("{limit:?} {end}"));
+        }
+    }
+}
+
+/// Makes a change until it is acknowledged, refused or out of time; returns which.
+async fn tried(change: impl AsyncFn() -> Result<(), ClientError>) -> &'static str {
+    let deadline = Instant::now() + CHANGE_TIMEOUT;
+    loop {
+        match change().await {
+            Ok(()) => return "done",
+            // The principal does not exist, or an earlier try was carried out.
+            Err(ClientError::Refused(_)) => return "refused",
+            Err(_) if Instant::now() > deadline => return "given up",
+            Err(_) => tokio::time::sleep(TRY_PAUSE).await,
         }
     }
 }
