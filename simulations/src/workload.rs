@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use umbel_client::proto::Items;
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::{
     Applied, Client, ClientError, ClientOptions, ErrorCode, NewFilter, PackedBatch, ReadLevel,
@@ -74,6 +75,18 @@ pub(crate) struct Clients {
 /// Text of an item.
 pub(crate) fn item_text(item: u32) -> String {
     format!("item {item}")
+}
+
+/// Items in a request.
+pub(crate) fn items_of(items: &[u32]) -> Items {
+    let items = items.iter().map(|&item| item_text(item).into()).collect();
+    Items { items, ..Items::default() }
+}
+
+/// The answers for so many items, of which a response has one bit each.
+pub(crate) fn bits(bytes: &[u8], count: usize) -> Vec<bool> {
+    let bit = |at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
+    (0..count).map(bit).collect()
 }
 
 impl Clients {

@@ -29,7 +29,7 @@ use crate::plan::access::{AccessCall, AccessCallPlan, access_filter, principal_n
 use crate::seed::true_wall_ms;
 use crate::timed;
 use crate::trace;
-use crate::workload::item_text;
+use crate::workload::items_of;
 
 /// How long a call may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -88,7 +88,7 @@ impl AccessCallers {
 }
 
 fn items(item: u32) -> Option<Items> {
-    Some(Items { items: vec![item_text(item).into()], ..Items::default() })
+    Some(items_of(&[item]))
 }
 
 /// The result of a call whose response contains no names.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonic::Status;
 use umbel_client::proto::filters_client::FiltersClient;
-use umbel_client::proto::{InsertRequest, Items, OpenSessionRequest, RequestId};
+use umbel_client::proto::{InsertRequest, OpenSessionRequest, RequestId};
 
 use crate::answer::{Answer, answer_of};
 use crate::channel::{NodeChannel, node_channel};
@@ -12,7 +12,7 @@ use crate::invariants::sessions_are_their_owners::{self, Resent};
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::trace;
-use crate::workload::item_text;
+use crate::workload::items_of;
 
 /// The token of the principal that opens sessions; its rights do not change.
 pub(super) const OWNER: &str = "owner.k0";
@@ -35,10 +35,9 @@ const TRY_PAUSE: Duration = Duration::from_millis(100);
 type Client = FiltersClient<NodeChannel>;
 
 async fn insert(mut client: Client, item: u32, id: RequestId) -> Answer {
-    let items = vec![item_text(item).into()];
     let request = InsertRequest {
         filter: FILTER.to_owned(),
-        items: Some(Items { items, ..Items::default() }),
+        items: Some(items_of(&[item])),
         request: Some(id),
         timeout_ms: u32::try_from(TRY_TIMEOUT.as_millis()).expect("it is two seconds"),
         at_ms: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tonic::Status;
 use umbel_client::proto::filters_client::FiltersClient;
-use umbel_client::proto::{ContainsRequest, FilterVerb, InfoRequest, Items};
+use umbel_client::proto::{ContainsRequest, FilterVerb, InfoRequest};
 
 use super::run_until;
 use crate::access::{Clerk, named};
@@ -18,7 +18,7 @@ use crate::net::SimNet;
 use crate::now::now_us;
 use crate::plan::access::{ACCESS_FILTERS, ROOT, access_filter};
 use crate::watch;
-use crate::workload::item_text;
+use crate::workload::{bits, items_of};
 use crate::world::World;
 
 /// Name of the invariant. The bound is that of docs/security.md and of the design of the gate.
@@ -164,24 +164,17 @@ async fn present(client: &Client, name: &str, items: &[u32]) -> Option<Vec<u32>>
         return None;
     }
     loop {
-        let texts = items.iter().map(|&item| item_text(item).into()).collect();
         let request = ContainsRequest {
             filter: name.to_owned(),
-            items: Some(Items { items: texts, ..Items::default() }),
+            items: Some(items_of(items)),
             ..ContainsRequest::default()
         };
         let mut client = client.clone();
         match client.contains(request).await {
             Ok(answer) => {
-                let bits = answer.into_inner().present_bits;
-                let bit =
-                    |at: usize| bits.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
-                let found: Vec<u32> = items
-                    .iter()
-                    .enumerate()
-                    .filter(|(at, _)| bit(*at))
-                    .map(|(_, &item)| item)
-                    .collect();
+                let bits = bits(&answer.into_inner().present_bits, items.len());
+                let found = items.iter().zip(bits).filter(|(_, is_present)| *is_present);
+                let found: Vec<u32> = found.map(|(&item, _)| item).collect();
                 return (!found.is_empty()).then_some(found);
             }
             Err(status) => match answer_of(Err(status)) {

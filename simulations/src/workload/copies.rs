@@ -7,11 +7,11 @@ use prost::Message;
 use tokio::time::Instant;
 use umbel_client::Applied;
 use umbel_client::proto::filters_client::FiltersClient;
-use umbel_client::proto::{ErrorDetail, InsertRequest, Items, OpenSessionRequest, RequestId};
+use umbel_client::proto::{ErrorDetail, InsertRequest, OpenSessionRequest, RequestId};
 use umbel_engine::SessionId;
 use umbel_engine::shard::PartError;
 
-use super::{Clients, REQUEST_TIMEOUT, item_text};
+use super::{Clients, REQUEST_TIMEOUT, bits, items_of};
 use crate::channel::{NodeChannel, node_channel};
 use crate::history::{Outcome, Verb};
 use crate::plan::access::ROOT;
@@ -35,10 +35,7 @@ impl Clients {
         let Some((session, sequence)) = self.next_request(client, via).await else { return };
         let request = InsertRequest {
             filter: filter.to_owned(),
-            items: Some(Items {
-                items: items.iter().map(|&item| item_text(item).into()).collect(),
-                ..Items::default()
-            }),
+            items: Some(items_of(items)),
             request: Some(RequestId { session, sequence, acknowledged_below: 1 }),
             level: 0,
             timeout_ms: u32::try_from(TRY_TIMEOUT.as_millis()).expect("it is two seconds"),
@@ -133,10 +130,7 @@ impl Clients {
             let tried = tokio::time::timeout(TRY_TIMEOUT, node.insert(request.clone())).await;
             let (text, is_final) = match tried {
                 Ok(Ok(answer)) => {
-                    let bits = answer.into_inner().new_bits;
-                    let bit =
-                        |at: usize| bits.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
-                    return Outcome::Done((0..item_count).map(bit).collect());
+                    return Outcome::Done(bits(&answer.into_inner().new_bits, item_count));
                 }
                 Ok(Err(status)) => {
                     let detail = ErrorDetail::decode(status.details()).unwrap_or_default();

@@ -9,10 +9,10 @@ use umbel_client::Applied;
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::proto::{
     AckLevel, ClearRequest, ContainsRequest, CreateRequest, Distribution, DropRequest, ErrorCode,
-    ErrorDetail, FlushRequest, InsertRequest, Items, ReadLevel,
+    ErrorDetail, FlushRequest, InsertRequest, ReadLevel,
 };
 
-use super::{CREATE_PAUSE, Clients, REQUEST_TIMEOUT, item_text};
+use super::{CREATE_PAUSE, Clients, REQUEST_TIMEOUT, bits, items_of};
 use crate::channel::NodeChannel;
 use crate::history::Outcome;
 use crate::plan::{Ack, FilterKind, Op, WINDOW};
@@ -71,7 +71,7 @@ impl Clients {
                 };
                 let request = InsertRequest {
                     filter: filter.clone(),
-                    items: Some(texts(items)),
+                    items: Some(items_of(items)),
                     request: None,
                     timeout_ms: timeout_ms(),
                     at_ms: None,
@@ -83,7 +83,7 @@ impl Clients {
                 let level = if *majority { ReadLevel::Majority } else { ReadLevel::Local };
                 let request = ContainsRequest {
                     filter: filter.clone(),
-                    items: Some(texts(items)),
+                    items: Some(items_of(items)),
                     level: level.into(),
                     timeout_ms: timeout_ms(),
                 };
@@ -168,16 +168,6 @@ fn done<T>(answer: Result<Response<T>, Status>) -> Result<Vec<bool>, Status> {
     answer.map(|_| Vec::new())
 }
 
-fn texts(items: &[u32]) -> Items {
-    let items = items.iter().map(|&item| item_text(item).into()).collect();
-    Items { items, ..Items::default() }
-}
-
 fn timeout_ms() -> u32 {
     u32::try_from(ITEMS_TIMEOUT.as_millis()).expect("a few seconds")
-}
-
-fn bits(bytes: &[u8], count: usize) -> Vec<bool> {
-    let bit = |at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
-    (0..count).map(bit).collect()
 }
