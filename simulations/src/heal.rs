@@ -150,6 +150,18 @@ fn run_until(
     }
 }
 
+/// Advances the world until nothing is wrong, an invariant is violated, or `patience_us` are over; returns what is
+/// wrong then, unless an invariant is violated.
+fn wait_for_none(
+    world: &mut World,
+    patience_us: u64,
+    wrong: impl Fn(&World) -> Option<String>,
+) -> Result<Option<String>, String> {
+    let is_right = |world: &mut World| wrong(world).is_none();
+    let is_over = run_until(world, now_us() + patience_us, is_right)? || world.is_violated();
+    Ok(if is_over { None } else { wrong(world) })
+}
+
 /// A filter that is never dropped, cleared or full.
 fn steady_filter(world: &World) -> Option<String> {
     let is_steady = |name: &str| {

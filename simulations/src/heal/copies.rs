@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{FIRST_ITEM, run_until};
+use super::{FIRST_ITEM, run_until, wait_for_none};
 use crate::counters;
 use crate::history::{Call, Outcome};
 use crate::invariants::copies_converge::{self, Wanted};
@@ -47,11 +47,7 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
     if uses_flush {
         // A flush covers the nodes that are members when it is requested: a host that comes back with a
         // new node id may be admitted while the flush is in progress.
-        let all = |world: &mut World| without_copy(world).is_none();
-        if !run_until(world, now_us() + QUIET_MAX_US, all)?
-            && !world.is_violated()
-            && let Some(what) = without_copy(world)
-        {
+        if let Some(what) = wait_for_none(world, QUIET_MAX_US, without_copy)? {
             watch::violated(copies_converge::NAME, format!("after a long time {what}"));
         }
         let via = 2 * ROUNDS % nodes + 1;
@@ -69,21 +65,13 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
         lives.any(|life| forgets(&life.settings))
     });
     let patience_us = if uses_flush && !is_timed { 0 } else { QUIET_MAX_US };
-    let equal = |world: &mut World| difference(world).is_none();
-    if !run_until(world, now_us() + patience_us, equal)?
-        && !world.is_violated()
-        && let Some(what) = difference(world)
-    {
+    if let Some(what) = wait_for_none(world, patience_us, difference)? {
         let after = if uses_flush { "after a flush" } else { "after a long time" };
         watch::violated(copies_converge::NAME, format!("{after} {what}"));
     }
     rot(world)?;
     // A flush of one filter does not cover another one whose drop a node has not learned of.
-    let gone = |world: &mut World| lingering(world).is_none();
-    if !run_until(world, now_us() + QUIET_MAX_US, gone)?
-        && !world.is_violated()
-        && let Some(what) = lingering(world)
-    {
+    if let Some(what) = wait_for_none(world, QUIET_MAX_US, lingering)? {
         watch::violated(copies_converge::NAME, format!("after a long time {what}"));
     }
     look(&world.hosts, &world.clients.calls());
@@ -111,11 +99,7 @@ fn rot(world: &mut World) -> Result<(), String> {
     if lost_count > 0 && difference(world).is_some() {
         counters::state("copies_lost_bits");
     }
-    let equal = |world: &mut World| difference(world).is_none();
-    if !run_until(world, now_us() + QUIET_MAX_US, equal)?
-        && !world.is_violated()
-        && let Some(what) = difference(world)
-    {
+    if let Some(what) = wait_for_none(world, QUIET_MAX_US, difference)? {
         let what = format!("a long time after copies lost {lost_count} bits {what}");
         watch::violated(copies_converge::NAME, what);
     }

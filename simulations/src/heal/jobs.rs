@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::run_until;
+use super::{run_until, wait_for_none};
 use crate::counters;
 use crate::invariants::checked::Checked;
 use crate::invariants::dedup_matches_reference::{self, JobFacts};
@@ -48,11 +48,7 @@ pub(crate) fn heal(world: &mut World, jobs: &Rc<Cell<bool>>) -> Result<(), Strin
             Some(format!("{} still has scratch of {job}, which has ended", host.name))
         })
     };
-    let is_clean = |world: &mut World| lingering(world).is_none();
-    if !run_until(world, now_us() + CLEAN_MAX_US, is_clean)?
-        && !world.is_violated()
-        && let Some(what) = lingering(world)
-    {
+    if let Some(what) = wait_for_none(world, CLEAN_MAX_US, lingering)? {
         watch::violated("jobs_leave_nothing", what);
     }
     check(world);

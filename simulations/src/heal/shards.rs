@@ -7,9 +7,8 @@ use umbel_engine::placement::ShardRecord;
 use umbel_engine::{FilterId, NodeId, ShardId};
 use umbel_node::Node;
 
-use super::run_until;
+use super::wait_for_none;
 use crate::counters;
-use crate::now::now_us;
 use crate::oracle::reference;
 use crate::watch;
 use crate::world::World;
@@ -57,11 +56,7 @@ pub(super) fn rot(world: &mut World) -> Result<(), String> {
     if lost_count > 0 && difference(world).is_some() {
         counters::state("replicas_lost_bits");
     }
-    let equal = |world: &mut World| difference(world).is_none();
-    if !run_until(world, now_us() + MENDED_MAX_US, equal)?
-        && !world.is_violated()
-        && let Some(what) = difference(world)
-    {
+    if let Some(what) = wait_for_none(world, MENDED_MAX_US, difference)? {
         let what = format!("a long time after replicas lost {lost_count} bits {what}");
         watch::violated(reference::NAME, what);
     }

@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use umbel_engine::NodeId;
 use umbel_engine::meta::next_move;
 
-use super::{out_of_sync, run_until};
+use super::{out_of_sync, wait_for_none};
 use crate::counters;
-use crate::now::now_us;
 use crate::watch;
 use crate::world::World;
 
@@ -27,11 +26,7 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
     if world.plan.zones.is_empty() {
         return Ok(());
     }
-    let is_settled = |world: &mut World| unsettled(world).is_none();
-    if !run_until(world, now_us() + APART_MAX_US, is_settled)?
-        && !world.is_violated()
-        && let Some(what) = unsettled(world)
-    {
+    if let Some(what) = wait_for_none(world, APART_MAX_US, unsettled)? {
         let seconds = APART_MAX_US / 1_000_000;
         watch::violated(NAME, format!("{seconds} s after all replicas were equal {what}"));
     }
