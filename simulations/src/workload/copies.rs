@@ -120,7 +120,8 @@ impl Clients {
     /// is over.
     async fn insert_copy(&self, via: u32, request: InsertRequest) -> Outcome {
         let deadline = Instant::now() + REQUEST_TIMEOUT;
-        let reused = reused_text(request.request.as_ref());
+        let RequestId { session, sequence, .. } = request.request.unwrap_or_default();
+        let reused = reused_text(session, sequence);
         let item_count = request.items.as_ref().map_or(0, |items| items.items.len());
         // Once a try may have been applied, the refusal of a later one does not tell the outcome.
         let mut may_be_applied = false;
@@ -169,8 +170,7 @@ impl Clients {
 /// The error text with which a shard refuses a request whose id another request has used. The text is
 /// needed because the error code only says that the outcome is unknown if other shards have applied their
 /// parts.
-fn reused_text(request: Option<&RequestId>) -> String {
-    let RequestId { session, sequence, .. } = request.copied().unwrap_or_default();
+pub(super) fn reused_text(session: u64, sequence: u64) -> String {
     let id = umbel_engine::RequestId { session: SessionId(session), sequence };
     PartError::RequestReused { id }.to_string()
 }

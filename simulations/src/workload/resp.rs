@@ -9,12 +9,10 @@ use std::io;
 use std::rc::Rc;
 
 use tokio::time::Instant;
-use umbel_engine::SessionId;
-use umbel_engine::shard::PartError;
 use umbel_resp::{Reply, Request};
 
 use self::wire::{REPLIES, RespConnection};
-use super::copies::{TRY_PAUSE, TRY_TIMEOUT};
+use super::copies::{TRY_PAUSE, TRY_TIMEOUT, reused_text};
 use super::{Clients, REQUEST_TIMEOUT, item_text};
 use crate::counters;
 use crate::history::Outcome;
@@ -359,9 +357,7 @@ impl Batch {
     /// The error text with which a shard refuses a command whose name another request has used.
     fn reused_text(&self, index: usize) -> Option<String> {
         let Manner::Named(Names { session, first, .. }) = self.manner else { return None };
-        let (session, sequence) = (SessionId(session), first + index as u64);
-        let id = umbel_engine::RequestId { session, sequence };
-        Some(PartError::RequestReused { id }.to_string())
+        Some(reused_text(session, first + index as u64))
     }
 }
 
