@@ -27,52 +27,33 @@ impl Clients {
         if let Some(twin) = twin {
             return NewFilter::like(&twin.name);
         }
-        NewFilter {
-            kind: match own.kind {
-                FilterKind::Classic => Kind::Classic,
-                FilterKind::Blocked => Kind::Blocked,
-                FilterKind::Counting => Kind::Counting,
-                FilterKind::Scalable => Kind::Scalable,
-                FilterKind::SingleShot => Kind::SingleShot,
-                FilterKind::Aging => Kind::Aging,
-                FilterKind::Stable => Kind::Stable,
-                FilterKind::Cuckoo => {
-                    // Large enough to be full rarely: every item may be inserted again, up to seven
-                    // times.
-                    let capacity = own.capacity * sizing::CUCKOO_COPIES_MAX;
-                    return NewFilter {
-                        kind: Kind::Cuckoo,
-                        hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
-                        ..NewFilter::for_rate(capacity, f64::from(own.rate_ppm) / 1e6)
-                    };
-                }
-                FilterKind::RedisBloom => {
-                    return NewFilter {
-                        kind: Kind::Redisbloom,
-                        hashing: Hashing::Redisbloom,
-                        ..NewFilter::for_rate(own.capacity, f64::from(own.rate_ppm) / 1e6)
-                    };
-                }
-                FilterKind::Quotient => {
-                    // Small enough to grow; each growth doubles its error rate.
-                    let capacity = (own.capacity / QUOTIENT_SHARE).max(1);
-                    let rate = f64::from(own.rate_ppm) / 1e6 / QUOTIENT_SHARE as f64;
-                    return NewFilter {
-                        kind: Kind::Quotient,
-                        hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
-                        ..NewFilter::for_rate(capacity, rate)
-                    };
-                }
-                FilterKind::Window | FilterKind::ManualWindow => {
-                    return NewFilter {
-                        hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
-                        ..window(own)
-                    };
-                }
-            },
-            hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
-            ..NewFilter::for_rate(own.capacity, f64::from(own.rate_ppm) / 1e6)
-        }
+        let (capacity, rate) = (own.capacity, f64::from(own.rate_ppm) / 1e6);
+        let sized =
+            |kind, capacity, rate| NewFilter { kind, ..NewFilter::for_rate(capacity, rate) };
+        let settings = match own.kind {
+            FilterKind::Classic => sized(Kind::Classic, capacity, rate),
+            FilterKind::Blocked => sized(Kind::Blocked, capacity, rate),
+            FilterKind::Counting => sized(Kind::Counting, capacity, rate),
+            FilterKind::Scalable => sized(Kind::Scalable, capacity, rate),
+            FilterKind::SingleShot => sized(Kind::SingleShot, capacity, rate),
+            FilterKind::Aging => sized(Kind::Aging, capacity, rate),
+            FilterKind::Stable => sized(Kind::Stable, capacity, rate),
+            // Large enough to be full rarely: every item may be inserted again, up to seven times.
+            FilterKind::Cuckoo => sized(Kind::Cuckoo, capacity * sizing::CUCKOO_COPIES_MAX, rate),
+            FilterKind::RedisBloom => {
+                let hashing = Hashing::Redisbloom;
+                return NewFilter { hashing, ..sized(Kind::Redisbloom, capacity, rate) };
+            }
+            // Small enough to grow; each growth doubles its error rate.
+            FilterKind::Quotient => sized(
+                Kind::Quotient,
+                (capacity / QUOTIENT_SHARE).max(1),
+                rate / QUOTIENT_SHARE as f64,
+            ),
+            FilterKind::Window | FilterKind::ManualWindow => window(own),
+        };
+        let hashing = if own.public { Hashing::Public } else { Hashing::Keyed };
+        NewFilter { hashing, ..settings }
     }
 }
 
