@@ -182,6 +182,17 @@ impl Trials<'_> {
             }
         }
     }
+
+    /// Takes as many elements as possible out of a list that the plan may have.
+    fn thin_list<T>(&mut self, list: impl Fn(&mut Plan) -> Option<&mut Vec<T>>) {
+        let count = |plan: &Plan| list(&mut plan.clone()).map_or(0, |list| list.len());
+        let remove = |plan: &mut Plan, chunk: Range<usize>| {
+            if let Some(list) = list(plan) {
+                list.drain(chunk);
+            }
+        };
+        self.thin(count, remove);
+    }
 }
 
 fn digest(plan: &Plan) -> u64 {

@@ -11,66 +11,23 @@ use crate::plan::{Fault, Op, Plan, Who};
 /// Tries to shrink every kind of part once, beginning with those whose removal simplifies the plan most.
 pub(super) fn shrink_once(trials: &mut Trials<'_>) {
     trials.change(drop_cluster);
-    trials.thin(
-        |plan| plan.faults.len(),
-        |plan, chunk| {
-            plan.faults.drain(chunk);
-        },
-    );
-    trials.thin(
-        |plan| plan.ops.len(),
-        |plan, chunk| {
-            plan.ops.drain(chunk);
-        },
-    );
-    trials.thin(
-        |plan| plan.jobs.len(),
-        |plan, chunk| {
-            plan.jobs.drain(chunk);
-        },
-    );
-    trials.thin(
-        |plan| usize::from(plan.sets.is_some()),
-        |plan, _| {
-            plan.sets = None;
-            plan.scenarios.clear();
-        },
-    );
-    trials.thin(
-        |plan| plan.sets.as_ref().map_or(0, |sets| sets.growth.len()),
-        |plan, chunk| {
-            plan.sets.iter_mut().for_each(|sets| drop(sets.growth.drain(chunk.clone())));
-        },
-    );
-    trials.thin(
-        |plan| plan.scenarios.len(),
-        |plan, chunk| {
-            plan.scenarios.drain(chunk);
-        },
-    );
-    trials.thin(
-        |plan| plan.access.as_ref().map_or(0, |access| access.asks.len()),
-        |plan, chunk| {
-            plan.access.iter_mut().for_each(|access| drop(access.asks.drain(chunk.clone())));
-        },
-    );
-    trials.thin(
-        |plan| plan.access.as_ref().map_or(0, |access| access.changes.len()),
-        |plan, chunk| {
-            plan.access.iter_mut().for_each(|access| drop(access.changes.drain(chunk.clone())));
-        },
-    );
+    trials.thin_list(|plan| Some(&mut plan.faults));
+    trials.thin_list(|plan| Some(&mut plan.ops));
+    trials.thin_list(|plan| Some(&mut plan.jobs));
+    trials.change(|plan| {
+        plan.sets = None;
+        plan.scenarios.clear();
+    });
+    trials.thin_list(|plan| Some(&mut plan.sets.as_mut()?.growth));
+    trials.thin_list(|plan| Some(&mut plan.scenarios));
+    trials.thin_list(|plan| Some(&mut plan.access.as_mut()?.asks));
+    trials.thin_list(|plan| Some(&mut plan.access.as_mut()?.changes));
     shrink_holding(trials);
     shrink_identities(trials);
     trials.thin(|plan| clients(plan).len(), remove_clients);
     trials.thin(item_count, remove_items);
     shrink_copies(trials);
-    trials.thin(
-        |plan| plan.provoked.len(),
-        |plan, chunk| {
-            plan.provoked.drain(chunk);
-        },
-    );
+    trials.thin_list(|plan| Some(&mut plan.provoked));
     trials.thin(|plan| plan.filters.len(), remove_filters);
     shrink_world(trials);
     shrink_lengths(trials);
@@ -79,43 +36,24 @@ pub(super) fn shrink_once(trials: &mut Trials<'_>) {
 
 /// Shrinks quotas: all at once, then the holders' calls, then the changes of quotas.
 fn shrink_holding(trials: &mut Trials<'_>) {
-    let holding = |plan: &Plan| plan.access.as_ref().and_then(|access| access.holding.clone());
-    trials.thin(
-        |plan| usize::from(holding(plan).is_some()),
-        |plan, _| plan.access.iter_mut().for_each(|access| access.holding = None),
-    );
-    let parts = |plan: &mut Plan, take: &dyn Fn(&mut HoldingPlan)| {
-        plan.access.iter_mut().filter_map(|access| access.holding.as_mut()).for_each(take);
-    };
-    trials.thin(
-        |plan| holding(plan).map_or(0, |holding| holding.calls.len()),
-        |plan, chunk| parts(plan, &|holding| drop(holding.calls.drain(chunk.clone()))),
-    );
-    trials.thin(
-        |plan| holding(plan).map_or(0, |holding| holding.limits.len()),
-        |plan, chunk| parts(plan, &|holding| drop(holding.limits.drain(chunk.clone()))),
-    );
+    trials.change(|plan| plan.access.iter_mut().for_each(|access| access.holding = None));
+    trials.thin_list(|plan| Some(&mut holding(plan)?.calls));
+    trials.thin_list(|plan| Some(&mut holding(plan)?.limits));
+}
+
+fn holding(plan: &mut Plan) -> Option<&mut HoldingPlan> {
+    plan.access.as_mut()?.holding.as_mut()
 }
 
 /// Shrinks certificates: all at once, then the calls with wrong ones, then those that lapse.
 fn shrink_identities(trials: &mut Trials<'_>) {
-    let identities =
-        |plan: &Plan| plan.access.as_ref().and_then(|access| access.identities.clone());
-    trials.thin(
-        |plan| usize::from(identities(plan).is_some()),
-        |plan, _| plan.access.iter_mut().for_each(|access| access.identities = None),
-    );
-    let parts = |plan: &mut Plan, take: &dyn Fn(&mut IdentityPlan)| {
-        plan.access.iter_mut().filter_map(|access| access.identities.as_mut()).for_each(take);
-    };
-    trials.thin(
-        |plan| identities(plan).map_or(0, |identities| identities.impostors.len()),
-        |plan, chunk| parts(plan, &|identities| drop(identities.impostors.drain(chunk.clone()))),
-    );
-    trials.thin(
-        |plan| identities(plan).map_or(0, |identities| identities.lapses.len()),
-        |plan, chunk| parts(plan, &|identities| drop(identities.lapses.drain(chunk.clone()))),
-    );
+    trials.change(|plan| plan.access.iter_mut().for_each(|access| access.identities = None));
+    trials.thin_list(|plan| Some(&mut identities(plan)?.impostors));
+    trials.thin_list(|plan| Some(&mut identities(plan)?.lapses));
+}
+
+fn identities(plan: &mut Plan) -> Option<&mut IdentityPlan> {
+    plan.access.as_mut()?.identities.as_mut()
 }
 
 /// The clients that make calls, in the order of their numbers.
