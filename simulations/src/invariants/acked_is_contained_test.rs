@@ -2,26 +2,17 @@
 
 use super::*;
 use crate::history::Verb;
-use crate::oracle::fixture::{Cluster, History};
+use crate::oracle::fixture::{Cluster, History, KINDS};
 use crate::plan::FilterKind;
-
-const KINDS: [FilterKind; 4] =
-    [FilterKind::Classic, FilterKind::Blocked, FilterKind::Counting, FilterKind::Scalable];
 
 fn found(history: &History, cluster: &Cluster) -> usize {
     check(&View::new(&history.calls, &history.facts, &cluster.reference)).violations.len()
 }
 
-fn cluster(kind: FilterKind) -> Cluster {
-    let mut cluster = Cluster::new();
-    cluster.create("f", kind);
-    cluster
-}
-
 #[test]
 fn no_after_an_acknowledged_insert() {
     for kind in KINDS {
-        let (cluster, mut history) = (cluster(kind), History::of(kind));
+        let (cluster, mut history) = (Cluster::of(kind), History::of(kind));
         history.insert("f", &[1, 2], 10, 20, &[true, true]);
         // Inserts that overlap, have an unknown outcome, were refused, or are of another item.
         history.contains("f", &[1], 20, 30, &[false]);
@@ -39,7 +30,8 @@ fn no_after_an_acknowledged_insert() {
 
 #[test]
 fn the_first_answer_of_copies_counts() {
-    let (cluster, mut history) = (cluster(FilterKind::Classic), History::of(FilterKind::Classic));
+    let (cluster, mut history) =
+        (Cluster::of(FilterKind::Classic), History::of(FilterKind::Classic));
     history.insert("f", &[1], 10, 50, &[true]).request = Some(1);
     history.insert("f", &[1], 40, 45, &[true]).request = Some(1);
     assert_eq!(found(&history, &cluster), 0);
@@ -51,7 +43,7 @@ fn the_first_answer_of_copies_counts() {
 #[test]
 fn bits_of_other_items_count() {
     let kind = FilterKind::Blocked;
-    let mut cluster = cluster(kind);
+    let mut cluster = Cluster::of(kind);
     let items: Vec<u32> = (0..400).collect();
     cluster.insert("f", &items);
     let covered = {
@@ -75,7 +67,7 @@ fn bits_of_other_items_count() {
 #[test]
 fn a_clearing_in_between_excuses() {
     for (kind, drops) in KINDS.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
-        let mut cluster = cluster(kind);
+        let mut cluster = Cluster::of(kind);
         let mut history = History::new();
         history.knows("f", kind, true);
         history.insert("f", &[1], 10_000, 20_000, &[true]);
@@ -101,7 +93,7 @@ fn a_clearing_in_between_excuses() {
 #[test]
 fn items_that_nobody_took_out_stay() {
     let kind = FilterKind::Counting;
-    let (cluster, mut history) = (cluster(kind), History::of(kind));
+    let (cluster, mut history) = (Cluster::of(kind), History::of(kind));
     history.insert("f", &[1, 2], 10, 20, &[true, true]);
     history.done(Verb::Remove, "f", &[1], 30, 40, &[true]);
     history.contains("f", &[1], 50, 60, &[false]);
@@ -114,7 +106,7 @@ fn items_that_nobody_took_out_stay() {
 #[test]
 fn items_beside_an_unfounded_removal_are_uncertain() {
     let kind = FilterKind::Counting;
-    let cluster = cluster(kind);
+    let cluster = Cluster::of(kind);
     let mut history = History::of(kind);
     history.insert("f", &[1], 10, 20, &[true]);
     history.contains("f", &[1], 50, 60, &[false]);

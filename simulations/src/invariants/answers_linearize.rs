@@ -131,15 +131,11 @@ fn broken(
 mod tests {
     use super::*;
     use crate::history::Verb;
-    use crate::oracle::fixture::{Cluster, History};
+    use crate::oracle::fixture::{Cluster, History, KINDS};
     use crate::plan::FilterKind;
 
-    const KINDS: [FilterKind; 4] =
-        [FilterKind::Classic, FilterKind::Blocked, FilterKind::Counting, FilterKind::Scalable];
-
     fn found(history: &History) -> usize {
-        let mut cluster = Cluster::new();
-        cluster.create("f", history.facts[0].kind);
+        let cluster = Cluster::of(history.facts[0].kind);
         check(&View::new(&history.calls, &history.facts, &cluster.reference)).violations.len()
     }
 

@@ -1,25 +1,16 @@
 //! Histories with present items that no client inserted, and similar ones that are legal.
 
 use super::*;
-use crate::oracle::fixture::{Cluster, History};
-
-const KINDS: [FilterKind; 4] =
-    [FilterKind::Classic, FilterKind::Blocked, FilterKind::Counting, FilterKind::Scalable];
+use crate::oracle::fixture::{Cluster, History, KINDS};
 
 fn found(history: &History, cluster: &Cluster) -> usize {
     check(&View::new(&history.calls, &history.facts, &cluster.reference)).violations.len()
 }
 
-fn cluster(kind: FilterKind) -> Cluster {
-    let mut cluster = Cluster::new();
-    cluster.create("f", kind);
-    cluster
-}
-
 #[test]
 fn present_before_anybody_tried() {
     for kind in KINDS {
-        let (mut cluster, mut history) = (cluster(kind), History::of(kind));
+        let (mut cluster, mut history) = (Cluster::of(kind), History::of(kind));
         cluster.insert("f", &[1, 2]);
         history.unknown(Verb::Insert, "f", &[1], 20, 25);
         history.insert("f", &[2], 20, 25, &[true]);
@@ -39,7 +30,7 @@ fn present_before_anybody_tried() {
 #[test]
 fn an_insert_does_not_find_itself() {
     for kind in KINDS {
-        let (mut cluster, mut history) = (cluster(kind), History::of(kind));
+        let (mut cluster, mut history) = (Cluster::of(kind), History::of(kind));
         cluster.insert("f", &[1, 2]);
         history.insert("f", &[1, 1], 10, 20, &[true, false]);
         assert_eq!(found(&history, &cluster), 0, "{kind:?}");
@@ -55,7 +46,7 @@ fn an_insert_does_not_find_itself() {
 #[test]
 fn what_was_cleared_is_gone() {
     for kind in [FilterKind::Classic, FilterKind::Blocked, FilterKind::Counting] {
-        let mut cluster = cluster(kind);
+        let mut cluster = Cluster::of(kind);
         cluster.clear("f", 30);
         let mut history = History::new();
         history.knows("f", kind, true);
@@ -101,7 +92,7 @@ fn items_come_in_by_merging() {
 #[test]
 fn only_what_is_in_can_be_removed() {
     let kind = FilterKind::Counting;
-    let (cluster, mut history) = (cluster(kind), History::of(kind));
+    let (cluster, mut history) = (Cluster::of(kind), History::of(kind));
     history.insert("f", &[1], 10, 20, &[true]);
     history.done(Verb::Remove, "f", &[1, 2], 30, 40, &[true, false]);
     assert_eq!(found(&history, &cluster), 0);
@@ -114,7 +105,7 @@ fn only_what_is_in_can_be_removed() {
 #[test]
 fn a_growing_filter_answers_from_its_log() {
     let kind = FilterKind::Scalable;
-    let (mut cluster, mut history) = (cluster(kind), History::of(kind));
+    let (mut cluster, mut history) = (Cluster::of(kind), History::of(kind));
     cluster.insert("f", &[1]);
     history.insert("f", &[1], 10, 20, &[true]);
     history.contains("f", &[1], 30, 40, &[true]);
@@ -126,7 +117,7 @@ fn a_growing_filter_answers_from_its_log() {
 /// A dropped filter must not answer, except that any replica may answer from an earlier state.
 #[test]
 fn what_was_dropped_is_gone() {
-    let mut cluster = cluster(FilterKind::Classic);
+    let mut cluster = Cluster::of(FilterKind::Classic);
     cluster.drop_filter("f", 30_000);
     let mut history = History::new();
     history.knows("f", FilterKind::Classic, true);

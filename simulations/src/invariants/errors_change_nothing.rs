@@ -142,8 +142,7 @@ mod tests {
     }
 
     fn cluster(kind: FilterKind, items: &[u32]) -> Cluster {
-        let mut cluster = Cluster::new();
-        cluster.create("f", kind);
+        let mut cluster = Cluster::of(kind);
         cluster.insert("f", items);
         cluster
     }

@@ -88,8 +88,7 @@ mod tests {
 
     /// A filter that keeps so many items of each shard.
     fn cluster_and_history() -> (Cluster, History, u32) {
-        let mut cluster = Cluster::new();
-        cluster.create("f", FilterKind::Aging);
+        let cluster = Cluster::of(FilterKind::Aging);
         let record = cluster.reference.incarnations("f").next().unwrap().1.record.clone();
         let ranges = cluster.reference.meta().shard_map().ranges().unwrap();
         let pace = pace_of(&record.settings.shape, ranges).unwrap();

@@ -99,8 +99,7 @@ mod tests {
 
     #[test]
     fn a_request_that_is_taken_for_another_one_is_found() {
-        let mut cluster = Cluster::new();
-        cluster.create("f", FilterKind::Classic);
+        let mut cluster = Cluster::of(FilterKind::Classic);
         cluster.clear("f", 30_000);
         let mut history = History::new();
         history.knows("f", FilterKind::Classic, true);
@@ -118,8 +117,7 @@ mod tests {
 
     #[test]
     fn a_clearing_in_between_excuses() {
-        let mut cluster = Cluster::new();
-        cluster.create("f", FilterKind::Classic);
+        let mut cluster = Cluster::of(FilterKind::Classic);
         cluster.clear("f", 30_000);
         let mut history = History::new();
         history.knows("f", FilterKind::Classic, true);

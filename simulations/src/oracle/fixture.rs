@@ -58,6 +58,10 @@ pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> Fi
     }
 }
 
+/// Kinds of which the tests of answers take each in turn.
+pub(crate) const KINDS: [FilterKind; 4] =
+    [FilterKind::Classic, FilterKind::Blocked, FilterKind::Counting, FilterKind::Scalable];
+
 /// One node that applies its entries, and a reference that watches it.
 pub(crate) struct Cluster {
     pub(crate) reference: Reference,
@@ -83,6 +87,13 @@ impl Cluster {
         let nodes = vec![(NodeId(1), "a:1".to_owned())];
         let form = MetaCommand::Form { cluster: 1, nodes, shard_count: 2, replica_count: 1 };
         cluster.meta(&form).unwrap();
+        cluster
+    }
+
+    /// A formed cluster with one filter, `f`.
+    pub(crate) fn of(kind: FilterKind) -> Self {
+        let mut cluster = Self::new();
+        cluster.create("f", kind);
         cluster
     }
 
