@@ -111,15 +111,11 @@ impl World {
         let founders: Vec<String> = (1..=plan.world.nodes.max(1)).map(address_of).collect();
         let clients_net = clients_net(&plan);
         let token = access::root_token(plan.access.as_ref());
-        let of_clients = || (clients_net.clone(), founders.clone());
-        let (net, addresses) = of_clients();
-        let clients = Clients::new(net, addresses, &plan, token.clone());
-        let (net, addresses) = of_clients();
-        let users = Users::new(net, addresses, token.clone(), plan.jobs.len());
-        let (net, addresses) = of_clients();
-        let (operator, working) = Operator::new(net, addresses, token);
-        let (net, addresses) = of_clients();
-        let clerk = plan.access.as_ref().map(|_| Clerk::new(net, addresses));
+        let net = || clients_net.clone();
+        let clients = Clients::new(net(), founders.clone(), &plan, token.clone());
+        let users = Users::new(net(), founders.clone(), token.clone(), plan.jobs.len());
+        let (operator, working) = Operator::new(net(), founders.clone(), token);
+        let clerk = plan.access.as_ref().map(|_| Clerk::new(net(), founders.clone()));
         let (tasks, mut waiting) =
             tokio::sync::mpsc::unbounded_channel::<std::pin::Pin<Box<dyn Future<Output = ()>>>>();
         assert_eq!(sim.lookup(CLIENTS_HOST), address_of_number(CLIENTS));
@@ -305,39 +301,27 @@ impl World {
 
     /// The nodes that a fault selector matches now; none if there is no such node.
     pub(crate) fn resolve(&self, who: Who) -> Vec<u32> {
-        let leads = |host: &Rc<Host>, shard: Option<u32>| {
-            let reports = host.node().map(|node| node.groups()).unwrap_or_default();
-            reports.iter().any(|report| {
+        let reports = |host: &Host| host.node().map(|node| node.groups()).unwrap_or_default();
+        let leads = |host: &Host, shard: Option<u32>| {
+            reports(host).iter().any(|report| {
                 report.is_leader && report.group.shard().map(|shard| shard.0) == shard
             })
         };
-        let has = |host: &Rc<Host>, shard: u32| {
-            let reports = host.node().map(|node| node.groups()).unwrap_or_default();
-            reports.iter().any(|report| report.group.shard().is_some_and(|own| own.0 == shard))
+        let has = |host: &Host, shard: u32| {
+            reports(host)
+                .iter()
+                .any(|report| report.group.shard().is_some_and(|own| own.0 == shard))
         };
-        let numbers = |host: &Rc<Host>| host.number;
+        let first = |is_met: &dyn Fn(&Host) -> bool| {
+            let met = self.hosts.iter().find(|host| is_met(host));
+            met.map(|host| host.number).into_iter().collect()
+        };
         match who {
-            Who::All => self.hosts.iter().map(numbers).collect(),
-            Who::Node(number) => {
-                self.hosts.iter().map(numbers).filter(|host| *host == number).collect()
-            }
-            Who::Leader(shard) => self
-                .hosts
-                .iter()
-                .find(|host| leads(host, Some(shard)))
-                .map(numbers)
-                .into_iter()
-                .collect(),
-            Who::MetaLeader => {
-                self.hosts.iter().find(|host| leads(host, None)).map(numbers).into_iter().collect()
-            }
-            Who::Follower(shard) => self
-                .hosts
-                .iter()
-                .find(|host| has(host, shard) && !leads(host, Some(shard)))
-                .map(numbers)
-                .into_iter()
-                .collect(),
+            Who::All => self.hosts.iter().map(|host| host.number).collect(),
+            Who::Node(number) => first(&|host| host.number == number),
+            Who::Leader(shard) => first(&|host| leads(host, Some(shard))),
+            Who::MetaLeader => first(&|host| leads(host, None)),
+            Who::Follower(shard) => first(&|host| has(host, shard) && !leads(host, Some(shard))),
         }
     }
 }
