@@ -7,6 +7,7 @@
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
 use super::references::spec_digest;
+use super::segments::SegmentFile;
 use super::sink::{Complete, Sink};
 use super::spill::ScratchFile;
 use super::turns::{Turns, lock, run_tasks};

@@ -3,6 +3,7 @@
 //! Rows are gathered and sorted in memory; when they fill it, they are written to the scratch file as a run. Reading merges
 //! the runs, with one block of each in memory, and can be repeated.
 
+use super::segments::SegmentFile;
 use super::spill::ScratchFile;
 use crate::error::Result;
 use std::cmp::Reverse;

@@ -38,27 +38,6 @@ impl ScratchFile {
         Ok(self.file.get().expect("just set"))
     }
 
-    /// Appends bytes and returns their offset.
-    pub(crate) fn append(&self, bytes: &[u8]) -> Result<u64> {
-        let offset = self.length.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.file()?.write_all_at(bytes, offset).with_context(|| {
-            let (path, length) = (self.directory.display(), bytes.len());
-            format!("scratch file in {path}: cannot write {length} bytes at {offset}; --scratch names another directory")
-        })?;
-        Ok(offset)
-    }
-
-    /// Fills the buffer from an offset. Fails if the file ends before the buffer is full.
-    pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let length = buffer.len();
-        self.file()?.read_exact_at(buffer, offset).with_context(|| {
-            format!(
-                "scratch file in {}: cannot read {length} bytes at {offset}",
-                self.directory.display()
-            )
-        })
-    }
-
     /// Bytes written so far.
     pub(crate) fn bytes(&self) -> u64 {
         self.length.load(Ordering::Relaxed)
@@ -67,11 +46,22 @@ impl ScratchFile {
 
 impl SegmentFile for ScratchFile {
     fn append(&self, bytes: &[u8]) -> Result<u64> {
-        Self::append(self, bytes)
+        let offset = self.length.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.file()?.write_all_at(bytes, offset).with_context(|| {
+            let (path, length) = (self.directory.display(), bytes.len());
+            format!("scratch file in {path}: cannot write {length} bytes at {offset}; --scratch names another directory")
+        })?;
+        Ok(offset)
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        Self::read(self, offset, buffer)
+        let length = buffer.len();
+        self.file()?.read_exact_at(buffer, offset).with_context(|| {
+            format!(
+                "scratch file in {}: cannot read {length} bytes at {offset}",
+                self.directory.display()
+            )
+        })
     }
 
     fn name(&self) -> String {

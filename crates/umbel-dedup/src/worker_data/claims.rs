@@ -3,6 +3,7 @@
 //! binary search finds a range.
 
 use super::super::groups::for_each_group;
+use super::super::segments::SegmentFile;
 use super::super::sorted_rows::{RowSorter, SortedRows};
 use super::super::spill::ScratchFile;
 use super::bench::{Bench, ReadState};

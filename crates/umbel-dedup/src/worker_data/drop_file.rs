@@ -10,6 +10,7 @@
 
 use super::folder::{DataFile, crc32c};
 use crate::error::{Result, bail, failed};
+use crate::segments::SegmentFile;
 use crc_fast::CrcAlgorithm;
 use umbel_dedup_engine::{Drops, Rank, RecordId};
 

@@ -158,20 +158,6 @@ pub(super) struct DataFile {
     length: AtomicU64,
 }
 
-impl SegmentFile for DataFile {
-    fn append(&self, bytes: &[u8]) -> Result<u64> {
-        Self::append(self, bytes)
-    }
-
-    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        Self::read(self, offset, buffer)
-    }
-
-    fn name(&self) -> String {
-        Self::name(self)
-    }
-}
-
 impl DataFile {
     /// Opens the file, of which the journal declares `good_bytes` valid, and truncates it to that length.
     ///
@@ -194,30 +180,10 @@ impl DataFile {
         Ok(Self { path, file, length: AtomicU64::new(good_bytes) })
     }
 
-    /// Appends bytes and returns their offset.
-    pub(super) fn append(&self, bytes: &[u8]) -> Result<u64> {
-        let offset = self.length.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        self.file.write_all_at(bytes, offset).with_context(|| {
-            let (path, length) = (self.path.display(), bytes.len());
-            format!(
-                "{path}: cannot write {length} bytes at {offset}; --job-dir names another folder"
-            )
-        })?;
-        Ok(offset)
-    }
-
     /// Overwrites bytes, as damage does.
     #[cfg(test)]
     pub(super) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         Ok(self.file.write_all_at(bytes, offset)?)
-    }
-
-    /// Fills the buffer from an offset.
-    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let length = buffer.len();
-        self.file.read_exact_at(buffer, offset).with_context(|| {
-            format!("{}: cannot read {length} bytes at {offset}", self.path.display())
-        })
     }
 
     /// Appends bytes with a checksum.
@@ -260,9 +226,28 @@ impl DataFile {
     pub(super) fn bytes(&self) -> u64 {
         self.length.load(Ordering::Relaxed)
     }
+}
 
-    /// Its name, for messages.
-    pub(super) fn name(&self) -> String {
+impl SegmentFile for DataFile {
+    fn append(&self, bytes: &[u8]) -> Result<u64> {
+        let offset = self.length.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.file.write_all_at(bytes, offset).with_context(|| {
+            let (path, length) = (self.path.display(), bytes.len());
+            format!(
+                "{path}: cannot write {length} bytes at {offset}; --job-dir names another folder"
+            )
+        })?;
+        Ok(offset)
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let length = buffer.len();
+        self.file.read_exact_at(buffer, offset).with_context(|| {
+            format!("{}: cannot read {length} bytes at {offset}", self.path.display())
+        })
+    }
+
+    fn name(&self) -> String {
         self.path.display().to_string()
     }
 }

@@ -11,6 +11,7 @@
 
 use super::folder::{DataFile, crc32c};
 use crate::error::{DedupError, Result, bail, failed};
+use crate::segments::SegmentFile;
 use umbel_dedup_engine::{KeptGroup, RecordId, RecordPart, WorkerId};
 
 /// Bytes before the groups of a block.
