@@ -132,7 +132,11 @@ pub(crate) fn lock_of_dead(path: &Path) -> Option<File> {
 }
 
 /// Whether the path still leads to this file.
-pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+///
+/// # Errors
+///
+/// Any I/O error.
+pub fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let here = file.metadata()?;
     match std::fs::symlink_metadata(path) {
         Ok(there) => Ok((here.dev(), here.ino()) == (there.dev(), there.ino())),

@@ -31,7 +31,7 @@ mod state;
 mod sync;
 mod usage;
 
-pub use aside::{STAGING_PREFIX, is_unfinished_output, remove_leftovers};
+pub use aside::{STAGING_PREFIX, is_at, is_unfinished_output, remove_leftovers};
 pub use device::{is_device, open_device};
 pub use likeness::Likeness;
 pub use output_folder::OutputFolder;

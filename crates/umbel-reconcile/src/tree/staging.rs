@@ -10,7 +10,7 @@ use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use umbel_files::{PartialDirectory, rename_new, sync_folder};
+use umbel_files::{PartialDirectory, is_at, rename_new, sync_folder};
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 256 << 10;
@@ -86,16 +86,6 @@ impl Staging {
         let (hash, bytes) = (tree.entries[index].hash, tree.entries[index].bytes);
         tree.check(index)?;
         self.stage(hash, bytes, &mut tree.content(index)?)
-    }
-}
-
-/// Whether this file is still found under this path.
-fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
-    let own = file.metadata()?;
-    match std::fs::symlink_metadata(path) {
-        Ok(found) => Ok((found.dev(), found.ino()) == (own.dev(), own.ino())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
     }
 }
 
