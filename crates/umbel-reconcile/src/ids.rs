@@ -126,10 +126,6 @@ impl RecordItems for HexIds {
         self.bytes
     }
 
-    fn may_repeat(&self) -> bool {
-        false
-    }
-
     fn identity(&self, line: &[u8], target: &mut Vec<u8>) -> Result<()> {
         target.extend_from_slice(&self.parse(line)?[..self.bytes]);
         Ok(())

@@ -25,10 +25,6 @@ impl RecordItems for TabRecords {
         "key"
     }
 
-    fn may_repeat(&self) -> bool {
-        false
-    }
-
     fn identity(&self, line: &[u8], target: &mut Vec<u8>) -> Result<()> {
         target.extend_from_slice(cut(line)?.0);
         Ok(())
@@ -85,10 +81,6 @@ impl RecordItems for JsonRecords {
 
     fn name(&self) -> &'static str {
         "key"
-    }
-
-    fn may_repeat(&self) -> bool {
-        false
     }
 
     fn identity(&self, line: &[u8], target: &mut Vec<u8>) -> Result<()> {

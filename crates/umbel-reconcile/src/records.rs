@@ -40,7 +40,9 @@ pub(crate) trait RecordItems: Send + Sync {
     }
 
     /// Whether equal records may occur: they are then numbered.
-    fn may_repeat(&self) -> bool;
+    fn may_repeat(&self) -> bool {
+        false
+    }
 
     /// Appends to `target` the bytes that two equal records share.
     ///
