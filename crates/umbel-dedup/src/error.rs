@@ -147,29 +147,23 @@ impl From<OpenBelowError> for DedupError {
 }
 
 /// Adds descriptions of what was being done to errors.
-pub(crate) trait Context<T> {
+pub(crate) trait Context<T>: Sized {
     /// Adds a description of what was being done.
-    fn context(self, what: impl Into<String>) -> Result<T>;
+    fn context(self, what: impl Into<String>) -> Result<T> {
+        self.with_context(|| what)
+    }
 
     /// The same, with a description that is made if there is an error.
     fn with_context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T>;
 }
 
 impl<T, E: Into<DedupError>> Context<T> for Result<T, E> {
-    fn context(self, what: impl Into<String>) -> Result<T> {
-        self.map_err(|error| error.into().context(what))
-    }
-
     fn with_context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
         self.map_err(|error| error.into().context(what()))
     }
 }
 
 impl<T> Context<T> for Option<T> {
-    fn context(self, what: impl Into<String>) -> Result<T> {
-        self.ok_or_else(|| DedupError::Failed(what.into()))
-    }
-
     fn with_context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
         self.ok_or_else(|| DedupError::Failed(what().into()))
     }

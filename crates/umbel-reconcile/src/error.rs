@@ -197,29 +197,23 @@ pub(crate) fn is_broken(error: &io::Error) -> bool {
 }
 
 /// Adds context to an error.
-pub(crate) trait Context<T> {
+pub(crate) trait Context<T>: Sized {
     /// Adds a description of the operation that failed.
-    fn context(self, what: impl Into<String>) -> Result<T>;
+    fn context(self, what: impl Into<String>) -> Result<T> {
+        self.with_context(|| what)
+    }
 
     /// The same, with a description that is built only on failure.
     fn with_context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T>;
 }
 
 impl<T, E: Into<ReconcileError>> Context<T> for Result<T, E> {
-    fn context(self, what: impl Into<String>) -> Result<T> {
-        self.map_err(|error| error.into().context(what))
-    }
-
     fn with_context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
         self.map_err(|error| error.into().context(what()))
     }
 }
 
 impl<T> Context<T> for Option<T> {
-    fn context(self, what: impl Into<String>) -> Result<T> {
-        self.ok_or_else(|| ReconcileError::Failed(what.into()))
-    }
-
     fn with_context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
         self.ok_or_else(|| ReconcileError::Failed(what().into()))
     }
