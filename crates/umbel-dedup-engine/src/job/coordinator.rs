@@ -471,12 +471,12 @@ impl JobCoordinator {
                 if self.must_count_groups() {
                     self.count_groups(out);
                 } else {
-                    self.begin_writing(out);
+                    self.begin(Phase::Writing, "writing", out);
                 }
                 return self.advance(out);
             }
             Phase::CountingGroups if !self.must_count_groups() => {
-                self.begin_writing(out);
+                self.begin(Phase::Writing, "writing", out);
                 return self.advance(out);
             }
             Phase::Writing if self.have_written() => {
@@ -486,7 +486,8 @@ impl JobCoordinator {
             }
             Phase::Committing if self.rows.iter().all(|row| row.committed) => {
                 if self.rules.adds {
-                    self.begin_adding(out);
+                    // All outputs have their names, so every item in the filter is in an output.
+                    self.begin(Phase::Adding, "adding", out);
                     return self.advance(out);
                 }
                 self.finish(out)?;

@@ -23,9 +23,9 @@ impl JobCoordinator {
         self.send_all(&Order::CountGroups { attempt: self.attempt, order }, out);
     }
 
-    /// Orders to write outputs.
-    pub(super) fn begin_writing(&mut self, out: &mut Outbox<JobOutput>) {
-        self.enter(Phase::Writing, "writing", out);
+    /// Enters a phase, and sends all workers the order of that phase.
+    pub(super) fn begin(&mut self, phase: Phase, name: &'static str, out: &mut Outbox<JobOutput>) {
+        self.enter(phase, name, out);
         for worker in self.workers() {
             self.resend_order(worker, out);
         }
@@ -60,15 +60,6 @@ impl JobCoordinator {
             return self.rows.iter().any(|row| row.written.is_some());
         }
         self.rows.iter().all(|row| row.written.is_some())
-    }
-
-    /// Orders to add kept items to the filter. All outputs have their names, so every item in the filter is
-    /// in an output.
-    pub(super) fn begin_adding(&mut self, out: &mut Outbox<JobOutput>) {
-        self.enter(Phase::Adding, "adding", out);
-        for worker in self.workers() {
-            self.resend_order(worker, out);
-        }
     }
 
     pub(super) fn have_added(&self) -> bool {
