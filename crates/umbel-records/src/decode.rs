@@ -15,6 +15,20 @@ pub(crate) trait Decode: Send {
     fn progress(&self) -> Progress;
 }
 
+/// Repeats steps until one writes bytes or fails, or the content ends, for which a step returns `None`.
+pub(crate) fn read_steps(
+    mut step: impl FnMut() -> Result<Option<usize>, ReadError>,
+) -> (usize, Option<ReadError>) {
+    loop {
+        match step() {
+            Ok(Some(0)) => {}
+            Ok(Some(count)) => return (count, None),
+            Ok(None) => return (0, None),
+            Err(error) => return (0, Some(error)),
+        }
+    }
+}
+
 impl fmt::Debug for dyn Decode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.progress().fmt(f)

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use lz4_flex::frame::{Error as FrameError, FrameDecoder};
 
 use crate::Compression;
-use crate::decode::{Decode, Progress};
+use crate::decode::{Decode, Progress, read_steps};
 use crate::error::ReadError;
 use crate::stored::{StoredBuffer, StoredFile};
 
@@ -116,14 +116,7 @@ impl Lz4Source {
 
 impl Decode for Lz4Source {
     fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
-        loop {
-            match self.step(target) {
-                Ok(Some(0)) => {}
-                Ok(Some(count)) => return (count, None),
-                Ok(None) => return (0, None),
-                Err(error) => return (0, Some(error)),
-            }
-        }
+        read_steps(|| self.step(target))
     }
 
     fn progress(&self) -> Progress {

@@ -7,7 +7,7 @@
 use zstd::zstd_safe::{DCtx, ErrorCode, InBuffer, OutBuffer, get_error_name};
 
 use crate::Compression;
-use crate::decode::{Decode, Progress};
+use crate::decode::{Decode, Progress, read_steps};
 use crate::error::ReadError;
 use crate::stored::{StoredBuffer, StoredFile};
 
@@ -74,14 +74,7 @@ impl ZstdSource {
 
 impl Decode for ZstdSource {
     fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
-        loop {
-            match self.decode(target) {
-                Ok(Some(0)) => {}
-                Ok(Some(produced)) => return (produced, None),
-                Ok(None) => return (0, None),
-                Err(error) => return (0, Some(error)),
-            }
-        }
+        read_steps(|| self.decode(target))
     }
 
     fn progress(&self) -> Progress {
