@@ -17,16 +17,14 @@ use crate::address::ObjectAddress;
 use crate::error::{ObjectError, ServerRefusal};
 use crate::listing::leaves;
 use crate::part::PartBuffer;
-use crate::sign::{NO_BODY_SHA256, percent_encoded};
+use crate::sign::{NO_BODY_SHA256, percent_encoded, sha256_hex};
 use crate::store::{
     ANSWER_TIMEOUT, BODY_TIMEOUT, ObjectStore, REFUSAL_BYTES_MAX, StoreRequest, Trouble, body_text,
     entity_tag, judged, patiently,
 };
-use ring::digest;
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use umbel_filter::Hex;
 use ureq::Body;
 use ureq::http::Response;
 
@@ -133,7 +131,7 @@ impl ObjectStore {
         overwrite: bool,
     ) -> Result<(), ObjectError> {
         let body = part_list(tags);
-        let hash = Hex(digest::digest(&digest::SHA256, body.as_bytes()).as_ref()).to_string();
+        let hash = sha256_hex(body.as_bytes());
         let query = format!("uploadId={}", percent_encoded(id, false));
         let headers = conditions(overwrite);
         let request = StoreRequest {
@@ -153,7 +151,7 @@ impl ObjectStore {
         bytes: &[u8],
         overwrite: bool,
     ) -> Result<(), ObjectError> {
-        let hash = Hex(digest::digest(&digest::SHA256, bytes).as_ref()).to_string();
+        let hash = sha256_hex(bytes);
         let mut headers = conditions(overwrite);
         headers.push((MARK_HEADER, mark.to_owned()));
         let request = StoreRequest {

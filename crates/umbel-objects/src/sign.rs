@@ -18,6 +18,11 @@ use umbel_filter::Hex;
 pub(crate) const NO_BODY_SHA256: &str =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
+/// The SHA-256 of some bytes in hexadecimal digits.
+pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
+    Hex(digest::digest(&digest::SHA256, bytes).as_ref()).to_string()
+}
+
 /// The parts of a request that are signed.
 pub(crate) struct Signable<'a> {
     pub(crate) method: &'a str,
@@ -60,7 +65,7 @@ pub(crate) fn signed_headers(
     let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{body_sha256}");
     let day = &time[..8];
     let scope = format!("{day}/{region}/s3/aws4_request");
-    let hash = Hex(digest::digest(&digest::SHA256, canonical.as_bytes()).as_ref()).to_string();
+    let hash = sha256_hex(canonical.as_bytes());
     let text = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{hash}");
     let key = format!("AWS4{}", credentials.secret_access_key).into_bytes();
     let key = [day, region, "s3", "aws4_request"].iter().fold(key, |key, part| mac(&key, part));
@@ -112,14 +117,18 @@ fn timestamp(unix_seconds: u64) -> String {
 mod tests {
     use super::*;
 
-    /// The example of the documentation: GET of an object with a range.
-    #[test]
-    fn the_documented_signature_comes_out() {
-        let credentials = Credentials {
+    /// Those of the documentation.
+    fn credentials() -> Credentials {
+        Credentials {
             access_key_id: "AKIAIOSFODNN7EXAMPLE".into(),
             secret_access_key: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into(),
             session_token: None,
-        };
+        }
+    }
+
+    /// The example of the documentation: GET of an object with a range.
+    #[test]
+    fn the_documented_signature_comes_out() {
         let request = Signable {
             method: "GET",
             host: "examplebucket.s3.amazonaws.com",
@@ -130,7 +139,7 @@ mod tests {
             unix_seconds: 1_369_353_600,
             region: "us-east-1",
         };
-        let headers = signed_headers(&request, &credentials);
+        let headers = signed_headers(&request, &credentials());
         let (_, value) = headers.iter().find(|(name, _)| *name == "authorization").unwrap();
         assert_eq!(
             value,
@@ -143,13 +152,7 @@ mod tests {
     /// The example of the documentation: PUT of an object, signed with its body.
     #[test]
     fn bodies_are_signed_by_their_hashes() {
-        let credentials = Credentials {
-            access_key_id: "AKIAIOSFODNN7EXAMPLE".into(),
-            secret_access_key: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".into(),
-            session_token: None,
-        };
-        let hash =
-            Hex(digest::digest(&digest::SHA256, b"Welcome to Amazon S3.").as_ref()).to_string();
+        let hash = sha256_hex(b"Welcome to Amazon S3.");
         let request = Signable {
             method: "PUT",
             host: "examplebucket.s3.amazonaws.com",
@@ -163,7 +166,7 @@ mod tests {
             unix_seconds: 1_369_353_600,
             region: "us-east-1",
         };
-        let headers = signed_headers(&request, &credentials);
+        let headers = signed_headers(&request, &credentials());
         let (_, value) = headers.iter().find(|(name, _)| *name == "authorization").unwrap();
         let signature = "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd";
         assert!(value.ends_with(signature), "{value}");
