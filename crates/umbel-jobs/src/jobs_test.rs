@@ -66,11 +66,7 @@ async fn a_worker_that_dies_comes_back_with_its_references() {
     for nth in [0, 3] {
         let world = World::new(3, 60, Exactness::Fingerprint).knowing();
         let trap = Trap { point: Point::Entries, nth, effect: Effect::Crash { after: false } };
-        let mut processes: Vec<Process> =
-            (0..3).map(|other| world.start(other, (other == 1).then_some(trap))).collect();
-        processes.remove(1).crash().await;
-        processes.insert(1, world.start(1, None));
-        finish(processes).await;
+        finish(world.start_all_after_crash(1, trap).await).await;
         world.check_outputs();
     }
 }
@@ -128,11 +124,7 @@ async fn a_relay_that_dies_comes_back() {
         let world = World::new(5, 60, Exactness::Fingerprint).reporting(true).on_grid();
         // 0 and 4 have no stream to each other; 1 relays between them.
         let trap = Trap { point, nth, effect: Effect::Crash { after: false } };
-        let mut processes: Vec<Process> =
-            (0..5).map(|other| world.start(other, (other == 1).then_some(trap))).collect();
-        processes.remove(1).crash().await;
-        processes.insert(1, world.start(1, None));
-        finish(processes).await;
+        finish(world.start_all_after_crash(1, trap).await).await;
         world.check_outputs();
     }
 }
@@ -160,12 +152,7 @@ async fn what_references_hold_is_in_no_group() {
 async fn crash_at(worker: u16, trap: Trap) {
     let mut world = World::new(3, 60, Exactness::Bytes).reporting(true).naming_parts().adding();
     world.rules.keep = if trap.nth == 0 { Keep::Best } else { Keep::Last };
-    let mut processes: Vec<Process> =
-        (0..3).map(|other| world.start(other, (other == worker).then_some(trap))).collect();
-    let index = usize::from(worker);
-    let crashing = processes.remove(index);
-    crashing.crash().await;
-    processes.insert(index, world.start(worker, None));
+    let processes = world.start_all_after_crash(worker, trap).await;
     for (other, process) in processes.into_iter().enumerate() {
         let outcome = process.outcome.await.unwrap();
         assert!(outcome.is_ok(), "{trap:?} at {worker}: {other} ended with {outcome:?}");

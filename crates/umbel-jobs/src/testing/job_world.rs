@@ -206,6 +206,18 @@ impl World {
         (0u16..).zip(&self.disks).map(|(worker, _)| self.start(worker, None)).collect()
     }
 
+    /// Starts all workers; one of them crashes at a trap, and is started again.
+    pub(crate) async fn start_all_after_crash(&self, worker: u16, trap: Trap) -> Vec<Process> {
+        let trap_of = |other: u16| (other == worker).then_some(trap);
+        let all = (0u16..).zip(&self.disks);
+        let mut processes: Vec<Process> =
+            all.map(|(other, _)| self.start(other, trap_of(other))).collect();
+        let index = usize::from(worker);
+        processes.remove(index).crash().await;
+        processes.insert(index, self.start(worker, None));
+        processes
+    }
+
     /// Compares the outputs with what a single machine would have kept.
     pub(crate) fn check_outputs(&self) {
         let mut kept = BTreeSet::new();
