@@ -9,14 +9,14 @@ use super::coded::{CodedDecoder, CodedVerdict};
 use super::core::Core;
 use super::difference::Difference;
 use super::digest::SetDigest;
-use super::error::{NO_PLAN, OTHER_PASS, Result, SessionError, field};
+use super::error::{NO_PLAN, Result, SessionError, field};
 use super::event::Out;
 use super::filter::FilterTest;
 use super::job::Job;
 use super::listing::Listing;
 use super::message::{END_OF_WHOLE, Message, RequestMode};
 use super::partition::{Decoder, Verdict};
-use super::pass::{Gathered, Pass, Work};
+use super::pass::{Gathered, Pass};
 use super::plan::{Plan, Situation};
 use super::receive::Accept;
 use super::table::{Entry, Table};
@@ -125,9 +125,7 @@ impl Initiator {
             }
             State::Splitting { symbols } => {
                 core.note_pass(&gathered, false)?;
-                let Work::Find { mut found, .. } = gathered.work else {
-                    return Err(OTHER_PASS);
-                };
+                let mut found = gathered.found()?;
                 if planted::on(Planted::StoredSidesGuessed) {
                     found.clear();
                 }
@@ -136,17 +134,13 @@ impl Initiator {
             }
             State::Finding { mode, symbols } => {
                 core.note_pass(&gathered, false)?;
-                let Work::Find { found, .. } = gathered.work else {
-                    return Err(OTHER_PASS);
-                };
+                let found = gathered.found()?;
                 self.state = State::Transferring;
                 core.transfer().answer(mode, found, symbols.len(), true)
             }
             State::Surveying { estimate } => {
                 core.note_pass(&gathered, true)?;
-                let Work::Table { entries, estimator } = gathered.work else {
-                    return Err(OTHER_PASS);
-                };
+                let (entries, estimator) = gathered.table()?;
                 core.sets.table = Some(Table::new(entries));
                 if self.mean_item_bytes == 0 {
                     self.mean_item_bytes = core.sets.mean_item_bytes();

@@ -3,6 +3,7 @@
 use umbel_sketch::{Estimator, Field, PinSketch};
 
 use super::digest::SetDigest;
+use super::error::{OTHER_PASS, Result};
 use super::item::{ItemIndex, ItemRef};
 use super::keys::{KeySource, SessionKey};
 use super::offline::CodedSums;
@@ -68,6 +69,20 @@ pub(crate) struct Gathered {
     pub(crate) work: Work,
     pub(crate) digest: SetDigest,
     pub(crate) item_bytes: u64,
+}
+
+impl Gathered {
+    /// The items that were to be found.
+    pub(crate) fn found(self) -> Result<Vec<Entry>> {
+        let Work::Find { found, .. } = self.work else { return Err(OTHER_PASS) };
+        Ok(found)
+    }
+
+    /// The full table, and its estimator.
+    pub(crate) fn table(self) -> Result<(Vec<Entry>, Box<Estimator>)> {
+        let Work::Table { entries, estimator } = self.work else { return Err(OTHER_PASS) };
+        Ok((entries, estimator))
+    }
 }
 
 /// Identifies a set: the number of its items, and the sum of their hashes under a secret. Without the

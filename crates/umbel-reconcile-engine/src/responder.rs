@@ -90,17 +90,13 @@ impl Responder {
             }
             State::Seeking { mode, asked_count, is_exact } => {
                 core.note_pass(&gathered, false)?;
-                let Work::Find { found, .. } = gathered.work else {
-                    return Err(OTHER_PASS);
-                };
+                let found = gathered.found()?;
                 self.state = State::Serving;
                 core.transfer().answer(mode, found, asked_count, is_exact)
             }
             State::Finding { symbols } => {
                 core.note_pass(&gathered, false)?;
-                let Work::Find { found, .. } = gathered.work else {
-                    return Err(OTHER_PASS);
-                };
+                let found = gathered.found()?;
                 let difference = Difference::of_found(&symbols, &found, core.attempt.symbol_bits);
                 if difference.doubtful_count > 0 {
                     self.survey(core, true, out);
@@ -110,17 +106,13 @@ impl Responder {
             }
             State::Emptying => {
                 core.note_pass(&gathered, false)?;
-                let Work::Table { entries, .. } = gathered.work else {
-                    return Err(OTHER_PASS);
-                };
+                let (entries, _) = gathered.table()?;
                 self.resolve(core, Difference { here: entries, ..Difference::default() }, out)
             }
             State::Surveying { is_first } => {
                 core.note_pass(&gathered, true)?;
                 let mean_item_bytes = core.sets.mean_item_bytes();
-                let Work::Table { entries, estimator } = gathered.work else {
-                    return Err(OTHER_PASS);
-                };
+                let (entries, estimator) = gathered.table()?;
                 core.sets.table = Some(Table::new(entries));
                 self.state = State::AwaitPlan;
                 if is_first {
