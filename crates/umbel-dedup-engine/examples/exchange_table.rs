@@ -5,7 +5,7 @@
 
 mod drawn_job;
 
-use drawn_job::{Job, plan_name};
+use drawn_job::{Job, plan_name, print_table};
 use std::process::ExitCode;
 use umbel_dedup_engine::FrameKind;
 
@@ -36,19 +36,11 @@ fn row(job: &Job) -> String {
 }
 
 fn main() -> ExitCode {
-    let numbers: Result<Vec<u32>, _> = std::env::args().skip(1).map(|arg| arg.parse()).collect();
-    let Ok([entries, workers @ ..]) = numbers.as_deref() else {
-        eprintln!("usage: exchange_table ENTRIES WORKERS...");
-        return ExitCode::from(2);
-    };
-    println!(
-        "| workers | entries | δ | plan | forward bits | × entropy | all bits | model | off | headers | network bytes |"
-    );
-    println!("|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|");
-    for &workers in workers {
-        for delta in DELTAS {
-            println!("{}", row(&Job::new(workers, u64::from(*entries), delta)));
-        }
-    }
-    ExitCode::SUCCESS
+    let heading = [
+        "| workers | entries | δ | plan | forward bits | × entropy | all bits | model | off | headers | network bytes |",
+        "|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|",
+    ];
+    print_table("exchange_table ENTRIES WORKERS...", heading, |workers, entries| {
+        DELTAS.map(|delta| row(&Job::new(workers, entries, delta)))
+    })
 }

@@ -8,7 +8,7 @@
 #[allow(dead_code, reason = "the tables share the drawn job, and this one needs a part of it")]
 mod drawn_job;
 
-use drawn_job::Job;
+use drawn_job::{Job, print_table};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use umbel_dedup_engine::{
@@ -190,19 +190,11 @@ fn row(workers: u32, records: u64, route: Route) -> String {
 }
 
 fn main() -> ExitCode {
-    let numbers: Result<Vec<u32>, _> = std::env::args().skip(1).map(|arg| arg.parse()).collect();
-    let Ok([records, workers @ ..]) = numbers.as_deref() else {
-        eprintln!("usage: grid_table RECORDS WORKERS...");
-        return ExitCode::from(2);
-    };
-    println!(
-        "| workers | records | route | connections | frames | messages a worker | bytes a message | wire bytes a record | of them relayed | model | header bits | MiB held | rounds |"
-    );
-    println!("|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
-    for &workers in workers {
-        for route in [Route::Direct, Route::Grid] {
-            println!("{}", row(workers, u64::from(*records), route));
-        }
-    }
-    ExitCode::SUCCESS
+    let heading = [
+        "| workers | records | route | connections | frames | messages a worker | bytes a message | wire bytes a record | of them relayed | model | header bits | MiB held | rounds |",
+        "|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ];
+    print_table("grid_table RECORDS WORKERS...", heading, |workers, records| {
+        [Route::Direct, Route::Grid].map(|route| row(workers, records, route))
+    })
 }

@@ -7,7 +7,7 @@
 
 mod drawn_job;
 
-use drawn_job::{Job, plan_name};
+use drawn_job::{Job, plan_name, print_table};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use umbel_dedup_engine::{ExchangeReport, FilterChoice, FrameKind, Mode, Plan};
@@ -82,19 +82,11 @@ fn row(workers: u32, records: u64, copies: f64) -> String {
 }
 
 fn main() -> ExitCode {
-    let numbers: Result<Vec<u32>, _> = std::env::args().skip(1).map(|arg| arg.parse()).collect();
-    let Ok([records, workers @ ..]) = numbers.as_deref() else {
-        eprintln!("usage: shuffle_table RECORDS WORKERS...");
-        return ExitCode::from(2);
-    };
-    println!(
-        "| workers | records | copies | plan | bytes | model | entropy | filter | whole | ÷ whole | u64 | u128 | 14 B | 40 B | M/s filter | M/s whole |"
-    );
-    println!("|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
-    for &workers in workers {
-        for copies in COPIES {
-            println!("{}", row(workers, u64::from(*records), copies));
-        }
-    }
-    ExitCode::SUCCESS
+    let heading = [
+        "| workers | records | copies | plan | bytes | model | entropy | filter | whole | ÷ whole | u64 | u128 | 14 B | 40 B | M/s filter | M/s whole |",
+        "|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ];
+    print_table("shuffle_table RECORDS WORKERS...", heading, |workers, records| {
+        COPIES.map(|copies| row(workers, records, copies))
+    })
 }

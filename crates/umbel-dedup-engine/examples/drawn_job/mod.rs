@@ -2,6 +2,7 @@
 //! billion of them need no more memory than one cell; workers, coordinator, sample and frames are those of a
 //! real job.
 
+use std::process::ExitCode;
 use umbel_dedup_engine::{
     CoordinatorInput, CoordinatorOutput, CostQuestion, Entry, Exactness, ExchangeCoordinator,
     ExchangeInput, ExchangeOutput, ExchangeReport, FilterChoice, JobShape, Keep, Mailbox, Mode,
@@ -198,6 +199,25 @@ pub(crate) fn plan_name(plan: &Plan, entries: f64) -> String {
         ),
         _ => "whole hashes".into(),
     }
+}
+
+/// Prints a Markdown table with some rows for each number of workers that the command line has, behind the number of
+/// entries.
+pub(crate) fn print_table<const ROWS: usize>(
+    usage: &str,
+    heading: [&str; 2],
+    rows: impl Fn(u32, u64) -> [String; ROWS],
+) -> ExitCode {
+    let numbers: Result<Vec<u32>, _> = std::env::args().skip(1).map(|arg| arg.parse()).collect();
+    let Ok([entries, workers @ ..]) = numbers.as_deref() else {
+        eprintln!("usage: {usage}");
+        return ExitCode::from(2);
+    };
+    println!("{}\n{}", heading[0], heading[1]);
+    for &workers in workers {
+        println!("{}", rows(workers, u64::from(*entries)).join("\n"));
+    }
+    ExitCode::SUCCESS
 }
 
 /// Passes every worker its input, and delivers frames until there are none.
