@@ -10,7 +10,7 @@ use super::error::{SessionError, SessionRefusal};
 use super::event::{SessionInput, SessionOutput};
 use super::item::Item;
 use super::message::{Message, Welcome};
-use super::options::{Direction, OnConflict, Optimize, Options, SessionRole, SymbolKind};
+use super::options::{Aim, Direction, OnConflict, Optimize, Options, SessionRole, SymbolKind};
 use super::session::Session;
 use super::testing::Shuttle;
 use super::wire::{FrameBuffer, put_frame};
@@ -46,6 +46,13 @@ pub(crate) fn sets(
     let ours: BTreeSet<Item> = range(1 << 40, only_ours).collect();
     let theirs: BTreeSet<Item> = range(2 << 40, only_theirs).collect();
     (both.union(&ours).cloned().collect(), both.union(&theirs).cloned().collect())
+}
+
+/// A session whose initiator wants this.
+fn aimed(kind: SymbolKind, aim: Aim, ours: &BTreeSet<Item>, theirs: &BTreeSet<Item>) -> Shuttle {
+    let mut initiator = Options::initiator(kind, aim.direction, 5);
+    initiator.role = SessionRole::Initiator(aim);
+    Shuttle::new(initiator, Options::responder(kind, 6), ours, theirs)
 }
 
 #[test]
@@ -93,11 +100,8 @@ fn a_dry_run_brings_contents_and_notifies_the_responder_on_request() {
                 [(false, false), (true, false), (false, true), (true, true)]
             {
                 let (ours, theirs) = sets(kind, false, 1000, only_ours, only_theirs);
-                let mut initiator = Options::initiator(kind, Direction::Compare, 5);
-                let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
-                (aim.want_items, aim.notify_responder) = (want_items, notify_responder);
-                let mut shuttle =
-                    Shuttle::new(initiator, Options::responder(kind, 6), &ours, &theirs);
+                let aim = Aim { want_items, notify_responder, ..Aim::new(Direction::Compare) };
+                let mut shuttle = aimed(kind, aim, &ours, &theirs);
                 shuttle.run();
                 shuttle.check(Direction::Compare);
                 let there: BTreeSet<Item> = theirs.difference(&ours).cloned().collect();
@@ -122,11 +126,8 @@ fn a_responder_that_is_pushed_to_learns_what_only_it_has_where_it_is_to_remove_i
                 [(1000, 3, 5), (1000, 40, 90), (50, 0, 0), (0, 30, 40), (0, 300, 900), (0, 0, 20)]
             {
                 let (ours, theirs) = sets(kind, false, shared, only_ours, only_theirs);
-                let mut initiator = Options::initiator(kind, Direction::Push, 5);
-                let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
-                (aim.notify_responder, aim.optimize) = (true, optimize);
-                let mut shuttle =
-                    Shuttle::new(initiator, Options::responder(kind, 6), &ours, &theirs);
+                let aim = Aim { notify_responder: true, optimize, ..Aim::new(Direction::Push) };
+                let mut shuttle = aimed(kind, aim, &ours, &theirs);
                 shuttle.run();
                 shuttle.check(Direction::Push);
                 let outcome = shuttle.theirs.result.clone().unwrap().unwrap();
@@ -147,11 +148,8 @@ fn who_has_nothing_gets_no_list_of_what_is_to_be_removed() {
         for optimize in [Optimize::Bytes, Optimize::Time] {
             for only_theirs in [1, 15, 16, 3000] {
                 let (ours, theirs) = sets(kind, false, 0, 0, only_theirs);
-                let mut initiator = Options::initiator(kind, Direction::Push, 5);
-                let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
-                (aim.notify_responder, aim.optimize) = (true, optimize);
-                let mut shuttle =
-                    Shuttle::new(initiator, Options::responder(kind, 6), &ours, &theirs);
+                let aim = Aim { notify_responder: true, optimize, ..Aim::new(Direction::Push) };
+                let mut shuttle = aimed(kind, aim, &ours, &theirs);
                 shuttle.run();
                 shuttle.check(Direction::Push);
                 let outcome = shuttle.ours.result.clone().unwrap().unwrap();
@@ -175,8 +173,8 @@ fn both_sides_learn_whose_version_wins() {
     ] {
         for insisted in [OnConflict::Report, on_conflict] {
             let mut initiator = Options::initiator(SymbolKind::Keyed, Direction::TwoWay, 5);
-            let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
-            (aim.on_conflict, aim.is_b) = (on_conflict, is_b);
+            let aim = Aim { on_conflict, is_b, ..Aim::new(Direction::TwoWay) };
+            initiator.role = SessionRole::Initiator(aim);
             let mut responder = Options::responder(SymbolKind::Keyed, 6);
             responder.role = SessionRole::Responder { accept_items: true, on_conflict: insisted };
             let mut shuttle = Shuttle::new(initiator, responder, &ours, &theirs);
@@ -197,12 +195,9 @@ fn sessions_that_save_time_find_the_difference_too() {
                 [(100, 0, 0), (500, 20, 0), (3000, 30, 60), (5000, 400, 300), (2000, 2500, 2500)]
             {
                 let (ours, theirs) = sets(kind, true, shared, only_ours, only_theirs);
-                let mut initiator = Options::initiator(kind, Direction::TwoWay, 5);
-                let SessionRole::Initiator(aim) = &mut initiator.role else { panic!() };
-                aim.optimize = Optimize::Time;
-                aim.expected_difference = expected_difference;
-                let mut shuttle =
-                    Shuttle::new(initiator, Options::responder(kind, 6), &ours, &theirs);
+                let optimize = Optimize::Time;
+                let aim = Aim { optimize, expected_difference, ..Aim::new(Direction::TwoWay) };
+                let mut shuttle = aimed(kind, aim, &ours, &theirs);
                 shuttle.run();
                 shuttle.check(Direction::TwoWay);
             }
