@@ -330,11 +330,12 @@ impl Clients {
     /// Creates the plan's filters, and retries until each exists.
     pub(crate) async fn create_filters(&self) {
         for filter in &self.filters {
+            let name = &filter.name;
             if filter.replicated {
-                self.create_copies(&filter.name).await;
-                continue;
+                self.create_copies(name).await;
+            } else {
+                create_filter(&self.client(0, 1), name, &self.settings(name)).await;
             }
-            create_filter(&self.client(0, 1), &filter.name, &self.settings(&filter.name)).await;
         }
     }
 }
