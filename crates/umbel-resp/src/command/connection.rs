@@ -22,6 +22,46 @@ fn done(command: ConnectionCommand<'_>) -> Parsed<'_> {
     Ok(Command::Connection(command))
 }
 
+/// Parsers of commands that mean the same whatever arguments they have.
+macro_rules! without_arguments {
+    ($($parser:ident => $command:expr),* $(,)?) => {$(
+        pub(crate) fn $parser(_arguments: Arguments<'_>) -> Parsed<'_> {
+            Ok($command)
+        }
+    )*};
+}
+
+without_arguments! {
+    quit => Command::Connection(ConnectionCommand::Quit),
+    reset => Command::Connection(ConnectionCommand::Reset),
+    read_only => Command::Connection(ConnectionCommand::ReadOnly),
+    read_write => Command::Connection(ConnectionCommand::ReadWrite),
+    get_name => Command::Connection(ConnectionCommand::Client(ClientCommand::GetName)),
+    id => Command::Connection(ConnectionCommand::Client(ClientCommand::Id)),
+    client_info => Command::Connection(ConnectionCommand::Client(ClientCommand::Info)),
+    reset_counters => Command::Connection(ConnectionCommand::ResetCounters),
+    time => Command::Connection(ConnectionCommand::Time),
+    role => Command::Connection(ConnectionCommand::Role),
+    module_list => Command::Connection(ConnectionCommand::ModuleList),
+    who_am_i => Command::Connection(ConnectionCommand::WhoAmI),
+    users => Command::Connection(ConnectionCommand::Users),
+    nothing_listed => Command::Connection(ConnectionCommand::NothingListed),
+    nothing_counted => Command::Connection(ConnectionCommand::NothingCounted),
+    nothing_done => Command::Connection(ConnectionCommand::NoEffect),
+    multi => Command::Transaction(Transaction::Begin),
+    exec => Command::Transaction(Transaction::Execute),
+    discard => Command::Transaction(Transaction::Discard),
+    commands => Command::Commands(CommandQuery::All),
+    command_count => Command::Commands(CommandQuery::Count),
+    cluster_slots => Command::Cluster(ClusterQuery::Slots),
+    cluster_shards => Command::Cluster(ClusterQuery::Shards),
+    cluster_nodes => Command::Cluster(ClusterQuery::Nodes),
+    cluster_my_id => Command::Cluster(ClusterQuery::MyId),
+    cluster_my_shard_id => Command::Cluster(ClusterQuery::MyShardId),
+    cluster_info => Command::Cluster(ClusterQuery::Info),
+    cluster_links => Command::Cluster(ClusterQuery::Links),
+}
+
 pub(crate) fn ping(arguments: Arguments<'_>) -> Parsed<'_> {
     match arguments.len() {
         1 | 2 => done(ConnectionCommand::Ping(arguments.get(1))),
@@ -31,14 +71,6 @@ pub(crate) fn ping(arguments: Arguments<'_>) -> Parsed<'_> {
 
 pub(crate) fn echo(arguments: Arguments<'_>) -> Parsed<'_> {
     done(ConnectionCommand::Echo(arguments.at(1)))
-}
-
-pub(crate) fn quit(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::Quit)
-}
-
-pub(crate) fn reset(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::Reset)
 }
 
 pub(crate) fn select(arguments: Arguments<'_>) -> Parsed<'_> {
@@ -89,14 +121,6 @@ pub(crate) fn auth(arguments: Arguments<'_>) -> Parsed<'_> {
     done(ConnectionCommand::Auth(credentials))
 }
 
-pub(crate) fn read_only(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::ReadOnly)
-}
-
-pub(crate) fn read_write(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::ReadWrite)
-}
-
 fn client(command: ClientCommand<'_>) -> Parsed<'_> {
     done(ConnectionCommand::Client(command))
 }
@@ -117,18 +141,6 @@ fn client_name(name: &[u8]) -> Result<&[u8], Refusal> {
 
 pub(crate) fn set_name(arguments: Arguments<'_>) -> Parsed<'_> {
     client(ClientCommand::SetName(client_name(arguments.at(2))?))
-}
-
-pub(crate) fn get_name(_arguments: Arguments<'_>) -> Parsed<'_> {
-    client(ClientCommand::GetName)
-}
-
-pub(crate) fn id(_arguments: Arguments<'_>) -> Parsed<'_> {
-    client(ClientCommand::Id)
-}
-
-pub(crate) fn client_info(_arguments: Arguments<'_>) -> Parsed<'_> {
-    client(ClientCommand::Info)
 }
 
 pub(crate) fn client_list(arguments: Arguments<'_>) -> Parsed<'_> {
@@ -210,18 +222,6 @@ pub(crate) fn config_set(arguments: Arguments<'_>) -> Parsed<'_> {
     }
 }
 
-pub(crate) fn reset_counters(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::ResetCounters)
-}
-
-pub(crate) fn time(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::Time)
-}
-
-pub(crate) fn role(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::Role)
-}
-
 pub(crate) fn wait(arguments: Arguments<'_>) -> Parsed<'_> {
     integer(arguments.at(1)).ok_or(Refusal::NotInteger)?;
     check_timeout(arguments.at(2))?;
@@ -248,18 +248,6 @@ fn check_timeout(timeout: &[u8]) -> Result<(), Refusal> {
     }
 }
 
-pub(crate) fn module_list(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::ModuleList)
-}
-
-pub(crate) fn who_am_i(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::WhoAmI)
-}
-
-pub(crate) fn users(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::Users)
-}
-
 pub(crate) fn categories(arguments: Arguments<'_>) -> Parsed<'_> {
     let category = arguments.get(2);
     if arguments.len() > 3 {
@@ -281,38 +269,6 @@ pub(crate) fn slow_log(arguments: Arguments<'_>) -> Parsed<'_> {
         (Some(_), 3) => Err(Refusal::SlowLogCount),
         _ => Err(Refusal::Arity { command: "slowlog|get" }),
     }
-}
-
-pub(crate) fn nothing_listed(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::NothingListed)
-}
-
-pub(crate) fn nothing_counted(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::NothingCounted)
-}
-
-pub(crate) fn nothing_done(_arguments: Arguments<'_>) -> Parsed<'_> {
-    done(ConnectionCommand::NoEffect)
-}
-
-pub(crate) fn multi(_arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Transaction(Transaction::Begin))
-}
-
-pub(crate) fn exec(_arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Transaction(Transaction::Execute))
-}
-
-pub(crate) fn discard(_arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Transaction(Transaction::Discard))
-}
-
-pub(crate) fn commands(_arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Commands(CommandQuery::All))
-}
-
-pub(crate) fn command_count(_arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Commands(CommandQuery::Count))
 }
 
 pub(crate) fn command_list(arguments: Arguments<'_>) -> Parsed<'_> {
@@ -363,38 +319,6 @@ pub(crate) fn help(arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Commands(CommandQuery::Help(spec)))
 }
 
-fn cluster(query: ClusterQuery<'_>) -> Parsed<'_> {
-    Ok(Command::Cluster(query))
-}
-
-pub(crate) fn cluster_slots(_arguments: Arguments<'_>) -> Parsed<'_> {
-    cluster(ClusterQuery::Slots)
-}
-
-pub(crate) fn cluster_shards(_arguments: Arguments<'_>) -> Parsed<'_> {
-    cluster(ClusterQuery::Shards)
-}
-
-pub(crate) fn cluster_nodes(_arguments: Arguments<'_>) -> Parsed<'_> {
-    cluster(ClusterQuery::Nodes)
-}
-
-pub(crate) fn cluster_my_id(_arguments: Arguments<'_>) -> Parsed<'_> {
-    cluster(ClusterQuery::MyId)
-}
-
-pub(crate) fn cluster_my_shard_id(_arguments: Arguments<'_>) -> Parsed<'_> {
-    cluster(ClusterQuery::MyShardId)
-}
-
 pub(crate) fn cluster_key_slot(arguments: Arguments<'_>) -> Parsed<'_> {
-    cluster(ClusterQuery::KeySlot(arguments.at(2)))
-}
-
-pub(crate) fn cluster_info(_arguments: Arguments<'_>) -> Parsed<'_> {
-    cluster(ClusterQuery::Info)
-}
-
-pub(crate) fn cluster_links(_arguments: Arguments<'_>) -> Parsed<'_> {
-    cluster(ClusterQuery::Links)
+    Ok(Command::Cluster(ClusterQuery::KeySlot(arguments.at(2))))
 }
