@@ -1,6 +1,7 @@
 //! Parsed commands, which a node carries out.
 
 use crate::arguments::Arguments;
+use crate::refusal::Refusal;
 use crate::reply::Protocol;
 use crate::table::CommandSpec;
 
@@ -24,6 +25,9 @@ pub(crate) mod umbel;
 
 #[cfg(test)]
 mod command_test;
+
+/// What a parser of a command's arguments returns.
+type Parsed<'a> = Result<Command<'a>, Refusal>;
 
 /// A command. It borrows arguments of the request that it was parsed from.
 #[derive(Clone, Debug)]

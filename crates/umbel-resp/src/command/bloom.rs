@@ -1,6 +1,6 @@
 //! Parses the arguments of `BF.*` like RedisBloom.
 
-use super::{AnswerForm, Command, InfoField, InsertItems, Items, NewBloom};
+use super::{AnswerForm, Command, InfoField, InsertItems, Items, NewBloom, Parsed};
 use crate::arguments::{Arguments, is_word};
 use crate::number::{float, integer};
 use crate::refusal::Refusal;
@@ -19,8 +19,6 @@ const RESERVE_OPTIONS_AT: usize = 4;
 
 /// Most arguments of `BF.RESERVE`, with its name.
 const RESERVE_ARGUMENTS_MAX: usize = 7;
-
-type Parsed<'a> = Result<Command<'a>, Refusal>;
 
 pub(crate) fn reserve(arguments: Arguments<'_>) -> Parsed<'_> {
     if arguments.len() > RESERVE_ARGUMENTS_MAX {

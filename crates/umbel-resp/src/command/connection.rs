@@ -3,7 +3,7 @@
 use super::keyspace::check_pattern;
 use super::{
     ClientAttribute, ClientChoice, ClientCommand, ClusterQuery, Command, CommandQuery,
-    ConnectionCommand, Credentials, Hello, ListFilter, ReplyMode, Transaction,
+    ConnectionCommand, Credentials, Hello, ListFilter, Parsed, ReplyMode, Transaction,
 };
 use crate::arguments::{Arguments, is_word};
 use crate::describe::is_category;
@@ -15,8 +15,6 @@ use crate::table;
 
 /// Number of databases that a connection can select, 0 to 15, as in Redis.
 const DATABASE_COUNT: i64 = 16;
-
-type Parsed<'a> = Result<Command<'a>, Refusal>;
 
 fn done(command: ConnectionCommand<'_>) -> Parsed<'_> {
     Ok(Command::Connection(command))

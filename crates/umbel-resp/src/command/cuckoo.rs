@@ -1,6 +1,6 @@
 //! Commands on cuckoo filters, and on quotient filters, which grow: `CF.*`, with arguments parsed like RedisBloom.
 
-use super::{AnswerForm, Command, Items};
+use super::{AnswerForm, Command, Items, Parsed};
 use crate::arguments::{Arguments, is_word};
 use crate::number::integer;
 use crate::refusal::Refusal;
@@ -65,8 +65,6 @@ pub struct CuckooInsert<'a> {
     /// Whether items that are present are not inserted again.
     pub is_new_only: bool,
 }
-
-type Parsed<'a> = Result<Command<'a>, Refusal>;
 
 pub(crate) fn reserve(arguments: Arguments<'_>) -> Parsed<'_> {
     // Each option has a value, so an even number of arguments is wrong.

@@ -1,6 +1,6 @@
 //! Arguments of the commands that export and import a filter in pieces.
 
-use super::Command;
+use super::{Command, Parsed};
 use crate::arguments::Arguments;
 use crate::number::integer;
 use crate::refusal::Refusal;
@@ -30,8 +30,6 @@ pub enum DumpCommand<'a> {
         is_cuckoo: bool,
     },
 }
-
-type Parsed<'a> = Result<Command<'a>, Refusal>;
 
 pub(crate) fn next(arguments: Arguments<'_>) -> Parsed<'_> {
     let iterator = integer(arguments.at(2)).ok_or(Refusal::DumpIterator)?;

@@ -1,11 +1,9 @@
 //! Parses the arguments of commands on the expiry of keys.
 
-use super::{Command, Condition, Expiry, ExpiryCommand, TimeUnit};
+use super::{Command, Condition, Expiry, ExpiryCommand, Parsed, TimeUnit};
 use crate::arguments::{Arguments, is_word};
 use crate::number::integer;
 use crate::refusal::Refusal;
-
-type Parsed<'a> = Result<Command<'a>, Refusal>;
 
 fn set<'a>(
     arguments: Arguments<'a>,

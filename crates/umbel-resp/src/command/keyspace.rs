@@ -1,7 +1,7 @@
 //! Parses the arguments of commands on keys.
 
 use super::connection::database;
-use super::{Command, KeysCommand, Scan};
+use super::{Command, KeysCommand, Parsed, Scan};
 use crate::arguments::{Arguments, is_word};
 use crate::limits::{KEYS_MAX, PATTERN_BYTES_MAX};
 use crate::number::{integer, natural};
@@ -9,8 +9,6 @@ use crate::refusal::Refusal;
 
 /// Default number of names that a `SCAN` examines, as in Redis.
 const SCAN_COUNT_DEFAULT: u64 = 10;
-
-type Parsed<'a> = Result<Command<'a>, Refusal>;
 
 fn keys(arguments: Arguments<'_>) -> Result<Arguments<'_>, Refusal> {
     arguments.from(1).at_most(KEYS_MAX, "keys")

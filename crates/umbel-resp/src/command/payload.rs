@@ -1,6 +1,6 @@
 //! Parses the arguments of `DUMP` and `RESTORE`, which copy a key as one value.
 
-use super::{Command, Expiry};
+use super::{Command, Expiry, Parsed};
 use crate::arguments::{Arguments, is_word};
 use crate::number::integer;
 use crate::refusal::Refusal;
@@ -50,8 +50,6 @@ impl RestoreTime<'_> {
 
 /// Largest value of `FREQ`, as in Redis.
 const FREQUENCY_MAX: i64 = 255;
-
-type Parsed<'a> = Result<Command<'a>, Refusal>;
 
 pub(crate) fn dump(arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Payload(PayloadCommand::Dump { key: arguments.at(1) }))

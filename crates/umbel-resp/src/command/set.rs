@@ -1,11 +1,8 @@
 //! The commands on sets that filters support: `SADD`, `SISMEMBER`, `SMISMEMBER`, `SCARD`. Replies are
 //! integers in both versions of the protocol, as in Redis.
 
-use super::{AnswerForm, Command, InsertItems, Items, NewBloom};
+use super::{AnswerForm, Command, InsertItems, Items, NewBloom, Parsed};
 use crate::arguments::Arguments;
-use crate::refusal::Refusal;
-
-type Parsed<'a> = Result<Command<'a>, Refusal>;
 
 fn items(arguments: Arguments<'_>, form: AnswerForm) -> Items<'_> {
     Items { key: arguments.at(1), items: arguments.from(2), form }

@@ -1,13 +1,11 @@
 //! Parses the arguments of Umbel's own commands.
 
-use super::{AnswerForm, Command, Items, RequestName};
+use super::{AnswerForm, Command, Items, Parsed, RequestName};
 use crate::arguments::{Arguments, is_word};
 use crate::limits::KEYS_MAX;
 use crate::number::natural;
 use crate::refusal::Refusal;
 use crate::table;
-
-type Parsed<'a> = Result<Command<'a>, Refusal>;
 
 /// A command that Redis does not have.
 #[derive(Clone, Copy, Debug)]
