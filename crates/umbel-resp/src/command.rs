@@ -112,6 +112,13 @@ pub struct Items<'a> {
     pub form: AnswerForm,
 }
 
+impl<'a> Items<'a> {
+    /// All arguments behind the key, as most commands have them.
+    fn of(arguments: Arguments<'a>, form: AnswerForm) -> Self {
+        Self { key: arguments.at(1), items: arguments.from(2), form }
+    }
+}
+
 /// The form of a reply about items, each of which has a yes or no.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AnswerForm {

@@ -57,28 +57,24 @@ pub(super) fn expansion_in_range(expansion: i64) -> Option<u32> {
     u32::try_from(expansion).ok().filter(|_| is_in)
 }
 
-fn items(arguments: Arguments<'_>, form: AnswerForm) -> Items<'_> {
-    Items { key: arguments.at(1), items: arguments.from(2), form }
-}
-
 fn inserted(items: Items<'_>) -> Command<'_> {
     Command::Insert(InsertItems { items, new: Some(NewBloom::default()), request: None })
 }
 
 pub(crate) fn add(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(inserted(items(arguments, AnswerForm::One)))
+    Ok(inserted(Items::of(arguments, AnswerForm::One)))
 }
 
 pub(crate) fn add_many(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(inserted(items(arguments, AnswerForm::List)))
+    Ok(inserted(Items::of(arguments, AnswerForm::List)))
 }
 
 pub(crate) fn exists(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Contains(items(arguments, AnswerForm::One)))
+    Ok(Command::Contains(Items::of(arguments, AnswerForm::One)))
 }
 
 pub(crate) fn exist_many(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Contains(items(arguments, AnswerForm::List)))
+    Ok(Command::Contains(Items::of(arguments, AnswerForm::List)))
 }
 
 /// An option of `BF.INSERT`. RedisBloom distinguishes them by a few of their letters.

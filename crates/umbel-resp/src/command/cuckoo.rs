@@ -98,20 +98,16 @@ fn capacity_in_range(capacity: i64, bucket_size: i64) -> Option<u64> {
     u64::try_from(capacity).ok().filter(|_| is_in)
 }
 
-fn items(arguments: Arguments<'_>, form: AnswerForm) -> Items<'_> {
-    Items { key: arguments.at(1), items: arguments.from(2), form }
-}
-
 fn inserted(items: Items<'_>, capacity: Option<u64>, is_new_only: bool) -> Command<'_> {
     Command::Cuckoo(CuckooCommand::Insert(CuckooInsert { items, capacity, is_new_only }))
 }
 
 pub(crate) fn add(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(inserted(items(arguments, AnswerForm::One), Some(CAPACITY_DEFAULT), false))
+    Ok(inserted(Items::of(arguments, AnswerForm::One), Some(CAPACITY_DEFAULT), false))
 }
 
 pub(crate) fn add_new(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(inserted(items(arguments, AnswerForm::One), Some(CAPACITY_DEFAULT), true))
+    Ok(inserted(Items::of(arguments, AnswerForm::One), Some(CAPACITY_DEFAULT), true))
 }
 
 pub(crate) fn insert(arguments: Arguments<'_>) -> Parsed<'_> {
@@ -154,19 +150,19 @@ fn inserted_list<'a>(
 }
 
 pub(crate) fn exists(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Cuckoo(CuckooCommand::Contains(items(arguments, AnswerForm::One))))
+    Ok(Command::Cuckoo(CuckooCommand::Contains(Items::of(arguments, AnswerForm::One))))
 }
 
 pub(crate) fn exist_many(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Cuckoo(CuckooCommand::Contains(items(arguments, AnswerForm::List))))
+    Ok(Command::Cuckoo(CuckooCommand::Contains(Items::of(arguments, AnswerForm::List))))
 }
 
 pub(crate) fn count(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Cuckoo(CuckooCommand::Count(items(arguments, AnswerForm::One))))
+    Ok(Command::Cuckoo(CuckooCommand::Count(Items::of(arguments, AnswerForm::One))))
 }
 
 pub(crate) fn remove(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Cuckoo(CuckooCommand::Remove(items(arguments, AnswerForm::One))))
+    Ok(Command::Cuckoo(CuckooCommand::Remove(Items::of(arguments, AnswerForm::One))))
 }
 
 pub(crate) fn compact(arguments: Arguments<'_>) -> Parsed<'_> {

@@ -4,21 +4,17 @@
 use super::{AnswerForm, Command, InsertItems, Items, NewBloom, Parsed};
 use crate::arguments::Arguments;
 
-fn items(arguments: Arguments<'_>, form: AnswerForm) -> Items<'_> {
-    Items { key: arguments.at(1), items: arguments.from(2), form }
-}
-
 pub(crate) fn add(arguments: Arguments<'_>) -> Parsed<'_> {
-    let items = items(arguments, AnswerForm::Count);
+    let items = Items::of(arguments, AnswerForm::Count);
     Ok(Command::Insert(InsertItems { items, new: Some(NewBloom::default()), request: None }))
 }
 
 pub(crate) fn is_member(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Contains(items(arguments, AnswerForm::Count)))
+    Ok(Command::Contains(Items::of(arguments, AnswerForm::Count)))
 }
 
 pub(crate) fn are_members(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Contains(items(arguments, AnswerForm::Numbers)))
+    Ok(Command::Contains(Items::of(arguments, AnswerForm::Numbers)))
 }
 
 pub(crate) fn cardinality(arguments: Arguments<'_>) -> Parsed<'_> {

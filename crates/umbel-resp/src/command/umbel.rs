@@ -163,7 +163,7 @@ pub(crate) fn info(arguments: Arguments<'_>) -> Parsed<'_> {
 }
 
 pub(crate) fn find_place(arguments: Arguments<'_>) -> Parsed<'_> {
-    let of = Items { key: arguments.at(1), items: arguments.from(2), form: AnswerForm::List };
+    let of = Items::of(arguments, AnswerForm::List);
     Ok(Command::Umbel(UmbelCommand::Where { of }))
 }
 
