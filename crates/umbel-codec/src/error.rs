@@ -5,8 +5,8 @@ use thiserror::Error;
 use umbel_bits::CodeError;
 use umbel_filter::sizing::SizingError;
 use umbel_filter::{
-    BlockProbe, CreateError, CuckooPartError, HashRangeError, Kind, LevelsError, QuotientPartError,
-    ShapeError, ShapeMismatch, WindowPartError,
+    BlockProbe, CreateError, HashRangeError, Kind, LevelsError, ShapeError, ShapeMismatch,
+    TablePartError,
 };
 
 use crate::frame::{FRAME_MAGIC, FRAME_VERSION, FrameKey};
@@ -221,17 +221,10 @@ pub enum PayloadError {
         /// The counts that came.
         counts: [u64; 2],
     },
-    /// A window cannot have these slices, or this number of words.
-    #[error("the words are no window: {0}")]
-    Window(WindowPartError),
-    /// The words are not those of a cuckoo filter: the encoder has a bug, or the frame is forged. Drop
-    /// it.
+    /// The words are not those of a window, a cuckoo or a quotient filter: the encoder has a bug, or the frame is
+    /// forged. Drop it.
     #[error(transparent)]
-    Cuckoo(CuckooPartError),
-    /// The words are not those of a quotient filter: the encoder has a bug, or the frame is forged. Drop
-    /// it.
-    #[error(transparent)]
-    Quotient(QuotientPartError),
+    Table(#[from] TablePartError),
 }
 
 /// Why a frame was not merged into a filter. The filter is as it was.

@@ -49,7 +49,6 @@ mod load;
 mod paths;
 mod places;
 
-pub use load::{CuckooLoadError, CuckooPartError};
 use places::Places;
 
 /// How many items ahead of the current one a batch prefetches.

@@ -135,6 +135,7 @@ mod spread;
 mod stable;
 mod stable_pace;
 mod stored_single_shot;
+mod table_error;
 mod variable_counting;
 mod window;
 pub mod words;
@@ -149,7 +150,7 @@ pub use capability::{
 };
 pub use classic::Classic;
 pub use counting::{COUNTER_MAX, Counting};
-pub use cuckoo::{Cuckoo, CuckooAbsorbError, CuckooLoadError, CuckooPartError};
+pub use cuckoo::{Cuckoo, CuckooAbsorbError};
 pub use dleft::DLeft;
 pub use hash::{HashFunction, ItemHash, ItemHasher, RunningHash};
 pub use hash_state::HashState;
@@ -160,10 +161,7 @@ pub use lanes::{BLOCK_PROBE_COUNT_MAX, LINE_BITS};
 pub use lattice::{Join, JoinError, LATTICE_MAX, Lattice, LatticeMismatch, RaiseError};
 pub use ones_count::OnesCount;
 pub use partitioned::Partitioned;
-pub use quotient::{
-    Quotient, QuotientGrowError, QuotientLoadError, QuotientMergeError, QuotientPartError,
-    QuotientSliceError,
-};
+pub use quotient::{Quotient, QuotientGrowError, QuotientMergeError, QuotientSliceError};
 pub use range::{
     CELL_COUNT_MAX, CellCount, CellCountOutOfRange, GRAIN_BITS, HashRange, HashRangeError,
 };
@@ -187,7 +185,8 @@ pub use spread::SpreadFilter;
 pub use stable::Stable;
 pub use stable_pace::{STABLE_LOWERED_MAX, StablePace};
 pub use stored_single_shot::StoredSingleShot;
+pub use table_error::{TableLoadError, TablePartError};
 /// For crates above, which show digests and signatures beside hashes.
 pub use umbel_bits::Hex;
 pub use variable_counting::{VARIABLE_BASE_MAX, VariableCounting};
-pub use window::{Sighting, WINDOW_SLICES_MAX, Window, WindowLoadError, WindowPartError};
+pub use window::{Sighting, WINDOW_SLICES_MAX, Window};

@@ -44,7 +44,7 @@ mod stream;
 mod walk;
 
 pub use grow::QuotientGrowError;
-pub use load::{QuotientLoadError, QuotientPartError, QuotientSliceError};
+pub use load::QuotientSliceError;
 pub use merge::QuotientMergeError;
 
 use page::Place;

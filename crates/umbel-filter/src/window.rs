@@ -44,7 +44,6 @@ mod places;
 #[cfg(test)]
 mod window_test;
 
-pub use load::{WindowLoadError, WindowPartError};
 use places::Places;
 
 /// Most slices that a window can tell apart, with the one ahead of the newest: six bits of a slot.

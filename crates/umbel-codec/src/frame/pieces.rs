@@ -5,11 +5,12 @@
 
 use std::ops::Range;
 
-use umbel_filter::{BlockShape, Cuckoo, Kind, Quotient, Window};
+use umbel_filter::BlockShape;
 
 use super::FrameKey;
 use super::header::Body;
 use super::seal::{Budget, seal_array, seal_words};
+use super::tables::check_table;
 use super::writer::{FilterRef, Source};
 use crate::error::{FrameError, PayloadError};
 use crate::limits::FRAME_PAYLOAD_BYTES_MAX;
@@ -188,18 +189,14 @@ impl FramePiece {
             Form::Level => Body::Level(slice),
             Form::Link => Body::Link(slice),
         };
-        let count = match self.form {
+        let slices = match self.form {
             Form::Blocks | Form::Level | Form::Link => {
                 return seal_array(budget, body, &self.prefix, words);
             }
-            Form::Window(slices) => {
-                Window::check_part(slice, slices, words).map_err(PayloadError::Window)?
-            }
-            Form::Table if slice.kind() == Kind::Quotient => {
-                Quotient::check_part(slice, words).map_err(PayloadError::Quotient)?
-            }
-            Form::Table => Cuckoo::check_part(slice, words).map_err(PayloadError::Cuckoo)?,
+            Form::Window(slices) => Some(slices),
+            Form::Table => None,
         };
+        let count = check_table(slice, slices, words).map_err(PayloadError::from)?;
         seal_words(budget.key, body, &self.prefix, (words, count))
     }
 }

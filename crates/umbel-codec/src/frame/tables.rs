@@ -1,59 +1,41 @@
 //! Frames of tables of fingerprints: their words, which are loaded into empty pages and never ORed.
 
-use umbel_filter::{
-    BlockShape, Cuckoo, CuckooLoadError, Kind, Quotient, QuotientLoadError, Window, WindowLoadError,
-};
+use umbel_filter::{BlockShape, Cuckoo, Kind, Quotient, TableLoadError, TablePartError, Window};
 
 use super::FrameView;
 use super::view::Fixed;
 use crate::error::{FrameError, FrameMergeError, PayloadError};
 
+/// How many items the words of a table hold, which keeps these slices if it is a window.
+///
+/// # Errors
+/// If they are not so many, or no window keeps such slices.
+pub(super) fn check_table(
+    part: BlockShape,
+    slices: Option<(u64, u64)>,
+    words: &[u64],
+) -> Result<u64, TablePartError> {
+    match slices {
+        Some(slices) => Window::check_part(part, slices, words),
+        None if part.kind() == Kind::Quotient => Quotient::check_part(part, words),
+        None => Cuckoo::check_part(part, words),
+    }
+}
+
 impl FrameView<'_> {
-    pub(super) fn load_window(
+    /// Has the words of the frame taken by `load`, and returns how many items they hold.
+    pub(super) fn load_table(
         &self,
-        window: &mut Window,
         part: BlockShape,
-        slices: (u64, u64),
+        load: impl FnOnce(&[u64]) -> Result<u64, TableLoadError>,
     ) -> Result<u64, FrameMergeError> {
         let words = self.table_words(part).map_err(FrameError::from)?;
-        window.load_part(part, slices, &words).map_err(|error| match error {
-            WindowLoadError::Shape(mismatch) => mismatch.into(),
-            WindowLoadError::NotEmpty { item_count: position_count } => {
+        load(&words).map_err(|error| match error {
+            TableLoadError::Shape(mismatch) => mismatch.into(),
+            TableLoadError::NotEmpty { item_count: position_count } => {
                 FrameMergeError::NotEmpty { position_count }
             }
-            WindowLoadError::Part(error) => FrameError::from(PayloadError::Window(error)).into(),
-        })
-    }
-
-    pub(super) fn load_cuckoo(
-        &self,
-        filter: &mut Cuckoo,
-        part: BlockShape,
-    ) -> Result<u64, FrameMergeError> {
-        let words = self.table_words(part).map_err(FrameError::from)?;
-        filter.load_part(part, &words).map_err(|error| match error {
-            CuckooLoadError::Shape(mismatch) => mismatch.into(),
-            CuckooLoadError::NotEmpty { item_count: position_count } => {
-                FrameMergeError::NotEmpty { position_count }
-            }
-            CuckooLoadError::Part(error) => FrameError::from(PayloadError::Cuckoo(error)).into(),
-        })
-    }
-
-    pub(super) fn load_quotient(
-        &self,
-        filter: &mut Quotient,
-        part: BlockShape,
-    ) -> Result<u64, FrameMergeError> {
-        let words = self.table_words(part).map_err(FrameError::from)?;
-        filter.load_part(part, &words).map_err(|error| match error {
-            QuotientLoadError::Shape(mismatch) => mismatch.into(),
-            QuotientLoadError::NotEmpty { taken_count: position_count } => {
-                FrameMergeError::NotEmpty { position_count }
-            }
-            QuotientLoadError::Part(error) => {
-                FrameError::from(PayloadError::Quotient(error)).into()
-            }
+            TableLoadError::Part(error) => FrameError::from(PayloadError::from(error)).into(),
         })
     }
 
@@ -61,16 +43,11 @@ impl FrameView<'_> {
     pub(super) fn table_words(&self, part: BlockShape) -> Result<Vec<u64>, PayloadError> {
         self.codes.check_word_count(self.codes.end / 64)?;
         let words: Vec<u64> = self.codes.each_word().collect();
-        let actual = match self.fixed {
-            Fixed::Slices(oldest, newest) => {
-                Window::check_part(part, (oldest, newest), &words).map_err(PayloadError::Window)?
-            }
-            _ if part.kind() == Kind::Quotient => {
-                Quotient::check_part(part, &words).map_err(PayloadError::Quotient)?
-            }
-            _ => Cuckoo::check_part(part, &words).map_err(PayloadError::Cuckoo)?,
+        let slices = match self.fixed {
+            Fixed::Slices(oldest, newest) => Some((oldest, newest)),
+            _ => None,
         };
-        let expected = self.header.count;
+        let (expected, actual) = (self.header.count, check_table(part, slices, &words)?);
         if actual == expected { Ok(words) } else { Err(PayloadError::Count { expected, actual }) }
     }
 }

@@ -287,16 +287,18 @@ impl<'a> FrameView<'a> {
         receiver: &mut Receiver<'_>,
         part: BlockShape,
     ) -> Result<u64, FrameMergeError> {
-        if let (Receiver::Window(window), Fixed::Slices(oldest, newest)) =
-            (&mut *receiver, self.fixed)
-        {
-            return self.load_window(window, part, (oldest, newest));
-        }
-        if let Receiver::Cuckoo(filter) = receiver {
-            return self.load_cuckoo(filter, part);
-        }
-        if let Receiver::Quotient(filter) = receiver {
-            return self.load_quotient(filter, part);
+        match (&mut *receiver, self.fixed) {
+            (Receiver::Window(window), Fixed::Slices(oldest, newest)) => {
+                let load = |words: &[u64]| window.load_part(part, (oldest, newest), words);
+                return self.load_table(part, load);
+            }
+            (Receiver::Cuckoo(filter), _) => {
+                return self.load_table(part, |words| filter.load_part(part, words));
+            }
+            (Receiver::Quotient(filter), _) => {
+                return self.load_table(part, |words| filter.load_part(part, words));
+            }
+            _ => {}
         }
         let words = receiver.words_of(part)?;
         self.check_codes().map_err(FrameError::from)?;

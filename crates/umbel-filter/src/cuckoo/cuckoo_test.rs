@@ -9,6 +9,7 @@ use super::*;
 use crate::hash::ItemHasher;
 use crate::range::CellCount;
 use crate::shape::ShapeError;
+use crate::table_error::{TableLoadError, TablePartError};
 
 fn hash(number: u64) -> ItemHash {
     ItemHasher::Xxh3 { seed: 5 }.hash(&number.to_le_bytes())
@@ -117,7 +118,7 @@ proptest! {
             let again = copy.load_part(part, words);
             let expected = match loaded {
                 0 => Ok(0),
-                item_count => Err(CuckooLoadError::NotEmpty { item_count }),
+                item_count => Err(TableLoadError::NotEmpty { item_count }),
             };
             prop_assert_eq!(again, expected);
         }
@@ -248,7 +249,7 @@ fn words_and_shapes_of_no_cuckoo_filter_are_refused() {
     let shape = page(512, 10).block_shape();
     let words = vec![0; 512 * 10 / 64];
     assert_eq!(Cuckoo::check_part(shape, &words), Ok(0));
-    let short = CuckooPartError { expected: 80, actual: 79 };
+    let short = TablePartError::Length { kind: Kind::Cuckoo, expected: 80, actual: 79 };
     assert_eq!(Cuckoo::check_part(shape, &words[1..]), Err(short));
     let window = BlockShape::new(Kind::Window, HashRange::WHOLE, 1, 512, 4).unwrap();
     assert!(Cuckoo::check_part(window, &words).is_err());

@@ -10,33 +10,7 @@ use crate::kind::Kind;
 use crate::quotient_layout::Layout;
 use crate::range::HashRange;
 use crate::shape::{BlockShape, CreateError, ShapeMismatch};
-
-/// The words are no part of a quotient filter. Send the part again from a good copy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("{actual} words of pages, expected {expected} of a quotient filter")]
-pub struct QuotientPartError {
-    /// Words of the shape.
-    pub expected: usize,
-    /// Words that came.
-    pub actual: usize,
-}
-
-/// Why pages were not taken. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Debug, Error)]
-pub enum QuotientLoadError {
-    /// Make a filter of the same shape.
-    #[error(transparent)]
-    Shape(#[from] ShapeMismatch),
-    /// Send the part again from a good copy.
-    #[error(transparent)]
-    Part(#[from] QuotientPartError),
-    /// Load into an empty filter, and every part once.
-    #[error("the pages hold {taken_count} items already, expected none")]
-    NotEmpty {
-        /// Slots of the pages that are taken.
-        taken_count: u64,
-    },
-}
+use crate::table_error::{TableLoadError, TablePartError, check_words};
 
 impl Quotient {
     /// Checks the words of a filter of this shape, and returns how many of their slots are taken. Words of any
@@ -44,11 +18,8 @@ impl Quotient {
     ///
     /// # Errors
     /// If the shape is another kind's, or the words are too many or too few.
-    pub fn check_part(part: BlockShape, words: &[u64]) -> Result<u64, QuotientPartError> {
-        let (expected, actual) = (index(part.memory_bytes() / 8), words.len());
-        if expected != actual || part.kind() != Kind::Quotient {
-            return Err(QuotientPartError { expected, actual });
-        }
+    pub fn check_part(part: BlockShape, words: &[u64]) -> Result<u64, TablePartError> {
+        check_words(Kind::Quotient, part, words)?;
         Ok(taken_count(Layout::new(part), words))
     }
 
@@ -58,14 +29,14 @@ impl Quotient {
     /// # Errors
     /// If the shapes differ in more than the range, the part leaves our range or is not one, or the pages
     /// have items. Nothing was changed.
-    pub fn load_part(&mut self, part: BlockShape, words: &[u64]) -> Result<u64, QuotientLoadError> {
+    pub fn load_part(&mut self, part: BlockShape, words: &[u64]) -> Result<u64, TableLoadError> {
         let page = self.shape.part_offset(part)?;
         let loaded = Self::check_part(part, words)?;
         let first_word = index(page) * self.layout.page_words;
         let ours = &mut self.bits.words_mut()[first_word..][..words.len()];
-        let taken_count = taken_count(self.layout, ours);
-        if taken_count > 0 {
-            return Err(QuotientLoadError::NotEmpty { taken_count });
+        let item_count = taken_count(self.layout, ours);
+        if item_count > 0 {
+            return Err(TableLoadError::NotEmpty { item_count });
         }
         ours.copy_from_slice(words);
         self.taken_count += loaded;

@@ -12,6 +12,7 @@ use crate::shape::ShapeError;
 use crate::single_shot_shape::SingleShotShape;
 use crate::sizing::single_shot_false_positive_rate;
 use crate::stored_single_shot::StoredSingleShot;
+use crate::table_error::{TableLoadError, TablePartError};
 
 fn hash(number: u64) -> ItemHash {
     ItemHasher::Xxh3 { seed: 5 }.hash(&number.to_le_bytes())
@@ -187,9 +188,9 @@ proptest! {
             prop_assert_eq!(Quotient::check_part(part, slice.words()), Ok(loaded));
             prop_assert_eq!(loaded, slice.taken_count());
             if loaded > 0 {
-                let taken_count = loaded;
+                let item_count = loaded;
                 let refused = joined.load_part(part, slice.words());
-                prop_assert_eq!(refused, Err(QuotientLoadError::NotEmpty { taken_count }));
+                prop_assert_eq!(refused, Err(TableLoadError::NotEmpty { item_count }));
             }
         }
         prop_assert_eq!(&joined, &filter);
@@ -302,7 +303,7 @@ fn words_and_shapes_of_no_quotient_filter_are_refused() {
     // One word of offsets, and two blocks of 2 + 6.
     let words = vec![0; 24];
     assert_eq!(Quotient::check_part(good, &words), Ok(0));
-    let short = QuotientPartError { expected: 24, actual: 23 };
+    let short = TablePartError::Length { kind: Kind::Quotient, expected: 24, actual: 23 };
     assert_eq!(Quotient::check_part(good, &words[1..]), Err(short));
     let cuckoo = BlockShape::new(Kind::Cuckoo, HashRange::WHOLE, 1, 512, 4).unwrap();
     assert!(Quotient::check_part(cuckoo, &words).is_err());

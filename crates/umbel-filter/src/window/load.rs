@@ -1,54 +1,11 @@
 //! Blocks that come from another window of the same shape: a copy of it, or of a part of its range.
 
-use thiserror::Error;
-
 use super::{WINDOW_SLICES_MAX, Window, slots_of, tag_index};
 use crate::bits::index;
 use crate::kind::Kind;
-use crate::shape::{BlockShape, ShapeMismatch};
+use crate::shape::BlockShape;
 use crate::slots::Slot;
-
-/// Why words are no part of a window. Send the part again from a good copy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
-pub enum WindowPartError {
-    /// The part has another number of words than its shape, or its shape is another kind's.
-    #[error("{actual} words of slots, expected {expected} of a window")]
-    Length {
-        /// Words of the shape.
-        expected: usize,
-        /// Words that came.
-        actual: usize,
-    },
-    /// No window has such slices.
-    #[error(
-        "slices {oldest} to {newest}, expected them to rise and to be fewer than \
-         {WINDOW_SLICES_MAX}"
-    )]
-    Slices {
-        /// The oldest.
-        oldest: u64,
-        /// The newest.
-        newest: u64,
-    },
-}
-
-/// Why blocks were not taken. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Debug, Error)]
-pub enum WindowLoadError {
-    /// Make a window of the same shape.
-    #[error(transparent)]
-    Shape(#[from] ShapeMismatch),
-    /// Send the part again from a good copy.
-    #[error(transparent)]
-    Part(#[from] WindowPartError),
-    /// Load into an empty window, and every part once.
-    #[error("the blocks hold {item_count} items already, expected none")]
-    NotEmpty {
-        /// Items that the blocks hold.
-        item_count: u64,
-    },
-}
+use crate::table_error::{TableLoadError, TablePartError, check_words};
 
 impl Window {
     /// Checks the words of a window of this shape that keeps these slices, and returns how many items
@@ -61,15 +18,12 @@ impl Window {
         part: BlockShape,
         (oldest, newest): (u64, u64),
         words: &[u64],
-    ) -> Result<u64, WindowPartError> {
+    ) -> Result<u64, TablePartError> {
         let most = u64::MAX - WINDOW_SLICES_MAX;
         if oldest > newest || newest > most || newest - oldest > WINDOW_SLICES_MAX - 2 {
-            return Err(WindowPartError::Slices { oldest, newest });
+            return Err(TablePartError::Slices { oldest, newest });
         }
-        let (expected, actual) = (index(part.memory_bytes() / 8), words.len());
-        if expected != actual || part.kind() != Kind::Window {
-            return Err(WindowPartError::Length { expected, actual });
-        }
+        check_words(Kind::Window, part, words)?;
         let slots = slots_of(part);
         let is_taken = |slot: &usize| !slots.get(words, *slot).is_free();
         Ok((0..index(part.position_count())).filter(is_taken).count() as u64)
@@ -87,7 +41,7 @@ impl Window {
         part: BlockShape,
         (oldest, newest): (u64, u64),
         words: &[u64],
-    ) -> Result<u64, WindowLoadError> {
+    ) -> Result<u64, TableLoadError> {
         let block = self.shape.part_offset(part)?;
         Self::check_part(part, (oldest, newest), words)?;
         let first_slot = index(block * u64::from(part.block_bits()));
@@ -95,7 +49,7 @@ impl Window {
         let taken = |at: &usize| !self.slots.get(self.words(), *at).is_free();
         let item_count = slots.clone().filter(taken).count() as u64;
         if item_count > 0 {
-            return Err(WindowLoadError::NotEmpty { item_count });
+            return Err(TableLoadError::NotEmpty { item_count });
         }
         self.advance(oldest, newest);
         let first_word = self.slots.word_of(first_slot);

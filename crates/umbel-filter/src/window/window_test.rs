@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::hash::ItemHasher;
 use crate::range::{CellCount, HashRange};
+use crate::table_error::{TableLoadError, TablePartError};
 
 fn hash(number: u64) -> ItemHash {
     ItemHasher::Xxh3 { seed: 5 }.hash(&number.to_le_bytes())
@@ -103,7 +104,7 @@ proptest! {
                 let again = copy.load_part(part, (40, 50), words);
                 let expected = match loaded {
                     0 => Ok(0),
-                    item_count => Err(WindowLoadError::NotEmpty { item_count }),
+                    item_count => Err(TableLoadError::NotEmpty { item_count }),
                 };
                 prop_assert_eq!(again, expected);
             }
@@ -166,10 +167,10 @@ fn words_of_no_window_are_refused() {
     let words = vec![0; 512 * 56 / 64];
     let check = |span, words: &[u64]| Window::check_part(shape, span, words);
     assert_eq!(check((3, 9), &words), Ok(0));
-    assert_eq!(check((9, 3), &words), Err(WindowPartError::Slices { oldest: 9, newest: 3 }));
-    assert!(matches!(check((0, 63), &words), Err(WindowPartError::Slices { .. })));
-    assert!(matches!(check((0, u64::MAX), &words), Err(WindowPartError::Slices { .. })));
-    let short = WindowPartError::Length { expected: 448, actual: 447 };
+    assert_eq!(check((9, 3), &words), Err(TablePartError::Slices { oldest: 9, newest: 3 }));
+    assert!(matches!(check((0, 63), &words), Err(TablePartError::Slices { .. })));
+    assert!(matches!(check((0, u64::MAX), &words), Err(TablePartError::Slices { .. })));
+    let short = TablePartError::Length { kind: Kind::Window, expected: 448, actual: 447 };
     assert_eq!(check((3, 9), &words[1..]), Err(short));
     // Whatever a slot says, it is taken or free.
     for (tag, fingerprint, expected) in
