@@ -25,8 +25,9 @@ use crate::counting::Counting;
 use crate::cuckoo::Cuckoo;
 use crate::hash::ItemHash;
 use crate::kind::Kind;
+use crate::merge_error::MergeError;
 use crate::partitioned::Partitioned;
-use crate::quotient::{Quotient, QuotientMergeError};
+use crate::quotient::Quotient;
 use crate::range::HashRange;
 use crate::redis_bloom::RedisBloom;
 use crate::redis_bloom_shape::RedisBloomShape;
@@ -139,28 +140,6 @@ pub enum RemoveError {
         Kind::Cuckoo,
         Kind::Quotient
     )]
-    Unsupported {
-        /// The filter's kind.
-        kind: Kind,
-    },
-}
-
-/// Why a filter was not merged. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Debug, Error)]
-#[non_exhaustive]
-pub enum MergeError {
-    /// The filters differ in kind, hash range, size or probes. Build one of them anew with the
-    /// other's shape.
-    #[error(transparent)]
-    Shape(#[from] ShapeMismatch),
-    /// There is no room for what both hold. Keep both and ask both, or build a larger one of all items.
-    #[error(transparent)]
-    Full(InsertError),
-    /// There is no memory to build the union in. Free some.
-    #[error(transparent)]
-    Create(#[from] CreateError),
-    /// The kind does not merge. Keep both filters and ask both, or build one of all items.
-    #[error("{kind} filters do not merge")]
     Unsupported {
         /// The filter's kind.
         kind: Kind,
@@ -452,13 +431,3 @@ from_kinds!(
     Quotient(Quotient),
     RedisBloom(RedisBloom),
 );
-
-impl From<QuotientMergeError> for MergeError {
-    fn from(error: QuotientMergeError) -> Self {
-        match error {
-            QuotientMergeError::Shape(mismatch) => Self::Shape(mismatch),
-            QuotientMergeError::Full(error) => Self::Full(error),
-            QuotientMergeError::Create(error) => Self::Create(error),
-        }
-    }
-}

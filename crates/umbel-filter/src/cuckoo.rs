@@ -36,9 +36,10 @@ use crate::capability::{
 };
 use crate::hash::ItemHash;
 use crate::kind::Kind;
+use crate::merge_error::MergeError;
 use crate::planted::{self, TableBug};
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, Shape, ShapeMismatch, check_equal};
+use crate::shape::{BlockShape, CreateError, Shape, check_equal};
 use crate::sizing::{CUCKOO_COPIES_MAX, Estimate};
 use crate::slots::{BUCKET_SLOTS, Place, Slot, Slots};
 
@@ -210,7 +211,7 @@ impl Cuckoo {
     /// assert_eq!((ours.copies(ItemHash::new(1, 2)), ours.item_count()), (2, 2));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn absorb(&mut self, other: &Self) -> Result<(), CuckooAbsorbError> {
+    pub fn absorb(&mut self, other: &Self) -> Result<(), MergeError> {
         check_equal(self.shape, other.shape)?;
         let mut all = self.clone();
         for at in 0..index(other.shape.position_count()) {
@@ -281,18 +282,6 @@ impl Cuckoo {
             }
         }
     }
-}
-
-/// Why a filter was not absorbed. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CuckooAbsorbError {
-    /// Build one of them anew with the other's shape.
-    #[error(transparent)]
-    Shape(#[from] ShapeMismatch),
-    /// Keep both filters and ask both, or build a larger one of all items.
-    #[error(transparent)]
-    Full(#[from] InsertError),
 }
 
 /// How a cuckoo filter of this shape packs its slots.

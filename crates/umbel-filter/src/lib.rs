@@ -111,6 +111,7 @@ mod join_error;
 mod kind;
 mod lanes;
 mod lattice;
+mod merge_error;
 mod ones_count;
 mod operators;
 mod partitioned;
@@ -141,7 +142,7 @@ mod window;
 pub mod words;
 
 pub use aging::Aging;
-pub use any::{AnyFilter, FilterPartError, FilterPlan, MergeError, RemoveError};
+pub use any::{AnyFilter, FilterPartError, FilterPlan, RemoveError};
 pub use block_map::{BLOCK_COUNT_MAX, BlockMap};
 pub use blocked::{Blocked, FoldError};
 pub use capability::{
@@ -150,7 +151,7 @@ pub use capability::{
 };
 pub use classic::Classic;
 pub use counting::{COUNTER_MAX, Counting};
-pub use cuckoo::{Cuckoo, CuckooAbsorbError};
+pub use cuckoo::Cuckoo;
 pub use dleft::DLeft;
 pub use hash::{HashFunction, ItemHash, ItemHasher, RunningHash};
 pub use hash_state::HashState;
@@ -159,9 +160,10 @@ pub use join_error::FilterJoinError;
 pub use kind::{Kind, UnknownKind};
 pub use lanes::{BLOCK_PROBE_COUNT_MAX, LINE_BITS};
 pub use lattice::{Join, JoinError, LATTICE_MAX, Lattice, LatticeMismatch, RaiseError};
+pub use merge_error::MergeError;
 pub use ones_count::OnesCount;
 pub use partitioned::Partitioned;
-pub use quotient::{Quotient, QuotientGrowError, QuotientMergeError, QuotientSliceError};
+pub use quotient::{Quotient, QuotientGrowError, QuotientSliceError};
 pub use range::{
     CELL_COUNT_MAX, CellCount, CellCountOutOfRange, GRAIN_BITS, HashRange, HashRangeError,
 };

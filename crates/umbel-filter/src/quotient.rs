@@ -45,7 +45,6 @@ mod walk;
 
 pub use grow::QuotientGrowError;
 pub use load::QuotientSliceError;
-pub use merge::QuotientMergeError;
 
 use page::Place;
 use stream::PageItems;

@@ -7,9 +7,7 @@
 //! of the shard that recorded it. A sum adds all of the shard's range, so after a merge of a shard that has
 //! added with one that has not, the rest is refused.
 
-use umbel_filter::{
-    AnyFilter, Describe, InsertError, Kind, MergeError, Quotient, QuotientMergeError, Shape,
-};
+use umbel_filter::{AnyFilter, Describe, InsertError, Kind, MergeError, Quotient, Shape};
 
 use super::bitmap::Bitmap;
 use super::command::{RequestStamp, SetOperation, ShardCommand, SumTerms};
@@ -204,11 +202,11 @@ fn add(sum: &mut Quotient, source: &Quotient, slice_bytes_max: u64) -> Result<()
         }
         match sum.merge(&source) {
             Ok(_) => return Ok(()),
-            Err(QuotientMergeError::Full(InsertError::Full { .. })) => {
+            Err(MergeError::Full(InsertError::Full { .. })) => {
                 let items = sum.taken_count().saturating_add(source.taken_count());
                 *sum = grown_for_items(sum, items, slice_bytes_max)?;
             }
-            Err(QuotientMergeError::Create(error)) => {
+            Err(MergeError::Create(error)) => {
                 return Err(refused(InsertError::Grow(error)).to_string());
             }
             Err(error) => return Err(error.to_string()),

@@ -224,8 +224,8 @@ fn what_is_too_much_to_absorb_is_refused() {
     ours.extend((0..300).map(hash));
     theirs.extend((1_000..1_300).map(hash));
     let before = ours.clone();
-    assert!(matches!(ours.absorb(&theirs), Err(CuckooAbsorbError::Full(_))));
-    assert!(matches!(ours.absorb(&page(512, 19)), Err(CuckooAbsorbError::Shape(_))));
+    assert!(matches!(ours.absorb(&theirs), Err(MergeError::Full(_))));
+    assert!(matches!(ours.absorb(&page(512, 19)), Err(MergeError::Shape(_))));
     assert_eq!(ours, before);
 }
 

@@ -1,26 +1,10 @@
 //! Two filters in one: a pass over two sorted streams.
 
-use thiserror::Error;
-
 use super::Quotient;
 use super::stream::{PageBuilder, PageItems};
 use crate::capability::InsertError;
-use crate::shape::{CreateError, ShapeMismatch, check_equal};
-
-/// Why a filter was not merged in. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Debug, Error)]
-#[non_exhaustive]
-pub enum QuotientMergeError {
-    /// Build one of them anew with the other's shape.
-    #[error(transparent)]
-    Shape(#[from] ShapeMismatch),
-    /// [Grow](Quotient::grow) both, or build a larger one of all items.
-    #[error(transparent)]
-    Full(#[from] InsertError),
-    /// Free memory: the union is built beside both.
-    #[error(transparent)]
-    Create(#[from] CreateError),
-}
+use crate::merge_error::MergeError;
+use crate::shape::check_equal;
 
 impl Quotient {
     /// Inserts what another filter of the same shape holds, each position as often as it was inserted there, and
@@ -43,7 +27,7 @@ impl Quotient {
     /// assert_eq!((ours.copies(ItemHash::new(1, 2)), ours.taken_count()), (2, 2));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn merge(&mut self, other: &Self) -> Result<u64, QuotientMergeError> {
+    pub fn merge(&mut self, other: &Self) -> Result<u64, MergeError> {
         check_equal(self.shape, other.shape)?;
         let mut union = Self::with_shape(self.shape)?;
         let (layout, full) = (self.layout, InsertError::Full { item_count: self.taken_count });

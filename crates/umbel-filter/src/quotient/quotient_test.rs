@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::hash::ItemHasher;
+use crate::merge_error::MergeError;
 use crate::range::CellCount;
 use crate::shape::ShapeError;
 use crate::single_shot_shape::SingleShotShape;
@@ -289,9 +290,9 @@ fn what_is_too_much_to_merge_is_refused() {
     let mut ours = filled(shape(1, 512, 20, 2), &numbers[..450]);
     let theirs = filled(shape(1, 512, 20, 2), &numbers[450..]);
     let before = ours.clone();
-    assert!(matches!(ours.merge(&theirs), Err(QuotientMergeError::Full(_))));
+    assert!(matches!(ours.merge(&theirs), Err(MergeError::Full(_))));
     for other in [shape(1, 512, 20, 1), shape(1, 512, 19, 2), shape(2, 512, 20, 2)] {
-        assert!(matches!(ours.merge(&empty(other)), Err(QuotientMergeError::Shape(_))));
+        assert!(matches!(ours.merge(&empty(other)), Err(MergeError::Shape(_))));
     }
     assert_eq!(ours, before);
 }
