@@ -1,5 +1,6 @@
 //! `umbel reconcile` with a sketch in place of one or both sets.
 
+use super::report::{a_and_b, seconds};
 use super::{ReconcileArgs, usage};
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::exit::Exit;
@@ -65,20 +66,16 @@ impl Comparison {
         out.flush()
     }
 
-    /// Turns numbers of this side and the other into numbers of A and B.
-    fn of_a_and_b(&self, here: u64, there: u64) -> (u64, u64) {
-        if self.is_b { (there, here) } else { (here, there) }
-    }
-
     fn only_counts(&self) -> (u64, u64) {
         let difference = &self.compared.difference;
-        self.of_a_and_b(difference.only_here.len() as u64, difference.only_there.len() as u64)
+        let (here, there) = (difference.only_here.len(), difference.only_there.len());
+        a_and_b(self.is_b, here as u64, there as u64)
     }
 
     /// The report as JSON.
     fn json(&self) -> Value {
         let difference = &self.compared.difference;
-        let (items_a, items_b) = self.of_a_and_b(difference.here_count, difference.there_count);
+        let (items_a, items_b) = a_and_b(self.is_b, difference.here_count, difference.there_count);
         let (only_a, only_b) = self.only_counts();
         json!({
             "verified": difference.verified,
@@ -89,7 +86,7 @@ impl Comparison {
             "coded_symbols": difference.coded_count,
             "bytes_sent": 0,
             "bytes_received": self.compared.read_bytes,
-            "wall_seconds": (self.stopwatch.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
+            "wall_seconds": seconds(self.stopwatch.elapsed()),
             "cpu_seconds": self.processor.seconds(),
         })
     }

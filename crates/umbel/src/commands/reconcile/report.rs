@@ -145,12 +145,13 @@ impl ReportOutputs {
     }
 }
 
-/// What the report says of A and of B, in this order. `is_b`: whether this side is B.
-const fn a_and_b(is_b: bool, here: u64, there: u64) -> (u64, u64) {
+/// What a report says of A and of B, in this order. `is_b`: whether this side is B.
+pub(super) const fn a_and_b(is_b: bool, here: u64, there: u64) -> (u64, u64) {
     if is_b { (there, here) } else { (here, there) }
 }
 
-fn seconds(duration: Duration) -> f64 {
+/// Seconds as a report shows them: to the millisecond.
+pub(super) fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
