@@ -82,6 +82,16 @@ macro_rules! without_elements {
     )*};
 }
 
+/// Values in which there may be elements: those of lists and maps are counted.
+macro_rules! with_elements {
+    ($($meter:ident $method:ident($($name:ident: $type:ty),*);)*) => {$(
+        fn $method<V: Visitor<'de>>(self, $($name: $type,)* visitor: V) -> Result<V::Value, D::Error> {
+            let visitor = self.$meter(visitor);
+            self.inner.$method($($name,)* visitor)
+        }
+    )*};
+}
+
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Metered<'_, D> {
     type Error = D::Error;
 
@@ -101,67 +111,15 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Metered<'_, D> {
         self.inner.deserialize_unit_struct(name, visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        let visitor = self.around(visitor);
-        self.inner.deserialize_option(visitor)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        let visitor = self.around(visitor);
-        self.inner.deserialize_newtype_struct(name, visitor)
-    }
-
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        let visitor = self.counting(visitor);
-        self.inner.deserialize_seq(visitor)
-    }
-
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        let visitor = self.counting(visitor);
-        self.inner.deserialize_map(visitor)
-    }
-
-    fn deserialize_tuple<V: Visitor<'de>>(
-        self,
-        len: usize,
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        let visitor = self.around(visitor);
-        self.inner.deserialize_tuple(len, visitor)
-    }
-
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        len: usize,
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        let visitor = self.around(visitor);
-        self.inner.deserialize_tuple_struct(name, len, visitor)
-    }
-
-    fn deserialize_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        fields: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        let visitor = self.around(visitor);
-        self.inner.deserialize_struct(name, fields, visitor)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, D::Error> {
-        let visitor = self.around(visitor);
-        self.inner.deserialize_enum(name, variants, visitor)
+    with_elements! {
+        around deserialize_option();
+        around deserialize_newtype_struct(name: &'static str);
+        counting deserialize_seq();
+        counting deserialize_map();
+        around deserialize_tuple(len: usize);
+        around deserialize_tuple_struct(name: &'static str, len: usize);
+        around deserialize_struct(name: &'static str, fields: &'static [&'static str]);
+        around deserialize_enum(name: &'static str, variants: &'static [&'static str]);
     }
 
     fn is_human_readable(&self) -> bool {
