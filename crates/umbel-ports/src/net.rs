@@ -21,12 +21,15 @@ impl Net for RealNet {
     }
 
     fn connect<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Stream>>> {
-        Box::pin(async move {
-            let stream = TcpStream::connect(address).await?;
-            stream.set_nodelay(true)?;
-            Ok(Box::new(stream) as Box<dyn Stream>)
-        })
+        Box::pin(async move { Ok(Box::new(connect(address).await?) as Box<dyn Stream>) })
     }
+}
+
+/// Connects without Nagle's delay.
+pub(super) async fn connect(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// What to do about an address that cannot be bound, as the continuation of "cannot listen on ADDRESS"; empty where the

@@ -14,6 +14,7 @@ use umbel_tls::{
 };
 
 use super::connections::{ConnectionSlot, ConnectionSlots};
+use super::net::connect;
 use super::{Incoming, IssuedFiles, Listener, Net, PortFuture, Stream};
 use crate::metrics;
 
@@ -107,12 +108,6 @@ impl TlsNet {
             Err(error) => Err(io::Error::other(error)),
         }
     }
-}
-
-async fn connect(address: &str) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }
 
 impl Net for TlsNet {
