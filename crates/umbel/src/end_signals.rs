@@ -9,6 +9,9 @@ use std::task::Poll;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// Exit code of an interrupted process, by the shells' convention: 128 + SIGINT.
+pub(crate) const INTERRUPTED: i32 = 130;
+
 /// Calls `handle` for each of these signals, on a thread of its own, so that it may block.
 ///
 /// # Errors

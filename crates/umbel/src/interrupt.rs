@@ -1,14 +1,11 @@
 //! Ctrl-C leaves no partial output: before the process ends, it removes files and directories that are
 //! still being written, and aborts uploads.
 
-use crate::end_signals::on_end_signal;
+use crate::end_signals::{INTERRUPTED, on_end_signal};
 use umbel_files::Interrupt;
 use umbel_objects::abort_open_uploads;
 
 pub(crate) use umbel_files::{BegunEmpty, OWNER_ONLY, PartialFile};
-
-/// Exit code of an interrupted process, by the shells' convention: 128 + SIGINT.
-const INTERRUPTED: i32 = 130;
 
 /// Installs a handler for SIGINT, SIGTERM and, unless it is ignored, SIGHUP that restores the terminal, removes all partial
 /// files, aborts all uploads and ends the process. A signal that arrives while a job gives its outputs their

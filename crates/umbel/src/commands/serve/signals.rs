@@ -1,11 +1,8 @@
 //! The first signal stops the server gracefully, the second ends the process.
 
-use crate::end_signals::on_end_signal;
+use crate::end_signals::{INTERRUPTED, on_end_signal};
 use anyhow::{Context, Result};
 use tokio::sync::watch;
-
-/// Exit code of an interrupted process, by the shells' convention: 128 + SIGINT.
-const INTERRUPTED: i32 = 130;
 
 /// Receives the request to stop the server.
 pub(crate) struct StopSignal(watch::Receiver<bool>);
