@@ -14,7 +14,7 @@ async fn a_version_is_not_raised_while_a_node_is_away() {
     assert_eq!((found.cluster_version, found.newest_common), (6, 6));
     assert_eq!(found.nodes.len(), 3);
     for node in &found.nodes {
-        assert_eq!((node.oldest_version, node.newest_version), (1, 5), "{node:?}");
+        assert_eq!((node.oldest_version, node.newest_version), (1, 6), "{node:?}");
         assert_eq!((&*node.release, &*node.failure), (env!("CARGO_PKG_VERSION"), ""));
     }
     // Each node has two seconds for its answer.
