@@ -226,7 +226,7 @@ async fn read_back(clients: Rc<Clients>, plan: Rc<Plan>, renamed: BTreeSet<Strin
     }
     let mut named: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for op in &plan.ops {
-        if let Op::Insert { filter, items, .. } = &op.op {
+        if let Op::Insert { filter, items, .. } | Op::AddNew { filter, items } = &op.op {
             named.entry(filter).or_default().extend(items);
         }
     }

@@ -74,6 +74,10 @@ pub(crate) enum Verb {
     /// Flush a replicated filter: have its copies exchange. The only answer bit is set if no node was
     /// missing.
     Flush,
+    /// Insert items that are absent; a set answer bit means `New`.
+    AddNew,
+    /// Set an expiry, whose turn is the only item, if it is earlier; the only answer bit is set if it was.
+    Expire,
 }
 
 impl Verb {
@@ -86,8 +90,9 @@ impl Verb {
             | Self::Remove
             | Self::InsertCopy(_)
             | Self::ContainsCopy
-            | Self::ContainsMajority => item_count,
-            Self::Flush => 1,
+            | Self::ContainsMajority
+            | Self::AddNew => item_count,
+            Self::Flush | Self::Expire => 1,
             Self::Create
             | Self::Drop
             | Self::Clear

@@ -204,6 +204,11 @@ impl FilterKind {
         matches!(self, Self::Counting | Self::Cuckoo | Self::Quotient)
     }
 
+    /// Whether it tells how often an item is in it.
+    pub(crate) const fn tells_copies(self) -> bool {
+        matches!(self, Self::Cuckoo | Self::Quotient)
+    }
+
     /// Whether it rejects inserts when it is full.
     pub(crate) const fn can_be_full(self) -> bool {
         matches!(self, Self::Cuckoo | Self::Quotient)
@@ -286,6 +291,11 @@ pub(crate) enum Op {
     ContainsCopy { filter: String, items: Vec<u32>, majority: bool },
     /// Makes the copies of a replicated filter exchange what they have.
     Flush { filter: String },
+    /// Inserts those items that are absent: `CF.ADDNX`, once an item.
+    AddNew { filter: String, items: Vec<u32> },
+    /// Sets an expiry that never comes, `turn` seconds before the latest one, if it is earlier than that of the filter:
+    /// `EXPIREAT` with `LT`.
+    Expire { filter: String, turn: u32 },
 }
 
 /// A fault.

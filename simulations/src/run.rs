@@ -18,8 +18,10 @@ use crate::world::World;
 use crate::{access, counters, heal, trace};
 
 /// States that many runs together must reach: a state that never occurs is not tested.
-const STATES: [&str; 13] = [
+const STATES: [&str; 17] = [
+    "absent_lost_race",
     "damage_found",
+    "expiry_lost_race",
     "joint_configuration",
     "log_purged",
     "log_truncated",
@@ -27,7 +29,9 @@ const STATES: [&str; 13] = [
     "resp_answered",
     "resp_any_replica",
     "resp_broken_off",
+    "resp_expiry_set",
     "resp_named_retried",
+    "resp_new_added",
     "snapshot_built",
     "snapshot_loaded",
     "split_at_quota",

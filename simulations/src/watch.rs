@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use umbel_engine::GroupId;
-use umbel_engine::shard::{InsertPart, RepairPart, ShardCommand};
+use umbel_engine::meta::{MetaError, MetaReply};
+use umbel_engine::shard::{Bitmap, InsertPart, RepairPart, ShardCommand, ShardReply};
 use umbel_node::ports::NodeObserver;
 use umbel_node::ports::observer::{Event, GroupReport, Payload};
 
@@ -170,6 +171,20 @@ impl fmt::Display for Short<'_> {
     }
 }
 
+/// The state that an entry shows whose proposer was right about an item or an expiry, and others were faster.
+fn lost_race(payload: &Payload<'_>) -> Option<&'static str> {
+    match payload {
+        Payload::Shard(ShardCommand::InsertAbsent(..), ShardReply::Inserted(answers)) => {
+            let has_lost = |bits: &Bitmap| bits.count_ones() < bits.len();
+            answers.iter().flatten().any(has_lost).then_some("absent_lost_race")
+        }
+        Payload::Meta(_, MetaReply::Refused(MetaError::ExpiryChanged { .. })) => {
+            Some("expiry_lost_race")
+        }
+        _ => None,
+    }
+}
+
 impl NodeObserver for SimObserver {
     fn observe(&self, event: &Event<'_>) {
         let now = now_us();
@@ -239,6 +254,7 @@ impl SimObserver {
                 {
                     counters::state("joint_configuration");
                 }
+                lost_race(payload).into_iter().for_each(counters::state);
                 trace::line(
                     now,
                     host,

@@ -70,7 +70,8 @@ impl Positive<'_> {
 
     /// The items that the same call inserted before it.
     fn before_in_call(&self) -> &[u32] {
-        if self.call.verb == Verb::Insert { &self.call.items[..self.place] } else { &[] }
+        let inserts = matches!(self.call.verb, Verb::Insert | Verb::AddNew);
+        if inserts { &self.call.items[..self.place] } else { &[] }
     }
 }
 

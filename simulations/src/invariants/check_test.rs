@@ -115,7 +115,9 @@ fn apply(
         | Verb::Rotate
         | Verb::Snapshot
         | Verb::Rename
-        | Verb::Intersect => unreachable!("nobody draws it"),
+        | Verb::Intersect
+        | Verb::AddNew
+        | Verb::Expire => unreachable!("nobody draws it"),
     }
     Some(Vec::new())
 }

@@ -213,9 +213,9 @@ impl<'a> FilterView<'a> {
         Self {
             facts,
             is_rewritten: facts.is_rewritten || !rewrites.is_empty(),
-            inserts: requests(of(&[Verb::Insert])),
+            inserts: requests(of(&[Verb::Insert, Verb::AddNew])),
             removes: requests(of(&[Verb::Remove])),
-            refused: of(&[Verb::Insert]).filter(is_refused).collect(),
+            refused: of(&[Verb::Insert, Verb::AddNew]).filter(is_refused).collect(),
             reads: of(&[Verb::Contains, Verb::ContainsAny]).filter(is_done).collect(),
             erasers,
             rotations: requests(of(&[Verb::Rotate])),

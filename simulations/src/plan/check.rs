@@ -54,6 +54,8 @@ pub(crate) struct PlanLimits {
     pub(crate) item: RangeInclusive<u32>,
     /// Copies of one insert.
     pub(crate) copies: RangeInclusive<u32>,
+    /// Seconds by which an expiry is before the latest one.
+    pub(crate) turn: RangeInclusive<u32>,
     /// Filters that are intersected.
     pub(crate) sources: RangeInclusive<usize>,
     /// Jobs.
@@ -112,6 +114,7 @@ pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
     op_items: 1..=1000,
     item: 0..=9_999_999,
     copies: 1..=8,
+    turn: 0..=9_999_999,
     sources: 2..=8,
     jobs: 0..=16,
     job_records: 0..=10_000,

@@ -21,6 +21,7 @@ mod identity;
 mod jobs;
 mod ops;
 mod quota;
+mod races;
 mod recipes;
 mod resp;
 mod scenarios;
@@ -98,6 +99,7 @@ impl Plan {
         let mut dice = Dice::new(seed, Stream::AcrossSplits);
         add(&mut ops, across_splits::draw(&mut dice, world, &filters, &faults, run_ms));
         let world = add_resp(&mut ops, world, &filters, (seed, profile), run_ms);
+        add_races(&mut filters, &mut ops, world, seed, run_ms);
         drop_joins(&mut faults, access.as_ref());
         Self {
             provoked: draw_provoked(&mut Dice::new(seed, Stream::Provoked), profile),
@@ -170,6 +172,23 @@ fn add_resp(
     let (world, calls) = resp::draw(&mut dice, world, filters, ops, run_ms);
     add(ops, calls);
     world
+}
+
+/// Races of clients of the Redis protocol, in half of the plans that have some, on a filter of their own.
+fn add_races(
+    filters: &mut Vec<FilterPlan>,
+    ops: &mut Vec<OpPlan>,
+    world: WorldShape,
+    seed: u64,
+    run_ms: u64,
+) {
+    let mut dice = Dice::new(seed, Stream::Races);
+    if world.resp_from == 0 || dice.one_in(2) {
+        return;
+    }
+    let (filter, calls) = races::draw(&mut dice, world, run_ms);
+    filters.push(filter);
+    add(ops, calls);
 }
 
 /// Most splits of one plan; with them a world of one shard ends up with four.

@@ -103,7 +103,9 @@ impl Clients {
             | Op::Snapshot { .. }
             | Op::Rename { .. }
             | Op::Merge { .. }
-            | Op::Intersect { .. } => {
+            | Op::Intersect { .. }
+            | Op::AddNew { .. }
+            | Op::Expire { .. } => {
                 unreachable!("a plan that was checked has it for partitioned filters only")
             }
         }

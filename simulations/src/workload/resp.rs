@@ -21,6 +21,7 @@ use crate::plan::Op;
 use crate::plan::access::ROOT;
 use crate::watch;
 
+mod races;
 mod wire;
 
 #[cfg(test)]

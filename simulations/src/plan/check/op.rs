@@ -49,6 +49,9 @@ impl Plan {
             if let Op::Insert { copies, .. } = &plan.op {
                 in_range(place("op.copies"), *copies, &PLAN_LIMITS.copies)?;
             }
+            if let Op::Expire { turn, .. } = &plan.op {
+                in_range(place("op.turn"), *turn, &PLAN_LIMITS.turn)?;
+            }
             if let Op::Intersect { sources, .. } = &plan.op {
                 in_range(place("number of op.sources"), sources.len(), &PLAN_LIMITS.sources)?;
             }
@@ -71,7 +74,9 @@ impl Op {
             | Self::Snapshot { .. }
             | Self::Rename { .. }
             | Self::Merge { .. }
-            | Self::Intersect { .. } => Some(false),
+            | Self::Intersect { .. }
+            | Self::AddNew { .. }
+            | Self::Expire { .. } => Some(false),
         }
     }
 
@@ -100,7 +105,9 @@ impl Op {
             | Self::Drop { filter }
             | Self::InsertCopy { filter, .. }
             | Self::ContainsCopy { filter, .. }
-            | Self::Flush { filter } => (filter, none),
+            | Self::Flush { filter }
+            | Self::AddNew { filter, .. }
+            | Self::Expire { filter, .. } => (filter, none),
             Self::Merge { filter, source } => (filter, std::slice::from_ref(source)),
             Self::Intersect { filter, sources } => (filter, &sources[..]),
         };
@@ -115,7 +122,8 @@ impl Op {
             | Self::Contains { items, .. }
             | Self::Remove { items, .. }
             | Self::InsertCopy { items, .. }
-            | Self::ContainsCopy { items, .. } => Some(items),
+            | Self::ContainsCopy { items, .. }
+            | Self::AddNew { items, .. } => Some(items),
             _ => None,
         }
     }
@@ -127,7 +135,8 @@ impl Op {
             | Self::Contains { items, .. }
             | Self::Remove { items, .. }
             | Self::InsertCopy { items, .. }
-            | Self::ContainsCopy { items, .. } => Some(items),
+            | Self::ContainsCopy { items, .. }
+            | Self::AddNew { items, .. } => Some(items),
             _ => None,
         }
     }

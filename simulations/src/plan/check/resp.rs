@@ -3,17 +3,18 @@
 use std::collections::BTreeSet;
 
 use super::Misfit;
-use crate::plan::{Op, OpPlan, Plan};
+use crate::plan::{FilterPlan, Op, OpPlan, Plan};
 
 impl Plan {
-    /// `BF.*` treat a missing filter as an empty one, and create it, so the filters of clients that use them
-    /// must exist under their names all the time.
+    /// `BF.*` and `CF.ADDNX` create a missing filter, and questions treat it as an empty one, so the filters of clients
+    /// that use them must exist under their names all the time.
     pub(super) fn check_resp(&self) -> Result<(), Misfit> {
+        self.check_races()?;
         let passing = self.passing_names();
         let is_misfit = |plan: &&OpPlan| {
             let OpPlan { client, op, .. } = plan;
             self.world.speaks_resp(*client)
-                && matches!(op, Op::Insert { .. } | Op::Contains { .. })
+                && is_over_resp(op)
                 && op.filter_names().any(|(_, name)| passing.contains(name))
         };
         let Some((index, plan)) = self.ops.iter().enumerate().find(|(_, plan)| is_misfit(plan))
@@ -26,16 +27,65 @@ impl Plan {
         Err(Misfit::new(place, expected, format!("{name:?}")))
     }
 
+    /// Calls that only clients of the Redis protocol make.
+    fn check_races(&self) -> Result<(), Misfit> {
+        for (index, OpPlan { client, op, .. }) in self.ops.iter().enumerate() {
+            let (Op::AddNew { filter, .. } | Op::Expire { filter, .. }) = op else { continue };
+            if !self.world.speaks_resp(*client) {
+                let expected = "a client that speaks the Redis protocol";
+                return Err(Misfit::new(format!("ops[{index}].client"), expected, client));
+            }
+            let is_fit = |own: &FilterPlan| own.name == *filter && own.kind.tells_copies();
+            if matches!(op, Op::AddNew { .. }) && !self.filters.iter().any(is_fit) {
+                let place = format!("ops[{index}].op.filter");
+                return Err(Misfit::new(
+                    place,
+                    "a cuckoo or quotient filter",
+                    format!("{filter:?}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The filters that operations create, drop or rename.
     fn passing_names(&self) -> BTreeSet<&str> {
         self.ops.iter().filter_map(|plan| plan.op.passing_name()).collect()
     }
 }
 
+/// Whether clients of the Redis protocol use that protocol for it.
+const fn is_over_resp(op: &Op) -> bool {
+    matches!(op, Op::Insert { .. } | Op::Contains { .. } | Op::AddNew { .. } | Op::Expire { .. })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::FilterKind;
     use crate::plan::plan_test::{insert, plan_of};
+
+    #[test]
+    fn what_is_added_if_absent_goes_over_the_redis_protocol_to_a_table() {
+        let mut plan = plan_of(3, 3);
+        let filter = || "f0".to_owned();
+        let ops = [
+            Op::AddNew { filter: filter(), items: vec![1] },
+            Op::Expire { filter: filter(), turn: 1 },
+        ];
+        plan.ops = ops.map(|op| OpPlan { at_ms: 1, client: 7, via: 1, op }).to_vec();
+        let error = plan.check().unwrap_err().to_string();
+        let expected = "ops[0].client: expected a client that speaks the Redis protocol, got 7";
+        assert_eq!(error, expected);
+        plan.world.resp_from = 7;
+        let error = plan.check().unwrap_err().to_string();
+        let expected = "ops[0].op.filter: expected a cuckoo or quotient filter, got \"f0\"";
+        assert_eq!(error, expected);
+        plan.filters[0].kind = FilterKind::Quotient;
+        assert_eq!(plan.check(), Ok(()));
+        plan.ops.push(OpPlan { at_ms: 2, client: 0, via: 1, op: Op::Rename { filter: filter() } });
+        assert!(plan.check().unwrap_err().to_string().starts_with("ops[0].op.filter"));
+    }
 
     #[test]
     fn commands_that_create_filters_get_lasting_ones() {

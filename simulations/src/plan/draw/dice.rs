@@ -46,6 +46,8 @@ pub(super) enum Stream {
     Resp = 18,
     /// Links that are closed one way.
     ClosedLinks = 19,
+    /// Calls of clients of the Redis protocol of which one wins.
+    Races = 20,
 }
 
 /// Random numbers of one stream.

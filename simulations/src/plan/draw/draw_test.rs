@@ -293,3 +293,26 @@ fn some_clients_speak_the_redis_protocol() {
     let failover = Plan::draw(1, Profile::Failover, SHORT_MS);
     assert_eq!(failover.world.resp_from, 0);
 }
+
+#[test]
+fn some_of_them_race_on_a_filter_of_their_own() {
+    let plans: Vec<Plan> = (0..40).map(|seed| Plan::draw(seed, Profile::Calm, SHORT_MS)).collect();
+    let is_race = |op: &Op| matches!(op, Op::AddNew { .. } | Op::Expire { .. });
+    let races = |plan: &Plan| plan.ops.iter().any(|op| is_race(&op.op));
+    let racing: Vec<&Plan> = plans.iter().filter(|plan| races(plan)).collect();
+    assert!((3..24).contains(&racing.len()), "{}", racing.len());
+    for plan in racing {
+        let last = plan.filters.last().unwrap();
+        assert!(last.kind.tells_copies());
+        for op in &plan.ops {
+            let is_of_last = op.op.filter_names().any(|(_, name)| name == last.name);
+            assert_eq!(is_of_last, is_race(&op.op), "{op:?}");
+        }
+        // Every call is one of several, and three of those are sent to different nodes.
+        for op in plan.ops.iter().filter(|op| is_race(&op.op)) {
+            let same: Vec<&OpPlan> = plan.ops.iter().filter(|other| other.op == op.op).collect();
+            let nodes: BTreeSet<u32> = same.iter().map(|other| other.via).collect();
+            assert!((3..=5).contains(&same.len()) && nodes.len() >= 3, "{op:?}");
+        }
+    }
+}
