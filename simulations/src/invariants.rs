@@ -6,6 +6,7 @@ use crate::oracle::reference::Reference;
 use crate::oracle::view::View;
 use crate::violation::Violation;
 
+pub(crate) mod absent_is_added_once;
 pub(crate) mod acked_is_contained;
 pub(crate) mod answers_linearize;
 pub(crate) mod attempted_bounds_bits;
@@ -21,6 +22,7 @@ pub(crate) mod entries_are_known;
 pub(crate) mod epoch_rises;
 pub(crate) mod errors_change_nothing;
 pub(crate) mod every_call_returns;
+pub(crate) mod expiry_is_set_once;
 pub(crate) mod failover_is_short;
 pub(crate) mod flushed_is_everywhere;
 pub(crate) mod identities_hold;
@@ -55,6 +57,8 @@ pub(crate) fn check_history(
     let checks = [
         (acked_is_contained::NAME, acked_is_contained::check(&view)),
         (attempted_bounds_bits::NAME, attempted_bounds_bits::check(&view)),
+        (absent_is_added_once::NAME, absent_is_added_once::check(&view)),
+        (expiry_is_set_once::NAME, expiry_is_set_once::check(&view)),
         (one_new_per_item::NAME, one_new_per_item::check(&view)),
         (answers_linearize::NAME, answers_linearize::check(&view)),
         (retry_is_first_answer::NAME, retry_is_first_answer::check(&view)),

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use umbel_engine::meta::{
-    Distribution, FilterName, FilterSettings, HashKey, MetaCommand, MetaReply, MetaState,
+    ClusterVersion, Distribution, FilterName, FilterSettings, HashKey, MetaCommand, MetaReply,
+    MetaState,
 };
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::routing::BatchParts;
@@ -93,6 +94,18 @@ impl Cluster {
     /// A formed cluster with one filter, `f`.
     pub(crate) fn of(kind: FilterKind) -> Self {
         let mut cluster = Self::new();
+        cluster.create("f", kind);
+        cluster
+    }
+
+    /// The same at the newest version of the cluster.
+    pub(crate) fn newest_of(kind: FilterKind) -> Self {
+        let mut cluster = Self::new();
+        for to in 2..=ClusterVersion::NEWEST.0 {
+            let asked = vec![NodeId(1)];
+            let raise = MetaCommand::RaiseVersion { to: ClusterVersion(to), asked };
+            assert_eq!(cluster.meta(&raise).unwrap(), MetaReply::Done);
+        }
         cluster.create("f", kind);
         cluster
     }

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
+use umbel_engine::meta::{
+    ClusterVersion, FilterRecord, FilterState, MetaCommand, MetaReply, MetaState,
+};
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{ShardCommand, ShardReply, ShardState};
 use umbel_engine::{FilterId, GroupId, ShardId};
@@ -65,6 +67,8 @@ pub(crate) struct Reference {
 pub(crate) struct Incarnation {
     /// As it was created.
     pub(crate) record: FilterRecord,
+    /// The cluster's version then: every node that knows the filter knows a version that is not lower.
+    pub(crate) version: ClusterVersion,
     /// Simulated microseconds at which it was created.
     pub(crate) created_at_us: u64,
     /// When the last shard dropped its slice of it, or never.
@@ -208,6 +212,7 @@ impl Reference {
         {
             self.incarnations.entry(*filter).or_insert_with(|| Incarnation {
                 record: record.clone(),
+                version: self.meta.version(),
                 created_at_us: seen.at_us,
                 gone_at_us: NEVER_US,
                 erased_at_us: Vec::new(),

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use umbel_engine::FilterId;
+use umbel_engine::meta::ClusterVersion;
 use umbel_engine::placement::ShardRanges;
-use umbel_engine::shard::{HashList, ShardState};
+use umbel_engine::shard::{HashList, PartError, ShardState};
+use umbel_engine::{FilterId, Generation};
 
 use super::bits::{NEVER_US, Probes, hash_of};
 use super::reference::{Incarnation, Reference};
@@ -13,6 +14,9 @@ use crate::history::{Call, FilterFacts, Outcome, Verb};
 
 /// Maximum difference of hosts' clocks in simulated time: a tick is one millisecond.
 pub(crate) const CLOCKS_APART_US: u64 = 2_000;
+
+/// The cluster version since which the entry decides who adds an absent item, and who changes an expiry.
+const RACES_SINCE: ClusterVersion = ClusterVersion(6);
 
 /// A history, its filters in the order of the facts.
 pub(crate) struct View<'a> {
@@ -132,17 +136,37 @@ impl<'a> View<'a> {
 impl View<'_> {
     /// Whether a filter that was never cleared contains an item at the end.
     pub(crate) fn holds(&self, life: &Life<'_>, item: u32) -> bool {
+        self.ask(life, item, ShardState::contains).is_some_and(|found| found.get(0))
+    }
+
+    /// How often a filter that tells copies, and was never cleared, has an item at the end.
+    pub(crate) fn copies(&self, life: &Life<'_>, item: u32) -> u64 {
+        let copies = self.ask(life, item, ShardState::copies);
+        copies.and_then(|copies| copies.first().copied()).unwrap_or(0)
+    }
+
+    /// Whether shards were split: those that are merged again may have some items of a cuckoo filter twice.
+    pub(crate) fn has_splits(&self) -> bool {
+        self.reference.finest().is_some_and(|finest| finest.count() > finest.founded())
+    }
+
+    /// Asks the final state about an item; None if it has no such filter.
+    fn ask<T>(
+        &self,
+        life: &Life<'_>,
+        item: u32,
+        question: impl FnOnce(&ShardState, FilterId, Generation, &HashList) -> Result<T, PartError>,
+    ) -> Option<T> {
         let record = &life.incarnation.record;
         let hash = hash_of(record.settings.key, item);
         // A filter that is kept whole in one shard has all items in its own place.
         let place = record.settings.shape.place().unwrap_or(hash.hi());
-        let state = self.state_with(place);
+        let state = self.state_with(place)?;
         let list = HashList::from_hashes(&[hash]);
         // A filter that has had another name for a while is at another generation.
         let now = self.reference.meta().filter(life.id).map(|record| record.generation);
         let generation = now.unwrap_or(record.generation);
-        let found = state.map(|state| state.contains(life.id, generation, &list));
-        found.is_some_and(|found| found.is_ok_and(|found| found.get(0)))
+        question(state.as_ref(), life.id, generation, &list).ok()
     }
 
     /// The shard with these hashes. If it has ended and is not absorbed yet, the one that absorbs it.
@@ -179,6 +203,11 @@ fn sources_of(
 }
 
 impl Life<'_> {
+    /// Whether entries alone decide races for its items and its expiry.
+    pub(crate) fn decides_races(&self) -> bool {
+        self.incarnation.version >= RACES_SINCE
+    }
+
     /// Positions that are certainly set once all items that have them were inserted.
     pub(crate) fn sure_probes(&self) -> Option<&Probes> {
         self.split_probes.as_ref().or(self.probes.as_ref())
