@@ -92,7 +92,7 @@ planted! {
     /// A replica answers that an item is absent without asking the leader.
     AnyReplicaNo = "any_replica_no", "calm", READ_EARLY;
     /// Items that are waiting to be proposed are answered as present at once.
-    PresentUnconfirmed = "present_unconfirmed", "network", &[RETRY, BOUNDS, ACKED, "answers_linearize"];
+    PresentUnconfirmed = "present_unconfirmed", "network", &[RETRY, BOUNDS, ACKED, "answers_linearize", ADDED_ONCE];
     /// A node that gives up a replica forgets its vote and what it acknowledged.
     LeftForgotten = "left_forgotten", "moves", &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED];
     /// The epoch of the shard map stays the same when the replicas of a shard have moved.
@@ -217,6 +217,10 @@ planted! {
     CuckooLosesMoved = "cuckoo_loses_moved", "calm", ITEM_LOST;
     /// An insert into a quotient filter shifts one slot too few, and overwrites an item.
     QuotientShiftsShort = "quotient_shifts_short", "calm", ITEM_LOST;
+    /// An entry that inserts what is absent inserts what is present, too.
+    AbsentIsNotLookedFor = "absent_is_not_looked_for", "calm", &[ADDED_ONCE, "one_new_per_item"];
+    /// An expiry is replaced whatever it has become since it was seen.
+    ExpiryNotCompared = "expiry_not_compared", "calm", &["expiry_is_set_once"];
     /// A windowed copy is queried as if its node's clock were three time slices ahead.
     CopyForgetsEarly = "copy_forgets_early", "cube", &["copies_forget", FLUSHED, MAJORITY];
     /// A query is answered by a window that was not advanced.
@@ -265,7 +269,7 @@ impl Planted {
 /// What breaks when callers without rights are served.
 const STRANGERS: &[&str] = &["nothing_ungranted_is_done", "refusals_tell_nothing"];
 /// What breaks when a table loses an item.
-const ITEM_LOST: &[&str] = &[ACKED, "answers_linearize", "one_new_per_item"];
+const ITEM_LOST: &[&str] = &[ACKED, "answers_linearize", "one_new_per_item", ADDED_ONCE];
 /// What breaks when a log ends before entries that it acknowledged.
 const END_LOST: &[&str] =
     &["recovered_prefix", "committed_on_quorum", "leader_completeness", ACKED];
@@ -293,6 +297,7 @@ const LOG_FORGOTTEN: &[&str] =
 const FORGOTTEN: &[&str] = &[FORGET, "rotations_forget"];
 
 const ACKED: &str = "acked_is_contained";
+const ADDED_ONCE: &str = "absent_is_added_once";
 const CONVERGE: &str = "copies_converge";
 const FLUSHED: &str = "flushed_is_everywhere";
 const MAJORITY: &str = "majority_finds_majority";

@@ -4,6 +4,8 @@
 //! proposes to drop what is due. The proposal includes the time, so that it has no effect on a filter
 //! whose time was changed meanwhile.
 
+use umbel_step::planted::{self, Planted};
+
 use super::catalogue::IMPORTS_EXPIRE_SINCE;
 use super::command::MetaCommand;
 use super::filter_name::FilterName;
@@ -72,7 +74,8 @@ impl MetaState {
         seen_ms: Option<u64>,
         expires_ms: Option<u64>,
     ) -> Result<MetaReply> {
-        if self.named(filter)?.expires_ms == seen_ms {
+        let is_as_seen = self.named(filter)?.expires_ms == seen_ms;
+        if is_as_seen || planted::on(Planted::ExpiryNotCompared) {
             self.set_expiry(filter, expires_ms)
         } else {
             Err(MetaError::ExpiryChanged { filter })

@@ -3,6 +3,7 @@
 //! inserts it, whichever nodes they ask.
 
 use umbel_filter::{Contains, Insertion, ItemHash};
+use umbel_step::planted::{self, Planted};
 
 use super::bitmap::Bitmap;
 use super::command::{InsertPart, RequestStamp};
@@ -26,7 +27,7 @@ impl Slice {
         let mut outcomes = Vec::with_capacity(hashes.len());
         let mut new: Vec<ItemHash> = Vec::new();
         for &hash in hashes {
-            if self.filter.contains(hash) {
+            if self.filter.contains(hash) && !planted::on(Planted::AbsentIsNotLookedFor) {
                 outcomes.push(Insertion::Present);
                 continue;
             }
