@@ -351,6 +351,9 @@ fn roles(spec: &JobSpec, sources: &[Source]) -> Result<FileRoles> {
         roles.add_standard_output()?;
     }
     for (flag, path) in spec.named_outputs() {
+        roles.add_named_open_file(flag, path);
+    }
+    for (flag, path) in spec.named_outputs() {
         match flag {
             _ if is_dash(path) => {}
             // Kept records may replace the input that they were read from, but not be written into it.

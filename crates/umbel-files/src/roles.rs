@@ -9,7 +9,7 @@
 //! ```text
 //! let mut roles = FileRoles::default();
 //! roles.add_input("A", path_of_a);            // all inputs first, references too
-//! roles.add_standard_output()?;               // then standard output, if it is written
+//! roles.add_standard_output()?;               // then standard output, if it is written, and other open files
 //! roles.add_output("--report", report)?;      // then each output: refused if it is an input or another output
 //! ```
 
@@ -47,8 +47,8 @@ enum Identity {
 pub struct FileRoles {
     inputs: BTreeMap<Identity, String>,
     outputs: BTreeMap<Identity, String>,
-    /// The file that standard output is written to, if it is written, and to a file.
-    standard_output: Option<Inode>,
+    /// Open files that are written without a rename, as that of standard output, and what goes there, for messages.
+    open_outputs: BTreeMap<Inode, String>,
 }
 
 impl FileRoles {
@@ -138,13 +138,11 @@ impl FileRoles {
     ///
     /// It is redirected into an input, which would grow while it is read.
     pub fn add_standard_output(&mut self) -> Result<(), UsageError> {
-        let file = std::io::stdout().as_fd().try_clone_to_owned().map(std::fs::File::from);
-        let metadata = file.and_then(|file| file.metadata()).ok();
-        self.add_open_output(metadata.and_then(|metadata| inode_of(&metadata)))
+        self.add_open_output(standard_output())
     }
 
     fn add_open_output(&mut self, inode: Option<Inode>) -> Result<(), UsageError> {
-        self.standard_output = inode;
+        self.open_outputs.extend(inode.map(|inode| (inode, STANDARD_OUTPUT.to_owned())));
         match inode.and_then(|inode| self.inputs.get(&Identity::Inode(inode))) {
             None => Ok(()),
             Some(input) => Err(UsageError(format!(
@@ -153,12 +151,22 @@ impl FileRoles {
         }
     }
 
-    /// Whether an output would replace the file of standard output. A name of it that is written directly, such as
-    /// `/dev/stdout`, replaces nothing.
-    fn replaces_standard_output(&self, path: &Path) -> bool {
-        let Some(inode) = self.standard_output else { return false };
-        let there = std::fs::metadata(path).ok().and_then(|there| inode_of(&there));
-        there == Some(inode) && !is_device(path)
+    /// Adds the file that an output's name of an open file, such as `/dev/stdout`, leads to: like standard output, before
+    /// the outputs, that output among them. Other names add nothing.
+    pub fn add_named_open_file(&mut self, role: &str, path: &Path) {
+        let there = std::fs::metadata(path).ok().filter(|_| is_device(path));
+        let Some(inode) = there.and_then(|there| inode_of(&there)) else { return };
+        let is_standard_output = standard_output() == Some(inode);
+        let name =
+            if is_standard_output { STANDARD_OUTPUT.to_owned() } else { described(role, path) };
+        self.open_outputs.entry(inode).or_insert(name);
+    }
+
+    /// What goes into the open file that an output would replace, if it would replace one. A name of it that is written
+    /// directly, such as `/dev/stdout`, replaces nothing.
+    fn replaced_open_output(&self, path: &Path) -> Option<&str> {
+        let there = std::fs::metadata(path).ok().and_then(|there| inode_of(&there))?;
+        self.open_outputs.get(&there).filter(|_| !is_device(path)).map(String::as_str)
     }
 
     fn add_only_output(
@@ -168,10 +176,9 @@ impl FileRoles {
         identities: Vec<Identity>,
     ) -> Result<(), UsageError> {
         let output = described(role, path);
-        if self.replaces_standard_output(path) {
+        if let Some(open) = self.replaced_open_output(path) {
             return Err(UsageError(format!(
-                "{output} would replace the file that standard output goes into: name another file, or send standard \
-                 output elsewhere"
+                "{output} would replace the file that {open} goes into: name another file, or send {open} elsewhere"
             )));
         }
         for identity in identities {
@@ -183,6 +190,16 @@ impl FileRoles {
         }
         Ok(())
     }
+}
+
+/// Standard output in messages.
+const STANDARD_OUTPUT: &str = "standard output";
+
+/// The file that standard output goes into, if it goes into one.
+fn standard_output() -> Option<Inode> {
+    let file = std::io::stdout().as_fd().try_clone_to_owned().map(std::fs::File::from);
+    let metadata = file.and_then(|file| file.metadata()).ok();
+    metadata.and_then(|metadata| inode_of(&metadata))
 }
 
 /// Longest path in bytes that the system accepts: `PATH_MAX` of Linux without the terminating zero.
@@ -298,6 +315,24 @@ mod tests {
         let mut roles = FileRoles::default();
         roles.add_open_output(None).unwrap();
         roles.add_output("--groups", &open).unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn no_output_replaces_an_open_file_that_another_one_names() {
+        use std::os::fd::AsRawFd;
+        let root = tempfile::tempdir().unwrap();
+        let [path, other] = ["open", "other"].map(|name| root.path().join(name));
+        let open = std::fs::File::create(&path).unwrap();
+        let name = format!("/proc/self/fd/{}", open.as_raw_fd());
+        let mut roles = FileRoles::default();
+        roles.add_named_open_file("--summary", Path::new(&name));
+        roles.add_named_open_file("--groups", &other);
+        roles.add_output("--summary", Path::new(&name)).unwrap();
+        roles.add_replacement("--output", &other).unwrap();
+        let UsageError(text) = roles.add_replacement("--output", &path).unwrap_err();
+        let said = format!("open would replace the file that --summary {name} goes into");
+        assert!(text.contains(&said), "{text}");
     }
 
     #[test]

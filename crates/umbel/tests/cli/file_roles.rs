@@ -99,7 +99,10 @@ fn the_file_of_standard_output_is_not_replaced() {
         "a.txt --skip-bad --bad out",
         "a.txt --annotate - --summary out",
         "a.txt --output out --summary -",
+        "a.txt --output out --summary /dev/stdout",
+        "a.txt --output out --summary /dev/fd/1",
         "a.txt --output . --groups -",
+        "a.txt --output . --groups /dev/stdout",
     ] {
         let sandbox = Sandbox::with(&[("in/a.txt", "x\ny\nx\n"), ("here/out", "before\n")]);
         let name = if args.contains("--output .") { "a.txt" } else { "out" };
