@@ -162,10 +162,10 @@ impl FileRoles {
         self.open_outputs.entry(inode).or_insert(name);
     }
 
-    /// What goes into the open file that an output would replace, if it would replace one. A name of it that is written
-    /// directly, such as `/dev/stdout`, replaces nothing.
+    /// What goes into the open file that an output would replace, if it would replace one. A link to it is replaced
+    /// itself, and a name of it that is written directly, such as `/dev/stdout`, replaces nothing.
     fn replaced_open_output(&self, path: &Path) -> Option<&str> {
-        let there = std::fs::metadata(path).ok().and_then(|there| inode_of(&there))?;
+        let there = path.symlink_metadata().ok().and_then(|there| inode_of(&there))?;
         self.open_outputs.get(&there).filter(|_| !is_device(path)).map(String::as_str)
     }
 
@@ -308,6 +308,9 @@ mod tests {
             let UsageError(text) = refused.unwrap_err();
             assert!(text.contains("open would replace the file that standard output"), "{text}");
         }
+        let link = root.path().join("link");
+        std::os::unix::fs::symlink(&open, &link).unwrap();
+        roles.add_output("--groups", &link).unwrap();
         roles.add_input("the input", &open);
         let UsageError(text) = roles.add_open_output(inode).unwrap_err();
         assert!(text.contains("goes into the input the input"), "{text}");

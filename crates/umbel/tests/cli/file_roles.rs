@@ -118,6 +118,17 @@ fn the_file_of_standard_output_is_not_replaced() {
 }
 
 #[test]
+fn a_link_to_the_file_of_standard_output_is_replaced_itself() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\ny\nx\n"), ("out", "")]);
+    symlink("out", sandbox.path("link")).unwrap();
+    let stdout = OpenOptions::new().append(true).open(sandbox.path("out")).unwrap();
+    let output = sandbox.command("a.txt --groups link --overwrite").stdout(stdout).output();
+    sandbox.ended(output.unwrap()).kept();
+    assert_eq!(sandbox.text("out"), "x\ny\n");
+    assert!(!sandbox.path("link").is_symlink() && sandbox.text("link").contains("\"size\":2"));
+}
+
+#[test]
 fn inputs_that_are_linked_are_replaced_in_place_each_by_its_own_output() {
     let sandbox = Sandbox::with(&[("d/a", "x\ny\nx\n"), ("far", "z\nx\nz\n")]);
     fs::hard_link(sandbox.path("d/a"), sandbox.path("d/b")).unwrap();
