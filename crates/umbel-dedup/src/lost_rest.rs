@@ -6,11 +6,9 @@
 use super::bad::BadLine;
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
-use super::outputs::is_replaced;
+use super::outputs::{is_replaced, leaves_unkept};
 use super::report::records_before;
-use super::spec::OutputTarget;
 use crate::error::{InputError, Result};
-use umbel_records::Granularity;
 
 /// Fails if kept records would replace a file whose rest, or that of a row group, could not be read.
 ///
@@ -19,10 +17,7 @@ use umbel_records::Granularity;
 /// Names the first such file, and the record and cause that its rest is lost by. Nothing was written yet.
 pub(crate) fn check_rest(job: &Job<'_>, facts: &[ChunkFacts]) -> Result<()> {
     let spec = job.spec;
-    // Whole files that are not kept have no output in a directory: nothing replaces them.
-    let is_left =
-        spec.granularity == Granularity::File && matches!(spec.output, OutputTarget::Directory(_));
-    if is_left {
+    if leaves_unkept(spec) {
         return Ok(());
     }
     for (index, (chunk, facts_of_chunk)) in job.chunks.iter().zip(facts).enumerate() {

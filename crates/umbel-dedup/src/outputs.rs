@@ -12,11 +12,11 @@ use super::inputs::{Source, is_dash};
 use super::json_lines::JsonLines;
 use super::observer::Observer;
 use super::sink::{Complete, Sink, compression_of_name};
-use super::spec::{JobSpec, OutputTarget, SaveIndex};
+use super::spec::{Groups, JobSpec, OutputTarget, SaveIndex};
 use crate::error::{Context, Result};
 use std::path::{Path, PathBuf};
 use umbel_files::{FileRoles, UsageError, is_device, is_too_long, remove_leftovers};
-use umbel_records::Compression;
+use umbel_records::{Compression, Granularity};
 
 /// Name of the list of bad records in an output directory.
 pub(crate) const BAD_LIST_NAME: &str = "bad.jsonl";
@@ -223,6 +223,7 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
     let mut roles = roles(spec, sources)?;
     check_added(spec, sources)?;
     check_updated(spec, sources)?;
+    check_repeated(spec, sources)?;
     let OutputTarget::Directory(root) = &spec.output else { return Ok(()) };
     // A source that cannot be opened has no output.
     let sources: Vec<&Source> = sources.iter().filter(|source| !source.is_unreadable()).collect();
@@ -279,13 +280,21 @@ pub(crate) fn is_replaced(spec: &JobSpec, source: &Source) -> bool {
     }
 }
 
+/// Whether inputs of which nothing is kept stay as they are: whole files that are not kept have no output in a directory.
+pub(crate) fn leaves_unkept(spec: &JobSpec) -> bool {
+    spec.granularity == Granularity::File && matches!(spec.output, OutputTarget::Directory(_))
+}
+
+/// The first source that is replaced.
+fn replaced<'a>(spec: &JobSpec, sources: &'a [Source]) -> Option<&'a Source> {
+    sources.iter().find(|source| is_replaced(spec, source))
+}
+
 /// Rejects outputs that would replace inputs whose kept items go to a filter: these are read for that once more when all
 /// outputs have their names.
 fn check_added(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     let Some(filter) = &spec.add_to else { return Ok(()) };
-    let Some(source) = sources.iter().find(|source| is_replaced(spec, source)) else {
-        return Ok(());
-    };
+    let Some(source) = replaced(spec, sources) else { return Ok(()) };
     refuse(format!(
         "--add-to {filter} reads the inputs again once the outputs have their names, and {} would be replaced by then: \
          name another --output, or leave --add-to out and give what was kept to umbel filter insert",
@@ -299,13 +308,25 @@ fn check_updated(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     let Some(index) = spec.save_index.as_ref().filter(|_| spec.updated_index().is_some()) else {
         return Ok(());
     };
-    let Some(source) = sources.iter().find(|source| is_replaced(spec, source)) else {
-        return Ok(());
-    };
+    let Some(source) = replaced(spec, sources) else { return Ok(()) };
     refuse(format!(
         "--save-index {} is a --reference, too, and {} would be replaced by its kept records: a second run would find \
          them all in the index, and leave nothing; name another --output",
         index.path.display(),
+        source.name
+    ))
+}
+
+/// Rejects outputs that would replace inputs by their repeated records: of these one each is left, so the next job over
+/// these files would leave nothing.
+fn check_repeated(spec: &JobSpec, sources: &[Source]) -> Result<()> {
+    if spec.by_size.groups != Groups::Repeated || leaves_unkept(spec) {
+        return Ok(());
+    }
+    let Some(source) = replaced(spec, sources) else { return Ok(()) };
+    refuse(format!(
+        "--repeated: {} would be replaced by what is left of it, which occurs once by then, and a second run would remove \
+         that, too: write to another --output",
         source.name
     ))
 }

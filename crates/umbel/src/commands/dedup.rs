@@ -316,8 +316,8 @@ impl DedupArgs {
         })
     }
 
-    /// Refuses `--in-place` with options that leave it no output to write, that would lose more than repeated
-    /// records, or by which a second run would remove what the first has kept.
+    /// Refuses `--in-place` with options that leave it no output to write, or that would lose more than repeated
+    /// records.
     fn check_in_place(&self) -> Result<()> {
         let text = match self.compared() {
             _ if !self.in_place => return Ok(()),
@@ -329,10 +329,6 @@ impl DedupArgs {
             }
             _ if self.skip_bad.is_some() && self.bad.is_none() => {
                 "with --skip-bad, bad records go from the files: list them in a --bad FILE"
-            }
-            _ if self.by_size.is_repeated() => {
-                "with --repeated, a second run would remove what the first has left, which occurs once by then: \
-                 write to an --output"
             }
             _ => return Ok(()),
         };

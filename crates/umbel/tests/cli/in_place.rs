@@ -99,6 +99,36 @@ fn records_that_occur_once_are_left_and_a_second_run_changes_nothing() {
     assert_eq!(states(), after);
 }
 
+/// What is left occurs once, so the next job would leave nothing.
+#[test]
+fn no_input_is_replaced_by_its_repeated_records() {
+    let files = [("a", "x\ny\nx\n"), ("d/b", "u\nu\n"), ("d/c", "u\nu\n"), ("d/e", "v\n")];
+    let sandbox = Sandbox::with(&files);
+    let unchanged = |args: &str| {
+        for (name, text) in files {
+            assert_eq!(sandbox.text(name), text, "{args}");
+        }
+    };
+    for (args, replaced) in [
+        ("a d --in-place", "a"),
+        ("a -o a --overwrite", "a"),
+        ("a d -o ./a --overwrite --count", "a"),
+        ("d -o d --overwrite", "d/b"),
+        ("a d/b -o d/b --overwrite --granularity file", "d/b"),
+    ] {
+        let said = format!("--repeated: {replaced} would be replaced");
+        let ran = sandbox.run(&format!("{args} --repeated"));
+        ran.refused(2, &[said.as_str(), "a second run", "another --output"]);
+        unchanged(args);
+    }
+    sandbox.run("d -o kept --repeated --quiet").kept();
+    assert_eq!(sandbox.text("kept"), "u\n");
+    // Files that are dropped as a whole stay where they are.
+    let whole = "d -o d --overwrite --granularity file --repeated";
+    sandbox.run(whole).kept();
+    unchanged(whole);
+}
+
 #[test]
 fn what_fails_leaves_all_as_it_was() {
     let sandbox =
@@ -168,8 +198,6 @@ fn what_cannot_be_replaced_is_refused_and_named() {
         // The numbers would be records of the next job, which would count them.
         ("a --count", ["--in-place", "--count"]),
         ("a --count --repeated", ["--in-place", "--count"]),
-        // What is left occurs once, so the next job would leave nothing.
-        ("a --repeated", ["--in-place: with --repeated, a second run", "--output"]),
         ("a --granularity file", ["--in-place", "--output DIR/"]),
         ("a --duplicates a --overwrite", ["--duplicates a", "input"]),
         ("a --duplicates seen", ["seen exists", "--overwrite"]),

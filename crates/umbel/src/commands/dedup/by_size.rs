@@ -32,11 +32,6 @@ pub(super) struct OtherOptions {
 }
 
 impl BySizeArgs {
-    /// Whether only repeated records are written.
-    pub(super) fn is_repeated(&self) -> bool {
-        self.repeated
-    }
-
     /// The choice that the flags make.
     ///
     /// # Errors
