@@ -14,7 +14,7 @@ pub(crate) struct TableFields {
     /// Unquoted fields of the last record, concatenated.
     text: Vec<u8>,
     fields: Vec<Field>,
-    /// Whether any record may be the first of its file, and begin with a byte order mark.
+    /// Whether a byte order mark at the start of a record is skipped.
     passes_marks: bool,
 }
 
@@ -30,21 +30,25 @@ struct Field {
 }
 
 impl TableFields {
-    /// A splitter. `is_first` tells whether the next record is the first of its file, whose byte order
-    /// mark is skipped.
-    pub(crate) fn new(delimiter: u8, is_first: bool) -> Self {
+    /// A splitter for records of which none is the first of its file.
+    pub(crate) fn new(delimiter: u8) -> Self {
         let mut machine = super::state_machine(delimiter);
-        if !is_first {
-            // The machine skips a byte order mark at its first byte: make another byte the first.
-            machine.read_field(b"\n", &mut [0]);
-        }
+        // The machine skips a byte order mark at its first byte: make another byte the first.
+        machine.read_field(b"\n", &mut [0]);
         Self { machine, text: Vec::new(), fields: Vec::new(), passes_marks: false }
     }
 
-    /// A splitter for the records of a table. If the table has no header row, a byte order mark at the
-    /// start of a record is skipped.
+    /// A splitter for records of which any may be the first of its file: a byte order mark at the start
+    /// of a record is skipped. Behind blank lines the reader takes the mark for the start of a field: if a
+    /// quote follows that nothing closes, both are ordinary characters, as for the reader.
+    pub(crate) fn passing_marks(delimiter: u8) -> Self {
+        Self { passes_marks: true, ..Self::new(delimiter) }
+    }
+
+    /// A splitter for the records of a table, of which any may be the first if there is no header row.
     pub(crate) fn below(header: &TableHeader) -> Self {
-        Self { passes_marks: header.is_made_up(), ..Self::new(header.delimiter(), false) }
+        let new = if header.is_made_up() { Self::passing_marks } else { Self::new };
+        new(header.delimiter())
     }
 
     /// Splits one record, with or without its line end.
@@ -52,16 +56,25 @@ impl TableFields {
     /// # Errors
     /// [`RecordItemError::UnclosedQuote`] if a quote is open at its end.
     pub(crate) fn split(&mut self, record: &[u8]) -> Result<(), RecordItemError> {
-        self.fields.clear();
         let body = record.strip_suffix(b"\n").unwrap_or(record);
-        let mark = if self.passes_marks && body.starts_with(MARK) { MARK.len() } else { 0 };
-        if body.len() == mark {
+        let is_marked = self.passes_marks && body.starts_with(MARK);
+        if is_marked && self.split_from(MARK.len(), body).is_ok() {
+            return Ok(());
+        }
+        self.split_from(0, body)
+    }
+
+    /// Splits what a record has from `start` on, without its line end. After an error, the next split is as if this one
+    /// had not been.
+    fn split_from(&mut self, start: usize, body: &[u8]) -> Result<(), RecordItemError> {
+        self.fields.clear();
+        if body.len() == start {
             return Ok(()); // A blank line, which the machine would skip without reporting it.
         }
-        // One byte more than necessary, because a full buffer would need a special case.
-        self.text.resize(record.len() + 1, 0);
-        let (mut at, mut text_end) = (mark, 0);
-        let (mut raw_start, mut text_start) = (mark, 0);
+        // More bytes than necessary, because a full buffer would need a special case.
+        self.text.resize(body.len() + 2, 0);
+        let (mut at, mut text_end) = (start, 0);
+        let (mut raw_start, mut text_start) = (start, 0);
         let mut is_ended = false;
         while !is_ended {
             let input = if at < body.len() { &body[at..] } else { b"\n" };

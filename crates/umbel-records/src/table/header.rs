@@ -1,9 +1,7 @@
 //! The header row of a table.
 
 use super::fields::TableFields;
-use crate::{
-    Compression, ExtractorError, ReadError, ReadLimits, RecordItemError, RecordReader, Stored,
-};
+use crate::{Compression, ExtractorError, ReadError, ReadLimits, RecordReader, Stored};
 
 /// Bytes read first for a header: almost all headers fit into 64 KiB.
 const HEADER_BLOCK_BYTES: usize = 64 << 10;
@@ -102,8 +100,10 @@ impl TableHeader {
         while reader.next_block()?.is_some() {
             if let Some((at, record)) = reader.block_records().next() {
                 let content_offset = reader.block_offset() + at as u64;
-                let fields = split_first(delimiter, record)
-                    .map_err(|_| ReadError::UnclosedQuote { content_offset })?;
+                // As rows of a table without a header row are split, of which this may be the first.
+                let mut fields = TableFields::passing_marks(delimiter);
+                let split = fields.split(record);
+                split.map_err(|_| ReadError::UnclosedQuote { content_offset })?;
                 return Ok(Some(make(&fields, record)));
             }
         }
@@ -171,18 +171,6 @@ impl TableHeader {
         }
         names.join(", ")
     }
-}
-
-/// Splits the first record of a file. A byte order mark in front of it is skipped, also behind blank lines, where the
-/// reader takes it for the start of a field: if a quote follows that nothing closes, it is an ordinary character, as
-/// for the reader.
-fn split_first(delimiter: u8, record: &[u8]) -> Result<TableFields, RecordItemError> {
-    let mut fields = TableFields::new(delimiter, true);
-    if fields.split(record).is_err() {
-        fields = TableFields::new(delimiter, false);
-        fields.split(record)?;
-    }
-    Ok(fields)
 }
 
 #[cfg(test)]

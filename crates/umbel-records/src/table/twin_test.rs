@@ -29,7 +29,7 @@ fn text(bytes: &[u8]) -> String {
 fn read(content: &[u8], limits: ReadLimits) -> (Vec<Row>, Option<ReadError>) {
     let mut reader =
         RecordReader::open_table(file(content), Compression::Plain, b',', limits).unwrap();
-    let mut fields = TableFields::new(b',', false);
+    let mut fields = TableFields::new(b',');
     let mut rows = Vec::new();
     loop {
         match reader.next_block() {
@@ -99,6 +99,31 @@ fn a_quote_behind_a_mark_that_nothing_closes_is_an_ordinary_character() {
     assert!(error.is_none());
     assert_eq!(rows, [("1,2\n".to_owned(), vec!["1".to_owned(), "2".to_owned()])]);
     assert_eq!(header("\n\u{feff}\"a\",b\n".as_bytes()).columns(), [b"a", b"b"]);
+}
+
+/// Its first row is split as often as any other, and each time as its columns were counted.
+#[test]
+fn rows_of_a_table_without_a_header_are_split_as_its_columns_are_counted() {
+    for (first, key) in [
+        ("\u{feff}\"a,b\n", "\u{feff}\"a"),
+        ("\u{feff}\"a\",b\n", "a"),
+        ("\u{feff}a,b\n", "a"),
+        ("\u{feff}\"a\"\"\",\"b\"\n", "a\""),
+    ] {
+        let (content, limits) = (file(format!("\n{first}1,2\n").as_bytes()), ReadLimits::default());
+        let made_up = TableHeader::numbered(content, Compression::Plain, b',', limits);
+        let made_up = made_up.unwrap().unwrap();
+        assert_eq!(made_up.columns(), [b"1", b"2"], "{first:?}");
+        let by_first = Granularity::Key(vec!["1".into()]);
+        let mut extractor = ItemExtractor::of_table(&made_up, by_first).unwrap();
+        for _ in 0..2 {
+            let length = char::from(u8::try_from(key.len()).unwrap());
+            let item = format!("s{length}{key}");
+            assert_eq!(extractor.item(first.as_bytes()).unwrap(), item.as_bytes(), "{first:?}");
+            assert_eq!(extractor.item(b"1,2\n").unwrap(), b"s\x011");
+            assert_eq!(extractor.item(b"\"1,2\n"), Err(RecordItemError::UnclosedQuote));
+        }
+    }
 }
 
 #[test]

@@ -73,6 +73,9 @@ fn the_first_record_is_one_like_any_other_and_a_mark_is_none() {
     assert_eq!(run("a.csv --no-header --granularity record"), "\u{feff}\"1\",x\n1,y\n2,x\n");
     assert_eq!(run("a.csv c.csv empty.csv --no-header --key 1"), "\u{feff}\"1\",x\n2,x\n4,w\n");
     assert_eq!(run("empty.csv --no-header --key 1"), "");
+    // Behind a blank line, where nothing closes the quote.
+    sandbox.write("quote.csv", "\n\u{feff}\"a,b\n1,2\n1,3\n");
+    assert_eq!(run("quote.csv --no-header --key 1"), "\u{feff}\"a,b\n1,2\n");
     assert_eq!(run("b.tsv --no-header --key 2"), "1\tz\n");
     assert_eq!(run("b.tsv --no-header --key 2 --keep best:1"), "3\tz\n");
     run("a.csv b.tsv --no-header --key 1 --output out/");
