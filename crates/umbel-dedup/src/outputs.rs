@@ -13,7 +13,7 @@ use super::json_lines::JsonLines;
 use super::observer::Observer;
 use super::sink::{Complete, Sink, compression_of_name};
 use super::spec::{Groups, JobSpec, OutputTarget, SaveIndex};
-use crate::error::{Context, Result};
+use crate::error::{Context, DedupError, Result, chain_text};
 use std::path::{Path, PathBuf};
 use umbel_files::{FileRoles, UsageError, is_device, is_too_long, remove_leftovers};
 use umbel_records::{Compression, Granularity};
@@ -111,14 +111,18 @@ impl PageOutput {
     ///
     /// # Errors
     ///
-    /// The I/O error, with the path. Then there is no page.
+    /// The I/O error, with the path; never a [`UsageError`], as what was done before stands. Then there is no page.
     pub fn write(self, page: &str) -> Result<()> {
         let write = || {
             let mut sink = self.named.sink()?;
             sink.write(page.as_bytes())?;
             commit(sink.complete()?)
         };
-        write().context(self.stands)
+        // Another program has taken the name since the output was opened: the call was right.
+        let failed = |error: DedupError| {
+            if error.is_usage() { DedupError::Failed(chain_text(&error)) } else { error }
+        };
+        write().map_err(failed).context(self.stands)
     }
 }
 
@@ -449,4 +453,27 @@ pub(crate) fn write_bad<'a>(
     let mut list = JsonLines::new(sink);
     lines.try_for_each(|line| list.add(&line))?;
     Ok(Some(list.complete()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The command was right, and what it has done stands: exit code 1, not 2.
+    #[test]
+    fn a_page_whose_name_others_have_taken_meanwhile_is_no_wrong_usage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.html");
+        let output = PageOutput::opened(&path, false, "the job is done").unwrap();
+        std::fs::write(&path, "theirs").unwrap();
+        let error = output.write("ours").unwrap_err();
+        let text = chain_text(&error);
+        assert!(
+            text.starts_with("the job is done: ") && text.contains("page.html exists"),
+            "{text}"
+        );
+        assert!(!error.is_usage());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "theirs");
+        assert!(PageOutput::opened(&path, false, "").is_err_and(|error| error.is_usage()));
+    }
 }
