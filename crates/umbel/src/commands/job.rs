@@ -3,13 +3,13 @@
 use super::cluster::connect::{ClusterArgs, block_on};
 use super::dedup::{options_of, page_of};
 use crate::clock::age_text;
-use crate::exit::Exit;
+use crate::exit::{Exit, refuse};
 use crate::printer::{Rows, facts, numbers, print};
 use crate::waiting::Waiting;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use umbel_client::Client;
 use umbel_client::proto::{DescribeJobResponse, Job};
@@ -55,7 +55,7 @@ enum JobVerb {
         /// Its number
         #[arg(value_parser = job_number)]
         job: u64,
-        /// The page, as HTML
+        /// The page, as HTML; - is standard output
         #[arg(value_name = "FILE.html")]
         file: PathBuf,
         /// Replace a file that exists
@@ -95,6 +95,13 @@ pub(crate) fn run(args: &JobArgs) -> Result<Exit> {
 impl JobArgs {
     async fn run(&self) -> Result<()> {
         let json = self.cluster.json;
+        if let (JobVerb::Report { file, .. }, true) = (&self.verb, json)
+            && is_dash(file)
+        {
+            refuse!(
+                "the page and --json would both go to standard output: name a file for the page"
+            );
+        }
         let client = self.cluster.client()?;
         match &self.verb {
             JobVerb::List => {
@@ -119,7 +126,11 @@ impl JobArgs {
                         "job {job}: its summary was too long for the ledger, which keeps none of it"
                     )
                 })?;
-                write_file(file, *overwrite, page_of(&job_summary).as_bytes())?;
+                let page = page_of(&job_summary);
+                if is_dash(file) {
+                    return print(false, &Value::Null, || page);
+                }
+                write_file(file, *overwrite, page.as_bytes())?;
                 print(json, &json!({ "job": job }), String::new)
             }
             JobVerb::Cancel { job } => {
@@ -134,6 +145,11 @@ impl JobArgs {
             }
         }
     }
+}
+
+/// Whether a path stands for standard output.
+fn is_dash(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 /// Polls a job until it ends; writes its progress to standard error if `shows`.

@@ -69,6 +69,14 @@ fn what_the_command_of_a_clusters_job_cannot_write_is_told_before_the_job_begins
     }
 }
 
+/// No cluster is asked.
+#[test]
+fn a_page_and_json_do_not_share_standard_output() {
+    let mut binary = Command::new(env!("CARGO_BIN_EXE_umbel"));
+    let output = binary.args(["job", "report", "7", "-", "--json"]).output().unwrap();
+    Sandbox::new().ended(output).refused(2, &["the page and --json would both", "name a file"]);
+}
+
 #[test]
 fn a_missing_file_is_exit_code_1_and_is_named() {
     let sandbox = Sandbox::with(&[("a.txt", "x\n")]);

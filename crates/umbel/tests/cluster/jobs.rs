@@ -160,6 +160,7 @@ async fn nodes_keep_what_one_machine_keeps() {
     assert!(status.contains("records\t12000"), "{status}");
     site.job(&["report", &number, &again_path]).await;
     assert_eq!(std::fs::read_to_string(&again).unwrap(), page);
+    assert_eq!(site.job(&["report", &number, "-"]).await, page);
     site.cleared().await;
     // Existing outputs are not overwritten.
     let again = site.dedup(&kept, &[]).await;
