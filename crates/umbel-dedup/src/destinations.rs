@@ -8,7 +8,7 @@ use crate::error::{Context, DedupError, Result, refuse};
 use std::path::Path;
 use std::sync::Arc;
 use umbel_files::{OutputFolder, make_folders, refuse_existing_file};
-use umbel_objects::{ObjectStore, Upload};
+use umbel_objects::{ObjectAddress, ObjectError, ObjectStore, Upload};
 use umbel_records::Compression;
 
 /// Creates the directory of an output, below the job's roots if it has any. Objects need none.
@@ -45,6 +45,29 @@ pub(crate) fn upload_to(spec: &JobSpec, path: &Path) -> Result<Option<Upload>> {
     Ok(Some(Upload::new(&store_of(spec, path)?, address, spec.overwrite, &spec.scratch)))
 }
 
+/// Whether a file or an object may have the name of an output: also if the store refuses to say it, as to credentials by
+/// which objects are put and not read.
+///
+/// # Errors
+///
+/// That of a store that does not respond.
+pub(crate) fn output_may_exist(spec: &JobSpec, path: &Path) -> Result<bool> {
+    match object_at(path)? {
+        Some(address) => {
+            let store = store_of(spec, path)?;
+            match store.has(&address) {
+                Err(ObjectError::Refused(_)) => Ok(true),
+                found => found.with_context(|| cannot_look(&address)),
+            }
+        }
+        None => Ok(path.exists()),
+    }
+}
+
+fn cannot_look(address: &ObjectAddress) -> String {
+    format!("{address}: cannot look for it")
+}
+
 /// Rejects outputs that exist already, unless they may be replaced. Queries stores in parallel.
 ///
 /// # Errors
@@ -67,7 +90,7 @@ pub(crate) fn refuse_existing<'a>(
     }
     let look = |index: usize| {
         let (store, address) = &objects[index];
-        if store.has(address).with_context(|| format!("{address}: cannot look for it"))? {
+        if store.has(address).with_context(|| cannot_look(address))? {
             refuse!("{address} exists: --overwrite replaces it");
         }
         Ok(())

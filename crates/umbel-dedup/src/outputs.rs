@@ -6,7 +6,7 @@
 use super::addresses::{is_object, object_at};
 use super::bad::BadLine;
 use super::commit::commit;
-use super::destinations::{open_sink, refuse_existing, store_of};
+use super::destinations::{open_sink, output_may_exist, refuse_existing, store_of};
 use super::in_place::common_directory;
 use super::inputs::{Source, is_dash};
 use super::json_lines::JsonLines;
@@ -424,15 +424,33 @@ pub(crate) fn remove_leftovers_beside(spec: &JobSpec, sources: &[Source]) {
     remove_leftovers(&local.map(folder).collect(), root.as_deref());
 }
 
+/// Whether the list of bad records replaces an old one, as far as is known, and is written although this job has no bad
+/// record: the old list would be taken for that of this job.
+///
+/// # Errors
+///
+/// That of a store that does not respond.
+pub(crate) fn replaces_bad_list(spec: &JobSpec) -> Result<bool> {
+    let path = match (&spec.bad, &spec.output) {
+        (Some(path), _) => path.clone(),
+        (None, OutputTarget::Directory(root)) if spec.skip_bad.is_some() => {
+            root.join(BAD_LIST_NAME)
+        }
+        (None, _) => return Ok(false),
+    };
+    let may_be_old = spec.overwrite && !is_dash(&path) && !is_device(&path);
+    Ok(may_be_old && output_may_exist(spec, &path)?)
+}
+
 /// Writes the list of bad records if it is wanted, or shows some of them. `lines` has all, or those that are shown.
 pub(crate) fn write_bad<'a>(
     spec: &JobSpec,
     observer: &dyn Observer,
     named: Option<Named>,
     total: u64,
-    mut lines: impl Iterator<Item = BadLine<'a>>,
+    lines: impl Iterator<Item = BadLine<'a>>,
 ) -> Result<Option<Complete>> {
-    if total == 0 {
+    if total == 0 && !replaces_bad_list(spec)? {
         return Ok(None);
     }
     let sink = match (named, &spec.output) {
@@ -450,9 +468,17 @@ pub(crate) fn write_bad<'a>(
             return Ok(None);
         }
     };
+    Ok(Some(write_bad_lines(sink, lines)?))
+}
+
+/// Writes a list of bad records.
+pub(crate) fn write_bad_lines<'a>(
+    sink: Sink,
+    mut lines: impl Iterator<Item = BadLine<'a>>,
+) -> Result<Complete> {
     let mut list = JsonLines::new(sink);
     lines.try_for_each(|line| list.add(&line))?;
-    Ok(Some(list.complete()?))
+    list.complete()
 }
 
 #[cfg(test)]

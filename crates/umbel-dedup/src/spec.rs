@@ -136,7 +136,7 @@ pub struct JobSpec {
     pub duplicates: Option<PathBuf>,
     /// The list of groups of equal records.
     pub groups: Option<PathBuf>,
-    /// The list of bad records, written if there are any.
+    /// The list of bad records, written if there are any, or an old list is replaced.
     pub bad: Option<PathBuf>,
     /// Indexes of what earlier jobs have kept.
     pub references: Vec<PathBuf>,

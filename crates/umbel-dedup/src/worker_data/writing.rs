@@ -9,7 +9,7 @@ use super::super::lost_rest::check_rest;
 use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
 use super::super::observer::Unit;
 use super::super::output::{OutputFiles, OutputTimes, directory, stream};
-use super::super::outputs::{BAD_LIST_NAME, Named, write_bad};
+use super::super::outputs::{BAD_LIST_NAME, replaces_bad_list, write_bad, write_bad_lines};
 use super::super::progress::Bar;
 use super::super::report::records_before;
 use super::super::save_index;
@@ -280,7 +280,7 @@ fn write_packed(
 fn write_bad_list(bench: &Bench, state: &ReadState) -> Result<()> {
     let before = records_before(&bench.chunks, &state.facts);
     let total = BadCounts::of(state.facts.iter().map(|facts| &facts.bad)).total();
-    if total == 0 {
+    if total == 0 && !replaces_bad_list(&bench.spec)? {
         return Ok(());
     }
     let chunks = bench.chunks.iter().zip(&state.facts).zip(before);
@@ -296,11 +296,7 @@ fn write_bad_list(bench: &Bench, state: &ReadState) -> Result<()> {
             return Ok(());
         }
     };
-    write_one(bench, &path, |sink| {
-        let named = Some(Named::Open(Box::new(sink)));
-        let complete = write_bad(&bench.spec, &*bench.observer, named, total, lines)?;
-        complete.context("a list of bad records has lines")
-    })
+    write_one(bench, &path, |sink| write_bad_lines(sink, lines))
 }
 
 /// The report to the coordinator.

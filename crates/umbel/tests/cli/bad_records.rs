@@ -95,6 +95,31 @@ fn bad_records_are_listed_where_the_user_says() {
     }
 }
 
+/// It would be taken for that of the later job.
+#[test]
+fn an_old_list_is_emptied_by_a_job_without_bad_records() {
+    let bad = format!("{NO_JSON}\n");
+    for (options, list) in [
+        ("--output out/", "out/bad.jsonl"),
+        ("--output out/ --bad list.gz", "list.gz"),
+        ("--output out.jsonl --bad list", "list"),
+        ("--annotate out/", "out/bad.jsonl"),
+    ] {
+        let sandbox = Sandbox::with(&[("a.jsonl", &*bad)]);
+        let args = format!("a.jsonl --key id --skip-bad --overwrite --quiet {options}");
+        sandbox.run(&args).ended_with(3);
+        let records = |list: &str| sandbox.run(&format!("{list} --format text")).kept_text();
+        assert_eq!(records(list).lines().count(), 1, "{args}");
+        sandbox.write("a.jsonl", "{\"id\":1}\n");
+        sandbox.run(&args).kept();
+        assert_eq!(records(list), "", "{args}");
+        // Nothing is written where nothing is replaced.
+        std::fs::remove_file(sandbox.path(list)).unwrap();
+        sandbox.run(&args).kept();
+        assert!(!sandbox.exists(list), "{args}");
+    }
+}
+
 #[test]
 fn bad_records_are_shown_on_standard_error_where_no_list_is_written() {
     let (text, offset) = records(5, &[(2, NO_KEY)]);

@@ -347,6 +347,22 @@ fn workers_replace_no_file_whose_rest_cannot_be_read() {
 }
 
 #[test]
+fn workers_without_bad_records_empty_old_lists() {
+    let files = [("in0/a.jsonl", "{\"k\":1}\n"), ("in1/b.jsonl", "{\"k\":2}\n"), ("bad0", "old\n")];
+    let sandbox = Sandbox::with(&files);
+    let at = peers(2);
+    let children = [0, 1].map(|rank| {
+        let own = format!("--rank {rank} --peers {at} --job-dir job{rank} --bad bad{rank}");
+        let args = format!("in{rank} --key k --output out{rank}/ --overwrite --skip-bad {own} -q");
+        sandbox.command(&args).env("UMBEL_JOB_TOKEN", TOKEN).spawn().unwrap()
+    });
+    for output in children.map(|child| child.wait_with_output().unwrap()) {
+        sandbox.ended(output).kept();
+    }
+    assert_eq!((sandbox.text("bad0"), sandbox.exists("bad1")), (String::new(), false));
+}
+
+#[test]
 fn two_processes_cannot_be_one_worker_and_changed_inputs_are_named() {
     let job = Job::new(2, "txt", "--keep first", |seed| lines(seed, 100));
     // Worker 1 waits for the other one.

@@ -100,6 +100,19 @@ fn a_long_output_is_stored_in_parts() {
 }
 
 #[test]
+fn an_old_list_of_bad_records_is_emptied_in_a_store_too() {
+    // Regression: credentials that allow only to put were refused at the end of the job.
+    for is_write_only in [false, true] {
+        let twice = Twice::new(&[("in/a.txt", "x\nx\n"), ("out/bad.jsonl", "old")]);
+        twice.store.set_faults(Faults { is_write_only, ..Faults::default() });
+        twice.run(&format!("local/in/ -o s3://{BUCKET}/out/ --skip-bad --overwrite -q")).kept();
+        let expected = [("a.txt", "x\n"), ("bad.jsonl", "")];
+        let expected = expected.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec()));
+        assert!(twice.store.below("out/") == expected, "{is_write_only}");
+    }
+}
+
+#[test]
 fn what_stands_there_is_refused_before_anything_is_read() {
     let twice = Twice::new(&[("a.txt", "x\ny\nx\n"), ("out/a.txt", "old"), ("d", "old")]);
     let refused = |args: &str, said: &str| {

@@ -42,6 +42,8 @@ pub(crate) struct Faults {
     pub(crate) cut_lists: u32,
     /// After this many requests for objects, this object gets this content.
     pub(crate) change: Option<(u32, String, Vec<u8>)>,
+    /// The credentials allow to put objects, and to read none.
+    pub(crate) is_write_only: bool,
 }
 
 /// A fault of one request.
@@ -375,6 +377,12 @@ impl State {
             _ if take(&mut self.faults.overloads) => Answer::refusal(503, "SlowDown"),
             _ if bucket != BUCKET => Answer::refusal(404, "NoSuchBucket"),
             _ if key.is_empty() => self.list(&request.query),
+            _ if request.method == "GET"
+                && request.query.is_empty()
+                && self.faults.is_write_only =>
+            {
+                Answer::refusal(403, "AccessDenied")
+            }
             _ if request.method == "GET" && request.query.is_empty() => {
                 self.object(key, &range, request.headers.get("if-match"))
             }
