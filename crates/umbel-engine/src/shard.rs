@@ -98,6 +98,8 @@ mod drawn_test;
 #[cfg(test)]
 mod growth_test;
 #[cfg(test)]
+mod hostile_test;
+#[cfg(test)]
 mod paced_test;
 #[cfg(test)]
 mod quotient_test;
