@@ -148,6 +148,26 @@ impl Cuckoo {
         if self.shape.range().contains(hash.hi()) { self.count(self.place(hash)) } else { 0 }
     }
 
+    /// What the table keeps of an item: the lower one of its buckets, and its fingerprint. Items that have both in common
+    /// are not told apart. None outside of the range.
+    ///
+    /// ```
+    /// use umbel_filter::{Cuckoo, HashRange, ItemHash};
+    ///
+    /// let filter = Cuckoo::for_rate(HashRange::WHOLE, 100, 0.01)?;
+    /// let kept = |lo| filter.bucket_and_fingerprint(ItemHash::new(0, lo));
+    /// assert_eq!(kept(1 << 63), kept(1 << 63 | 1 << 20)); // A page has at most 2^14 buckets.
+    /// assert_ne!(kept(1 << 63), kept(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn bucket_and_fingerprint(&self, hash: ItemHash) -> Option<(usize, u64)> {
+        self.shape.range().contains(hash.hi()).then(|| {
+            let Place { buckets: [one, other], fingerprint } = self.place(hash);
+            (one.min(other) / BUCKET_SLOTS, fingerprint)
+        })
+    }
+
     /// Inserts the items one after the other, or none of them: [`Insert::insert_batch`] with a filter that is
     /// full in between as it was before, but for where fingerprints lie in their two buckets.
     ///

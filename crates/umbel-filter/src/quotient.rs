@@ -164,13 +164,31 @@ impl Quotient {
         value.map_or(0, |value| (value & self.layout.count_mask()) + 1)
     }
 
+    /// The position of an item, counted over the whole hash space: items of one position are not told apart, however
+    /// often the filter has [grown](Self::grow). None outside of the range.
+    ///
+    /// ```
+    /// use umbel_filter::{HashRange, Insert, ItemHash, Quotient};
+    ///
+    /// let mut filter = Quotient::for_rate(HashRange::WHOLE, 100, 0.01)?;
+    /// let item = ItemHash::new(1 << 60, 7);
+    /// filter.insert(item)?;
+    /// assert_eq!(filter.position(item), filter.positions().next());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn position(&self, hash: ItemHash) -> Option<u64> {
+        self.shape.range().contains(hash.hi()).then(|| {
+            let (page, place) = self.place(hash);
+            self.places.position(self.shape.map().first_block() + page as u64, place)
+        })
+    }
+
     /// The positions of its items, each once, ascending, counted over the whole hash space.
     pub fn positions(&self) -> impl Iterator<Item = u64> + '_ {
-        let Places { quotient_bits, remainder_bits, .. } = self.places;
         (self.shape.map().first_block()..).zip(self.pages()).flat_map(move |(page, words)| {
-            PageItems::new(self.layout, words).map(move |(Place { quotient, remainder }, _)| {
-                (page << quotient_bits | quotient as u64) << remainder_bits | remainder
-            })
+            let places = self.places;
+            PageItems::new(self.layout, words).map(move |(place, _)| places.position(page, place))
         })
     }
 
@@ -247,6 +265,11 @@ impl Places {
         let quotient = index(behind >> (64 - self.quotient_bits));
         let remainder = (behind << self.quotient_bits) >> (64 - self.remainder_bits);
         Place { quotient, remainder }
+    }
+
+    /// The position of a place in a page, which is counted over the whole hash space.
+    const fn position(self, page: u64, Place { quotient, remainder }: Place) -> u64 {
+        (page << self.quotient_bits | quotient as u64) << self.remainder_bits | remainder
     }
 }
 

@@ -143,6 +143,21 @@ proptest! {
     }
 }
 
+/// A filter of one item has the items that it does not tell from it, and no others.
+#[test]
+fn items_of_one_fingerprint_and_pair_of_buckets_are_one() {
+    let mut filter = page(512, 3);
+    filter.insert(hash(0)).unwrap();
+    let kept = |number| filter.bucket_and_fingerprint(hash(number));
+    let (present, absent): (Vec<u64>, Vec<u64>) =
+        (0..5_000).partition(|&number| filter.contains(hash(number)));
+    assert!(present.len() > 1 && present.iter().all(|&number| kept(number) == kept(0)));
+    assert!(absent.iter().all(|&number| kept(number) != kept(0)));
+    let half = filter.shape.with_range(HashRange::cell(0, CellCount::new(2).unwrap())).unwrap();
+    let half = Cuckoo::with_shape(half).unwrap();
+    assert_eq!(half.bucket_and_fingerprint(ItemHash::new(u64::MAX, 0)), None);
+}
+
 /// The items that [`absorbing_is_inserting`] found to be of one pair of buckets.
 #[test]
 fn nine_of_one_pair_of_buckets_are_refused() {

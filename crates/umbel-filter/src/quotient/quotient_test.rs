@@ -80,6 +80,7 @@ proptest! {
         for number in 0..120 {
             let (position, _) = multiset(shape, &[number]).pop_first().unwrap();
             let copies = twin.get(&position).copied().unwrap_or_default();
+            prop_assert_eq!(filter.position(hash(number)), Some(position));
             prop_assert_eq!(filter.contains(hash(number)), copies > 0);
             prop_assert_eq!(filter.copies(hash(number)), copies.min(1 << shape.count_bits()));
         }
