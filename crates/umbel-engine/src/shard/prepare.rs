@@ -17,7 +17,7 @@ use super::bitmap::Bitmap;
 use super::command::{InsertPart, RemovePart, RequestStamp};
 use super::hash_list::HashList;
 use super::replay::{Operation, StampedPart};
-use super::slice::no_removal;
+use super::slice::{Slice, no_removal};
 use super::state::{ShardState, check_list};
 use crate::ids::{FilterId, Generation};
 use crate::shard::PartResult;
@@ -75,6 +75,22 @@ pub enum PreparedRemove {
     Propose(RemovePart),
 }
 
+impl Slice {
+    /// The part to propose, unless the slice may have to grow further than allowed for so many new items.
+    pub(super) fn prepared(
+        &self,
+        part: InsertPart,
+        new_count: u64,
+        growth: SliceGrowth,
+    ) -> PreparedInsert {
+        let items = growth.waiting_items.saturating_add(new_count);
+        match self.growth_with(items).filter(|&bytes| bytes > growth.allowed_bytes) {
+            Some(growth_bytes) if !growth.is_final => PreparedInsert::Growing { growth_bytes },
+            _ => PreparedInsert::Propose(part),
+        }
+    }
+}
+
 impl ShardState {
     /// Answers an insert, or returns the part to propose for it.
     ///
@@ -96,21 +112,9 @@ impl ShardState {
         }
         let slice = self.slice(filter, generation)?;
         let propose = |proposed, hashes: HashList| {
-            let growth_bytes = growth.allowed_bytes;
-            let items = growth.waiting_items.saturating_add(hashes.len() as u64);
-            match slice.growth_with(items).filter(|&bytes| bytes > growth_bytes) {
-                Some(growth_bytes) if !growth.is_final => {
-                    Ok(PreparedInsert::Growing { growth_bytes })
-                }
-                _ => Ok(PreparedInsert::Propose(InsertPart {
-                    filter,
-                    generation,
-                    request,
-                    proposed,
-                    hashes,
-                    growth_bytes,
-                })),
-            }
+            let (growth_bytes, new_count) = (growth.allowed_bytes, hashes.len() as u64);
+            let part = InsertPart { filter, generation, request, proposed, hashes, growth_bytes };
+            Ok(slice.prepared(part, new_count, growth))
         };
         let mut items = hashes.to_vec();
         self.check_hashes(slice, &hashes, request)?;
