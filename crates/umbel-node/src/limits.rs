@@ -30,15 +30,15 @@ pub const RETRY_WAIT_MIN: Duration = Duration::from_millis(10);
 /// Longest pause between retries: a tenth of an election, including its detection delay.
 pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// Proposals of a shard's leader that are in flight at once; what arrives meanwhile is combined into
-/// the next one. Two: while one is being synced, the next is being sent; and an entry costs every
-/// replica far more than its items do.
+/// Entries with inserts of a shard's leader that are in flight at once, of each way in which they insert; what
+/// arrives meanwhile is combined into the next one. Two: while one is being synced, the next is being sent; and an
+/// entry costs every replica far more than its items do.
 pub const PROPOSALS_IN_FLIGHT_MAX: usize = 2;
 
 /// Most inserts in one entry of the log: 65,536 hashes are 1 MiB.
 pub const PROPOSAL_ITEMS_MAX: usize = 1 << 16;
 
-/// Requests that may wait to be proposed by a shard's leader.
+/// Requests that may wait to be proposed by a shard's leader, of each way in which they insert.
 pub const PROPOSAL_QUEUE_MAX: usize = 4096;
 
 /// Bytes of export frames in one response between nodes: 4 MiB.

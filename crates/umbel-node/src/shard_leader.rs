@@ -31,7 +31,7 @@ mod scrub;
 mod sum;
 mod windowed;
 
-use queue::InsertQueue;
+use queue::{InsertQueue, Way};
 use windowed::Timing;
 
 /// The result for one part of an entry.
@@ -185,7 +185,7 @@ impl ShardLeader {
             }
             PreparedInsert::Propose(part) => {
                 let timing = self.timing(filter, at_ms);
-                self.propose_insert(part, timing).await?
+                self.propose_insert(part, Way::Always(timing)).await?
             }
         };
         Ok(ShardAnswer::Bits(bits))
@@ -201,12 +201,12 @@ impl ShardLeader {
         }
     }
 
-    async fn propose_insert(&self, part: InsertPart, timing: Timing) -> PartAnswer {
+    async fn propose_insert(&self, part: InsertPart, way: Way) -> PartAnswer {
         if let Some(free_bytes) = self.space.shortage() {
             return Err(ShardFailure::DiskFull { free_bytes });
         }
         let slice = (part.filter, part.generation);
-        let bits = self.queue.propose(part, timing).await?;
+        let bits = self.queue.propose(part, way).await?;
         let new_count = bits.count_ones();
         self.arrivals.add(slice, new_count.into());
         metrics::insert_answered(new_count.into(), (bits.len() - new_count).into());
@@ -243,26 +243,18 @@ impl ShardLeader {
         }
     }
 
+    /// Proposes a removal, which takes the room of its items and of the log as inserts do. It goes on if the
+    /// caller stops waiting, because the entry is in the log then.
     async fn propose_removal(&self, part: RemovePart) -> Result<ShardReply, ShardFailure> {
-        self.propose_alone(part.hashes.len(), ShardCommand::Remove(part)).await
-    }
-
-    /// Proposes a change of so many items as an entry of its own, which takes their room and that of the log as
-    /// inserts do. It goes on if the caller stops waiting, because the entry is in the log then.
-    async fn propose_alone(
-        &self,
-        item_count: usize,
-        command: ShardCommand,
-    ) -> Result<ShardReply, ShardFailure> {
         if let Some(free_bytes) = self.space.shortage() {
             return Err(ShardFailure::DiskFull { free_bytes });
         }
-        let room = self.queue.take_room(item_count)?;
+        let room = self.queue.take_room(part.hashes.len())?;
         let (group, writes) = (Arc::clone(&self.group), Arc::clone(&self.writes));
         let proposed = tokio::spawn(async move {
             let _room = room;
             let _writing = writes.read_owned().await;
-            propose(&group, command).await
+            propose(&group, ShardCommand::Remove(part)).await
         });
         proposed.await.map_err(|error| ShardFailure::Stopped(error.to_string()))?
     }

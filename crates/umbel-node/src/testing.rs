@@ -31,7 +31,7 @@ mod filters;
 #[cfg(test)]
 pub(crate) use clock::SetClock;
 #[cfg(test)]
-pub(crate) use filters::create_filter;
+pub(crate) use filters::{create_filter, create_filter_of};
 
 pub use described_jobs::DescribedSince;
 

@@ -23,8 +23,9 @@ impl Before {
     /// Records the slices that the command names.
     pub(crate) fn look(state: &ShardState, command: &ShardCommand) -> Self {
         let filters: Vec<FilterId> = match command {
-            ShardCommand::Insert(parts) => parts.iter().map(|part| part.filter).collect(),
-            ShardCommand::InsertAbsent(part) => vec![part.filter],
+            ShardCommand::Insert(parts) | ShardCommand::InsertAbsent(parts) => {
+                parts.iter().map(|part| part.filter).collect()
+            }
             ShardCommand::Remove(part) => vec![part.filter],
             ShardCommand::MergeSlices { target, sources, .. } => {
                 sources.iter().map(|&(source, _)| source).chain([*target]).collect()
@@ -69,12 +70,10 @@ impl Before {
         answered: &mut AnsweredParts,
     ) -> Option<(&'static str, String)> {
         match (command, reply) {
-            (ShardCommand::Insert(parts), ShardReply::Inserted(replies)) => {
-                self.stale_inserts(parts.iter().zip(replies), answered)
-            }
-            (ShardCommand::InsertAbsent(part), ShardReply::Inserted(replies)) => {
-                self.stale_inserts(std::iter::once(part).zip(replies), answered)
-            }
+            (
+                ShardCommand::Insert(parts) | ShardCommand::InsertAbsent(parts),
+                ShardReply::Inserted(replies),
+            ) => self.stale_inserts(parts.iter().zip(replies), answered),
             (ShardCommand::InsertTimed { inserts, .. }, ShardReply::Inserted(replies)) => {
                 let parts = inserts.iter().map(|insert| &insert.part);
                 self.stale_inserts(parts.zip(replies), answered)
@@ -219,7 +218,7 @@ mod tests {
         let refused = ShardReply::Inserted(vec![Err(error)]);
         let stale = ShardCommand::Insert(vec![part(1, None)]);
         assert_eq!(broken(&stale, &refused, &mut AnsweredParts::default()), None);
-        let stale = ShardCommand::InsertAbsent(part(1, None));
+        let stale = ShardCommand::InsertAbsent(vec![part(1, None)]);
         let reply = ShardReply::Inserted(vec![Ok(Bitmap::zeros(0))]);
         assert_eq!(broken(&stale, &reply, &mut AnsweredParts::default()), Some(GENERATION));
 

@@ -46,10 +46,14 @@ fn apply(
 }
 
 fn apply_part(state: &mut ShardState, part: InsertPart) -> Result<Bitmap, PartError> {
-    let ShardReply::Inserted(mut answers) = state.apply(&ShardCommand::InsertAbsent(part)) else {
-        panic!("another reply")
-    };
-    answers.pop().unwrap()
+    apply_parts(state, vec![part]).pop().unwrap()
+}
+
+fn apply_parts(state: &mut ShardState, parts: Vec<InsertPart>) -> Vec<Result<Bitmap, PartError>> {
+    match state.apply(&ShardCommand::InsertAbsent(parts)) {
+        ShardReply::Inserted(answers) => answers,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn copies(state: &ShardState, filter: FilterId, item: u64) -> u64 {
@@ -71,6 +75,23 @@ fn of_several_clients_one_inserts_an_item() {
             apply(&mut state, filter, None, list(&[7, 8, 7])),
             Ok(Bitmap::from_ones(3, [0, 1]))
         );
+    }
+}
+
+/// Parts that a leader puts into one entry, of which one does not fit.
+#[test]
+fn parts_of_an_entry_are_applied_in_order_and_each_as_a_whole() {
+    for kind in KINDS {
+        let (mut state, _) = small(kind, 20);
+        let many: Vec<u64> = (7..1_000).collect();
+        let parts = [list(&[7, 8]), list(&many), list(&[8, 9]), list(&[9])];
+        let parts = parts.map(|hashes| part(SMALL, None, hashes, 0)).to_vec();
+        let answers = apply_parts(&mut state, parts);
+        assert!(matches!(answers[1], Err(PartError::Full { .. })), "{kind}: {answers:?}");
+        let others = [0, 2, 3].map(|at| answers[at].clone());
+        let expected = [Bitmap::ones(2), Bitmap::from_ones(2, [1]), Bitmap::zeros(1)];
+        assert_eq!(others, expected.map(Ok), "{kind}");
+        assert_eq!(state.summary(SMALL).unwrap().new_count, 3, "{kind}");
     }
 }
 

@@ -79,13 +79,12 @@ impl ShardState {
     pub(super) fn refuse(command: &ShardCommand, error: &PartError) -> ShardReply {
         let refused = || error.clone();
         match command {
-            ShardCommand::Insert(parts) => {
+            ShardCommand::Insert(parts) | ShardCommand::InsertAbsent(parts) => {
                 ShardReply::Inserted(parts.iter().map(|_| Err(refused())).collect())
             }
             ShardCommand::InsertTimed { inserts, .. } => {
                 ShardReply::Inserted(inserts.iter().map(|_| Err(refused())).collect())
             }
-            ShardCommand::InsertAbsent(_) => ShardReply::Inserted(vec![Err(refused())]),
             ShardCommand::Remove(_) => ShardReply::Removed(Err(refused())),
             ShardCommand::MergeSlices { .. } | ShardCommand::LoadFrame { .. } => {
                 ShardReply::Merged(Err(refused()))

@@ -125,9 +125,9 @@ pub enum ShardCommand {
         /// The epoch at which the catalogue began the merge.
         since: Epoch,
     },
-    /// Inserts those items of a part that are absent, in its order: of equal items the first. All of them or none,
-    /// for kinds that tell copies alone. Since version 6 of the cluster.
-    InsertAbsent(InsertPart),
+    /// Inserts of one or more requests, applied in order, of those items alone that are absent: of equal items the
+    /// first. All of a part or none, for kinds that tell copies alone. Since version 6 of the cluster.
+    InsertAbsent(Vec<InsertPart>),
 }
 
 /// How several filters are combined into another one. Nothing in the target is cleared.
@@ -284,14 +284,13 @@ impl ShardCommand {
     /// that change slices of all filters, are none.
     pub(super) fn for_each_changed(&self, mut call: impl FnMut(FilterId, Option<&HashList>)) {
         match self {
-            Self::Insert(parts) => {
+            Self::Insert(parts) | Self::InsertAbsent(parts) => {
                 parts.iter().for_each(|part| call(part.filter, Some(&part.hashes)));
             }
             Self::InsertTimed { inserts, .. } => {
                 let parts = inserts.iter().map(|insert| &insert.part);
                 parts.for_each(|part| call(part.filter, Some(&part.hashes)));
             }
-            Self::InsertAbsent(part) => call(part.filter, Some(&part.hashes)),
             Self::Remove(part) => call(part.filter, Some(&part.hashes)),
             Self::Repair(part) => call(part.filter, None),
             Self::MergeSlices { target: filter, .. }
@@ -315,11 +314,12 @@ impl ShardCommand {
     /// ([`IdsOnLeaderOnly`](umbel_step::planted::Planted::IdsOnLeaderOnly)).
     pub fn forget_request_ids(&mut self) {
         match self {
-            Self::Insert(parts) => parts.iter_mut().for_each(|part| part.request = None),
+            Self::Insert(parts) | Self::InsertAbsent(parts) => {
+                parts.iter_mut().for_each(|part| part.request = None);
+            }
             Self::InsertTimed { inserts, .. } => {
                 inserts.iter_mut().for_each(|insert| insert.part.request = None);
             }
-            Self::InsertAbsent(part) => part.request = None,
             Self::Remove(part) => part.request = None,
             Self::MergeSlices { operation: SetOperation::Sum(terms), .. } => terms.request = None,
             _ => {}
@@ -356,12 +356,11 @@ mod tests {
             cut: (0, u64::MAX),
             owner: OwnerId::default(),
         };
-        let mut command = ShardCommand::Insert(vec![part(Some(stamp)), part(None)]);
-        command.forget_request_ids();
-        assert_eq!(command, ShardCommand::Insert(vec![part(None), part(None)]));
-        let mut command = ShardCommand::InsertAbsent(part(Some(stamp)));
-        command.forget_request_ids();
-        assert_eq!(command, ShardCommand::InsertAbsent(part(None)));
+        for insert in [ShardCommand::Insert, ShardCommand::InsertAbsent] {
+            let mut command = insert(vec![part(Some(stamp)), part(None)]);
+            command.forget_request_ids();
+            assert_eq!(command, insert(vec![part(None), part(None)]));
+        }
         let mut other = ShardCommand::DropSlice(FilterId(3));
         other.forget_request_ids();
         assert_eq!(other, ShardCommand::DropSlice(FilterId(3)));

@@ -73,7 +73,7 @@ proptest! {
             let now_ms = part.hashes.digest() >> (generation.0 * 8);
             let inserts = vec![TimedInsert { part: part.clone(), at_ms }];
             let timed = ShardCommand::InsertTimed { now_ms, inserts };
-            let absent = ShardCommand::InsertAbsent(part.clone());
+            let absent = ShardCommand::InsertAbsent(vec![part.clone()]);
             let insert = ShardCommand::Insert(vec![part]);
             for command in [insert, absent, ShardCommand::Remove(removal), timed] {
                 let before = state.digest();

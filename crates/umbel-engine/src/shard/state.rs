@@ -139,8 +139,8 @@ impl ShardState {
                 ShardReply::Done(Ok(()))
             }
             ShardCommand::Absorb { from, .. } => ShardReply::Done(self.check_absorbed(*from)),
-            ShardCommand::InsertAbsent(part) => {
-                ShardReply::Inserted(vec![self.insert_absent(part)])
+            ShardCommand::InsertAbsent(parts) => {
+                ShardReply::Inserted(parts.iter().map(|part| self.insert_absent(part)).collect())
             }
         }
     }

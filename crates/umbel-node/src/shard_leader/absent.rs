@@ -1,11 +1,10 @@
 //! Inserts of items that are absent: whether they are is decided where the entry is applied.
 
-use umbel_engine::shard::{
-    Bitmap, HashList, InsertPart, PreparedInsert, RequestStamp, ShardCommand, ShardReply,
-};
+use umbel_engine::shard::{Bitmap, HashList, PreparedInsert, RequestStamp};
 use umbel_engine::{FilterId, Generation};
 
-use super::{PartAnswer, ShardLeader, growing, unexpected};
+use super::queue::Way;
+use super::{ShardLeader, growing};
 use crate::calls::{AllowedGrowth, ShardAnswer, ShardFailure};
 use crate::metrics;
 
@@ -45,22 +44,8 @@ impl ShardLeader {
             PreparedInsert::Growing { growth_bytes } => {
                 return Ok(ShardAnswer::Growing { growth_bytes });
             }
-            PreparedInsert::Propose(part) => self.propose_absent(part).await?,
+            PreparedInsert::Propose(part) => self.propose_insert(part, Way::IfAbsent).await?,
         };
         Ok(ShardAnswer::Bits(bits))
-    }
-
-    async fn propose_absent(&self, part: InsertPart) -> PartAnswer {
-        let (slice, item_count) = ((part.filter, part.generation), part.hashes.len());
-        let reply = self.propose_alone(item_count, ShardCommand::InsertAbsent(part)).await?;
-        let ShardReply::Inserted(mut answers) = reply else { return Err(unexpected(&reply)) };
-        let Some(answer) = answers.pop() else {
-            return Err(unexpected(&ShardReply::Inserted(answers)));
-        };
-        let bits = answer?;
-        let new_count = bits.count_ones();
-        self.arrivals.add(slice, new_count.into());
-        metrics::insert_answered(new_count.into(), (bits.len() - new_count).into());
-        Ok(bits)
     }
 }

@@ -1,10 +1,11 @@
-//! Inserts that wait to be proposed, many in one entry of the log.
+//! Inserts that wait to be proposed, many in one entry of the log. An entry inserts in one way ([`Way`]), so the parts of
+//! each way wait by themselves: mixed ones would cut each other's entries.
 
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use umbel_engine::GroupId;
-use umbel_engine::shard::{Bitmap, InsertPart, ShardReply};
+use umbel_engine::shard::{Bitmap, InsertPart, ShardCommand, ShardReply};
 use umbel_ports::{Rare, locked};
 use umbel_raft::{Group, ProposeError};
 use umbel_step::planted::{self, Planted};
@@ -18,19 +19,39 @@ use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_
 /// The inserts of a shard that wait, or are on their way to a majority. Bounded in items and in requests.
 pub(super) struct InsertQueue {
     group: GroupId,
+    /// Those of [`Way::Always`].
     waiting: mpsc::Sender<Waiting>,
+    /// Those of [`Way::IfAbsent`].
+    waiting_if_absent: mpsc::Sender<Waiting>,
     /// One permit per item that may wait or be on its way.
     room: Arc<Semaphore>,
     room_items: usize,
 }
 
+/// How the items of a part are inserted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// Whatever is present.
+    Always(Timing),
+    /// If they are absent when their turn comes.
+    IfAbsent,
+}
+
+/// Combines parts into one entry, given the leader's clock.
+type EntryOf = fn(Vec<(InsertPart, Timing)>, u64) -> ShardCommand;
+
+/// Combines parts of [`Way::IfAbsent`], for which time does not count.
+fn absent_entry_of(parts: Vec<(InsertPart, Timing)>, _now_ms: u64) -> ShardCommand {
+    ShardCommand::InsertAbsent(parts.into_iter().map(|(part, _)| part).collect())
+}
+
 impl InsertQueue {
-    /// A queue of up to so many items, and the task that proposes them.
+    /// A queue of up to so many items, and the tasks that propose them.
     pub(super) fn start(group: Arc<Group>, items_max: usize, writes: Writes) -> Self {
-        let (waiting, receiver) = mpsc::channel(PROPOSAL_QUEUE_MAX);
         let (id, room) = (group.id(), Arc::new(Semaphore::new(items_max)));
-        tokio::spawn(propose_together(group, receiver, writes));
-        Self { group: id, waiting, room, room_items: items_max }
+        let waiting = proposing(Arc::clone(&group), Arc::clone(&writes), windowed::entry_of);
+        let waiting_if_absent = proposing(group, writes, absent_entry_of);
+        Self { group: id, waiting, waiting_if_absent, room, room_items: items_max }
     }
 
     /// Takes room for items until the permit is dropped. Whoever proposes them gives it back when the entry is
@@ -42,12 +63,16 @@ impl InsertQueue {
 
     /// Proposes a part, and waits for its answer. A part whose caller stops waiting before it is proposed leaves
     /// the queue.
-    pub(super) async fn propose(&self, part: InsertPart, timing: Timing) -> PartAnswer {
+    pub(super) async fn propose(&self, part: InsertPart, way: Way) -> PartAnswer {
+        let (waiting, timing) = match way {
+            Way::Always(timing) => (&self.waiting, timing),
+            Way::IfAbsent => (&self.waiting_if_absent, Timing::None),
+        };
         let room = self.take_room(part.hashes.len())?;
         let (answer, answered) = oneshot::channel();
         let place = Place(Arc::new(Mutex::new(Some(Queued { part, timing, room }))));
         let withdrawn = Withdrawn(Place(Arc::clone(&place.0)));
-        self.waiting.try_send(Waiting { place, answer }).map_err(|_| self.overloaded())?;
+        waiting.try_send(Waiting { place, answer }).map_err(|_| self.overloaded())?;
         let answer = answered.await;
         drop(withdrawn);
         answer.map_err(|_| ShardFailure::Stopped(format!("{} stopped", self.group)))?
@@ -118,8 +143,20 @@ impl Caller {
     }
 }
 
+/// Starts a task that proposes parts of one way, and returns where they wait.
+fn proposing(group: Arc<Group>, writes: Writes, entry_of: EntryOf) -> mpsc::Sender<Waiting> {
+    let (waiting, receiver) = mpsc::channel(PROPOSAL_QUEUE_MAX);
+    tokio::spawn(propose_together(group, receiver, writes, entry_of));
+    waiting
+}
+
 /// Proposes waiting parts, many in one entry, with a few entries in flight at once.
-async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>, writes: Writes) {
+async fn propose_together(
+    group: Arc<Group>,
+    mut queue: mpsc::Receiver<Waiting>,
+    writes: Writes,
+    entry_of: EntryOf,
+) {
     let in_flight = Arc::new(Semaphore::new(PROPOSALS_IN_FLIGHT_MAX));
     let mut next: Option<Taken> = None;
     loop {
@@ -155,7 +192,7 @@ async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>,
         let (group, writes) = (Arc::clone(&group), Arc::clone(&writes));
         tokio::spawn(async move {
             let _writing = writes.read().await;
-            let command = windowed::entry_of(parts, group.wall_ms());
+            let command = entry_of(parts, group.wall_ms());
             let outcome = group.propose(LogCommand::Shard(command)).await;
             drop(permit);
             answer_parts(outcome, callers);
@@ -200,14 +237,18 @@ fn answer_parts(outcome: Result<CommandReply, ProposeError>, callers: Vec<Caller
 mod tests {
     use std::future::Future;
 
+    use futures_util::future::join_all;
     use futures_util::poll;
     use umbel_engine::meta::Distribution;
     use umbel_engine::shard::{HashList, RemovePart};
     use umbel_engine::{FilterId, Generation};
-    use umbel_filter::ItemHash;
+    use umbel_filter::{ItemHash, Kind};
 
     use super::*;
-    use crate::testing::{create_filter, start_alone};
+    use crate::calls::ShardAnswer;
+    use crate::testing::{create_filter, create_filter_of, start_alone};
+
+    const WAYS: [Way; 2] = [Way::Always(Timing::None), Way::IfAbsent];
 
     fn hashes(count: u64) -> HashList {
         HashList::from_hashes(&(0..count).map(|n| ItemHash::new(n, n)).collect::<Vec<_>>())
@@ -224,16 +265,17 @@ mod tests {
         }
     }
 
-    /// A queue whose parts the test takes.
+    /// A queue whose parts, of either way, the test takes.
     fn queue(items_max: usize) -> (InsertQueue, mpsc::Receiver<Waiting>) {
         let (waiting, receiver) = mpsc::channel(PROPOSAL_QUEUE_MAX);
         let room = Arc::new(Semaphore::new(items_max));
-        let group = GroupId::META;
-        (InsertQueue { group, waiting, room, room_items: items_max }, receiver)
+        let (group, waiting_if_absent) = (GroupId::META, waiting.clone());
+        let queue = InsertQueue { group, waiting, waiting_if_absent, room, room_items: items_max };
+        (queue, receiver)
     }
 
-    async fn is_overloaded(queue: &InsertQueue, item_count: u64) -> bool {
-        let mut proposal = std::pin::pin!(queue.propose(part(item_count), Timing::None));
+    async fn is_overloaded(queue: &InsertQueue, way: Way, item_count: u64) -> bool {
+        let mut proposal = std::pin::pin!(queue.propose(part(item_count), way));
         match poll!(proposal.as_mut()) {
             std::task::Poll::Ready(answer) => {
                 assert!(matches!(answer, Err(ShardFailure::Overloaded(_))), "{answer:?}");
@@ -245,28 +287,64 @@ mod tests {
 
     #[tokio::test]
     async fn a_part_whose_caller_has_given_up_leaves_the_queue() {
-        let (queue, mut waiting) = queue(10);
-        {
-            let mut given_up = std::pin::pin!(queue.propose(part(8), Timing::None));
-            assert!(poll!(given_up.as_mut()).is_pending());
-            assert!(is_overloaded(&queue, 3).await);
+        for way in WAYS {
+            let (queue, mut waiting) = queue(10);
+            {
+                let mut given_up = std::pin::pin!(queue.propose(part(8), way));
+                assert!(poll!(given_up.as_mut()).is_pending());
+                // Both ways share the room.
+                for other in WAYS {
+                    assert!(is_overloaded(&queue, other, 3).await);
+                }
+            }
+            assert!(waiting.recv().await.unwrap().take().is_none());
+            assert!(!is_overloaded(&queue, way, 10).await);
         }
-        assert!(waiting.recv().await.unwrap().take().is_none());
-        assert!(!is_overloaded(&queue, 10).await);
     }
 
     #[tokio::test]
     async fn a_part_that_is_proposed_keeps_its_room_until_it_is_answered() {
         let (queue, mut waiting) = queue(10);
         let taken = {
-            let mut given_up = std::pin::pin!(queue.propose(part(8), Timing::None));
+            let mut given_up = std::pin::pin!(queue.propose(part(8), Way::IfAbsent));
             assert!(poll!(given_up.as_mut()).is_pending());
             waiting.recv().await.unwrap().take().unwrap()
         };
         assert!(taken.caller.answer.is_closed());
-        assert!(is_overloaded(&queue, 3).await);
+        assert!(is_overloaded(&queue, Way::IfAbsent, 3).await);
         answer_parts(Err(ProposeError::NotLeader(None)), vec![taken.caller]);
-        assert!(!is_overloaded(&queue, 10).await);
+        assert!(!is_overloaded(&queue, Way::IfAbsent, 10).await);
+    }
+
+    /// Writes are held back here until all parts wait.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn inserts_of_what_is_absent_share_entries() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let (distribution, size) = (Distribution::Partitioned, (10_000, 0.01));
+        let filter = create_filter_of(&node, Kind::Quotient, distribution, size).await;
+        let shard = node.local().shards().remove(0);
+        let held = Arc::clone(&shard.writes).write_owned().await;
+        let before = shard.group.applied_index();
+        // Of two clients each, in the first quarter of the hash space.
+        let items: Vec<HashList> = (0..24)
+            .map(|n| HashList::from_hashes(&[ItemHash::new((n % 12) << 56, n % 12)]))
+            .collect();
+        let slice = (filter, Generation(1));
+        let inserts = items.iter().map(|item| shard.insert_absent(slice, None, item, None));
+        let mut inserts = Box::pin(join_all(inserts));
+        assert!(poll!(inserts.as_mut()).is_pending());
+        drop(held);
+        let new_counts = inserts.await.into_iter().map(|answer| match answer {
+            Ok(ShardAnswer::Bits(bits)) => bits.count_ones(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(new_counts.sum::<u32>(), 12);
+        // Two that were held back, and what waited behind them.
+        let entry_count = shard.group.applied_index() - before;
+        assert!(entry_count <= 3, "{entry_count}");
+        drop(shard);
+        node.shutdown().await;
     }
 
     /// Writes are held back here, as they wait for a majority elsewhere.

@@ -14,6 +14,16 @@ use crate::node::Node;
 pub(crate) async fn create_filter(
     node: &Node,
     distribution: Distribution,
+    size: (u64, f64),
+) -> FilterId {
+    create_filter_of(node, Kind::Blocked, distribution, size).await
+}
+
+/// The same of this kind.
+pub(crate) async fn create_filter_of(
+    node: &Node,
+    kind: Kind,
+    distribution: Distribution,
     (capacity, rate): (u64, f64),
 ) -> FilterId {
     let cells = match distribution {
@@ -21,10 +31,10 @@ pub(crate) async fn create_filter(
         Distribution::Replicated => 1,
     };
     let cells = CellCount::new(cells).unwrap();
-    let shape = SliceShape::plan(Kind::Blocked, capacity, rate, cells).unwrap();
+    let shape = SliceShape::plan(kind, capacity, rate, cells).unwrap();
     let settings = FilterSettings {
         distribution,
-        kind: Kind::Blocked.id(),
+        kind: kind.id(),
         capacity,
         false_positive_rate: rate,
         memory_bytes: shape.memory_bytes(HashRange::WHOLE).unwrap(),

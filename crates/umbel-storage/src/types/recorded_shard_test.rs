@@ -89,7 +89,7 @@ fn commands() -> Vec<ShardCommand> {
         ShardCommand::Fence { into: group, since },
         ShardCommand::Absorb { from: group, fence_index: 16 },
         ShardCommand::Reopen { since },
-        ShardCommand::InsertAbsent(insert()),
+        ShardCommand::InsertAbsent(vec![insert()]),
     ]
 }
 
