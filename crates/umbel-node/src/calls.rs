@@ -303,6 +303,16 @@ pub enum MetaRequest {
     Confirm,
 }
 
+impl MetaRequest {
+    /// Whether the request may be sent again when a response was lost.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        match self {
+            Self::Propose(command) => command.is_repeatable(),
+            Self::Confirm => true,
+        }
+    }
+}
+
 /// The response of the meta group's leader.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum MetaAnswer {
@@ -557,6 +567,15 @@ mod tests {
         let before = encode(&ShardAnswer::Failed(ShardFailure::Unknown));
         assert_eq!(before[..5], [1, 10, 0, 0, 0]);
         assert_eq!(encode(&ShardAnswer::Copies(vec![2]))[..5], [1, 11, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_replaces_an_expiry_is_sent_once() {
+        let (filter, expires_ms) = (FilterId(1), Some(1_000));
+        let replace = MetaCommand::ReplaceExpiry { filter, seen_ms: None, expires_ms };
+        assert!(!MetaRequest::Propose(replace).is_repeatable());
+        let set = MetaCommand::SetExpiry { filter, expires_ms };
+        assert!(MetaRequest::Propose(set).is_repeatable() && MetaRequest::Confirm.is_repeatable());
     }
 
     /// Equal version vectors must have equal encodings, and a count of 0 carries no information.

@@ -188,27 +188,32 @@ impl LeaderCalls {
     ) -> Result<(MetaAnswer, u64), CallFailure> {
         let local = self.local()?;
         let mut tries = Tries::new(deadline);
-        // Every command of the meta group may be sent twice, so after a lost reply it is sent again.
         loop {
             let node = self.meta_candidate(local, &tries);
-            match self.try_meta(local, node, request, tries.timeout()).await {
+            // A request that must not be sent twice gets all of the remaining time.
+            let timeout = if request.is_repeatable() { tries.timeout() } else { tries.remaining() };
+            let open = match self.try_meta(local, node, request, timeout).await {
                 Tried::Answer((MetaAnswer::NotLeader(leader), _)) | Tried::Elsewhere(leader) => {
                     self.note_leader(GroupId::META, node, leader);
                     self.pause(&mut tries, GroupId::META, node, leader).await;
+                    None
                 }
-                Tried::Answer((MetaAnswer::Unknown, _)) => {
-                    tries.open = Some("its leader changed".to_owned());
-                    self.pause(&mut tries, GroupId::META, node, None).await;
-                }
+                Tried::Answer((MetaAnswer::Unknown, _)) => Some("its leader changed".to_owned()),
                 Tried::Answer(answer) => {
                     self.note_leader(GroupId::META, node, Some(node));
-                    return tries.meta_answer(answer);
+                    return Ok(answer);
                 }
                 Tried::Unknown(why) => {
                     self.note_leader(GroupId::META, node, None);
-                    tries.open = Some(why);
-                    self.pause(&mut tries, GroupId::META, node, None).await;
+                    Some(why)
                 }
+            };
+            if let Some(why) = open {
+                tries.open = Some(why);
+                if !request.is_repeatable() {
+                    return Err(tries.failure("the meta group", false));
+                }
+                self.pause(&mut tries, GroupId::META, node, None).await;
             }
             if tries.is_over() {
                 let is_read = matches!(request, MetaRequest::Confirm);

@@ -26,8 +26,8 @@ impl Coordinator {
     }
 
     /// The same for a filter that has the time `seen_ms`: of several callers who saw the same, one sets it, and the others
-    /// get [`MetaError::ExpiryChanged`](umbel_engine::meta::MetaError::ExpiryChanged). Clusters of lower versions do not
-    /// compare the times.
+    /// get [`MetaError::ExpiryChanged`](umbel_engine::meta::MetaError::ExpiryChanged). It is proposed once: if
+    /// the answer is lost, the outcome is unknown. Clusters of lower versions do not compare the times.
     pub async fn replace_expiry(
         &self,
         name: &FilterName,

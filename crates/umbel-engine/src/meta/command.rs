@@ -326,8 +326,8 @@ pub enum MetaCommand {
         expires_ms: u64,
     },
     /// Sets or removes the time at which a filter is dropped, if it still has the one that was seen.
-    /// Otherwise it is refused ([`MetaError::ExpiryChanged`](super::MetaError::ExpiryChanged)), also if it is a
-    /// repetition.
+    /// Otherwise it is refused ([`MetaError::ExpiryChanged`](super::MetaError::ExpiryChanged)). Proposed once, whatever
+    /// becomes of the answer ([`MetaCommand::is_repeatable`]).
     ReplaceExpiry {
         /// The filter.
         filter: FilterId,

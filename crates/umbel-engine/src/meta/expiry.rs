@@ -66,8 +66,8 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    /// Sets the time of expiry as it was seen: of several who saw the same, one sets it. A repetition is refused as any
-    /// other proposal, because what it would set may as well be what another one has set.
+    /// Sets the time of expiry as it was seen: of several who saw the same, one sets it. A repetition is not known as such:
+    /// it is refused if the first one still counts, and takes effect if the time that was seen has been restored.
     pub(super) fn replace_expiry(
         &mut self,
         filter: FilterId,
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::ids::NodeId;
     use crate::meta::catalogue::IMPORTS_BEGIN_SINCE;
-    use crate::meta::{ClusterVersion, Distribution, HashKey};
+    use crate::meta::{ClusterVersion, Distribution, FilterChange, FilterOrder, HashKey};
     use crate::shard::SliceShape;
 
     fn state(importing: bool) -> (MetaState, FilterId) {
@@ -198,6 +198,31 @@ mod tests {
         state.apply(12, &MetaCommand::DropFilter { filter });
         let unknown = MetaReply::Refused(MetaError::UnknownFilter { filter });
         assert_eq!(state.apply(13, &replace(None, Some(1))), unknown);
+    }
+
+    /// Another client has made the filter last for ever since, and was told so.
+    #[test]
+    fn a_time_that_replaces_what_was_seen_is_not_proposed_twice() {
+        let (mut state, filter) = state(false);
+        let (seen_ms, expires_ms) = (None, Some(1_000));
+        let replace = MetaCommand::ReplaceExpiry { filter, seen_ms, expires_ms };
+        let persist = MetaCommand::SetExpiry { filter, expires_ms: None };
+        for (index, command) in [(6, &replace), (7, &persist), (8, &replace)] {
+            assert_eq!(state.apply(index, command), MetaReply::Done);
+        }
+        assert_eq!(
+            state.filter(filter).unwrap().expires_ms,
+            expires_ms,
+            "it is not known as a repetition"
+        );
+        let order = |change| {
+            let name = FilterName::new("f").unwrap();
+            MetaCommand::Order(FilterOrder { filter, name, change })
+        };
+        let change = FilterChange::ReplaceExpiry { seen_ms, expires_ms };
+        assert!(!replace.is_repeatable() && !order(change).is_repeatable());
+        let change = FilterChange::SetExpiry { expires_ms };
+        assert!(persist.is_repeatable() && order(change).is_repeatable());
     }
 
     #[test]

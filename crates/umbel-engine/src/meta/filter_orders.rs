@@ -55,6 +55,23 @@ impl MetaCommand {
             command => Cow::Borrowed(command),
         }
     }
+
+    /// Whether proposing the command once more does no harm, as when the answer was lost. Of all commands only
+    /// [`ReplaceExpiry`](Self::ReplaceExpiry) must not be: if somebody else has restored the time that was seen, a
+    /// repetition would find it and replace it again.
+    ///
+    /// ```
+    /// use umbel_engine::FilterId;
+    /// use umbel_engine::meta::MetaCommand;
+    ///
+    /// let (filter, expires_ms) = (FilterId(7), Some(1_000));
+    /// assert!(MetaCommand::SetExpiry { filter, expires_ms }.is_repeatable());
+    /// assert!(!MetaCommand::ReplaceExpiry { filter, seen_ms: None, expires_ms }.is_repeatable());
+    /// ```
+    #[must_use]
+    pub fn is_repeatable(&self) -> bool {
+        !matches!(*self.bare(), Self::ReplaceExpiry { .. })
+    }
 }
 
 impl MetaState {

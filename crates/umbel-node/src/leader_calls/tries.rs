@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use umbel_engine::meta::{MetaError, MetaReply};
 use umbel_engine::shard::PartError;
 
-use crate::calls::{MetaAnswer, ShardRequest};
+use crate::calls::ShardRequest;
 use crate::failure::CallFailure;
 use crate::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
 
@@ -96,26 +95,6 @@ impl Tries {
                 what: format!("{what}: {open}; then it was refused: {refusal}"),
             },
             _ => refusal,
-        }
-    }
-
-    /// The answer of the meta group. That a time of expiry was changed meanwhile may be said of what an earlier try has
-    /// done.
-    pub(crate) fn meta_answer(
-        self,
-        answer: (MetaAnswer, u64),
-    ) -> Result<(MetaAnswer, u64), CallFailure> {
-        let MetaAnswer::Reply(MetaReply::Refused(error @ MetaError::ExpiryChanged { .. })) =
-            &answer.0
-        else {
-            return Ok(answer);
-        };
-        match self.open {
-            Some(open) => {
-                let what = format!("the meta group: {open}; then it was refused: {error}");
-                Err(CallFailure::OutcomeUnknown { what })
-            }
-            None => Ok(answer),
         }
     }
 
@@ -209,22 +188,6 @@ mod tests {
             let never_sent = tries(None).failure("shard 3", is_read);
             assert!(matches!(&never_sent, CallFailure::NoQuorum { what, .. } if what == "shard 3"));
         }
-    }
-
-    #[test]
-    fn an_expiry_may_have_been_changed_by_an_earlier_try() {
-        let answer = |error| (MetaAnswer::Reply(MetaReply::Refused(error)), 7);
-        let tries = |open: Option<&str>| {
-            let open = open.map(str::to_owned);
-            Tries { open, ..Tries::new(Instant::now()) }
-        };
-        let changed = || MetaError::ExpiryChanged { filter: FilterId(1) };
-        let uncertain = tries(Some("its leader changed")).meta_answer(answer(changed()));
-        assert!(matches!(uncertain, Err(CallFailure::OutcomeUnknown { .. })), "{uncertain:?}");
-        assert_eq!(tries(None).meta_answer(answer(changed())), Ok(answer(changed())));
-        let other = || MetaError::NotFormed;
-        let refused = tries(Some("its leader changed")).meta_answer(answer(other()));
-        assert_eq!(refused, Ok(answer(other())));
     }
 
     #[test]
