@@ -276,15 +276,20 @@ impl Coordinator {
         seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
         // Whoever drops what it made itself, because a later step failed, does not try again.
         while let Err(error) = self.propose_order(id, &record, FilterChange::Drop, deadline).await {
-            let is_merging = matches!(error, CallFailure::Meta(MetaError::ShardBusy { .. }));
-            if !is_merging || Instant::now() >= deadline {
-                return Err(error);
-            }
-            self.shards().wait_unsplit(deadline).await?;
+            self.wait_for_merge(error, deadline).await?;
         }
         let is_gone = |state: &MetaState| state.filter(id).is_none().then_some(());
         self.wait_change(id, is_gone, deadline).await?;
         Ok(record.is_replicated())
+    }
+
+    /// Waits for the end of the merge of shards because of which a drop was refused; any other error is the drop's.
+    async fn wait_for_merge(&self, refused: CallFailure, deadline: Instant) -> Result<()> {
+        let is_merging = matches!(refused, CallFailure::Meta(MetaError::ShardBusy { .. }));
+        if !is_merging || Instant::now() >= deadline {
+            return Err(refused);
+        }
+        self.shards().wait_unsplit(deadline).await
     }
 
     /// Clears a filter; returns its new generation once every shard has begun it, and whether the filter

@@ -18,6 +18,7 @@ mod any_of_test;
 mod arrivals_test;
 mod confirm_test;
 mod dropped_exports_test;
+mod expiry_test;
 mod golden_folder_test;
 mod imports_test;
 mod intersect_test;

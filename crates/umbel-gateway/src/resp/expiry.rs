@@ -53,23 +53,14 @@ pub(super) async fn answer(
             ExpiryCommand::Ask { unit, is_moment, .. } => {
                 return Ok(Reply::Integer(time_left(had, now_ms, unit, is_moment)));
             }
-            ExpiryCommand::Persist(_) if had.is_none() => return Ok(Reply::Integer(0)),
-            ExpiryCommand::Persist(_) => Change::Set(None),
+            ExpiryCommand::Persist(_) => had.map(|_| Change::Set(None)),
             ExpiryCommand::Set { expiry, condition, .. } => {
-                let at_ms = moment(expiry, now_ms);
-                if !allows(condition, had, at_ms) {
-                    return Ok(Reply::Integer(0));
-                }
-                match condition {
-                    // Dropped before the reply, as in Redis.
-                    _ if at_ms <= now_ms => Change::Drop,
-                    Condition::Always => Change::Set(Some(at_ms)),
-                    _ => Change::Replace { had, at_ms },
-                }
+                wanted(condition, had, moment(expiry, now_ms), now_ms)
             }
         };
+        let Some(wanted) = wanted else { return Ok(Reply::Integer(0)) };
         let until = match wanted {
-            Change::Drop => session.shared.deadlines.of_long_command(),
+            Change::Drop | Change::Expire { .. } => session.shared.deadlines.of_long_command(),
             Change::Set(_) | Change::Replace { .. } => deadline,
         };
         match change(coordinator, &name, filter, wanted, until).await {
@@ -91,16 +82,30 @@ pub(super) async fn answer(
 }
 
 /// What happens to a filter.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Change {
+    /// It is dropped before the reply, as in Redis, because the moment has passed.
     Drop,
+    /// The same, if the filter still has the expiry that was seen.
+    Expire { had: Option<u64>, at_ms: u64 },
     /// The moment at which it is dropped, if there is one.
     Set(Option<u64>),
-    /// The same, if the moment still is the one that was seen.
-    Replace {
-        had: Option<u64>,
-        at_ms: u64,
-    },
+    /// The same, if the filter still has the expiry that was seen.
+    Replace { had: Option<u64>, at_ms: u64 },
+}
+
+/// What a moment that is set under a condition does to a filter that has this expiry; None for nothing.
+fn wanted(condition: Condition, had: Option<u64>, at_ms: u64, now_ms: u64) -> Option<Change> {
+    let has_passed = at_ms <= now_ms;
+    match condition {
+        _ if !allows(condition, had, at_ms) => None,
+        Condition::Always if has_passed => Some(Change::Drop),
+        Condition::Always => Some(Change::Set(Some(at_ms))),
+        // It has expired already, maybe by such a command that is about to drop it.
+        _ if has_passed && had.is_some_and(|had_ms| had_ms <= now_ms) => None,
+        _ if has_passed => Some(Change::Expire { had, at_ms }),
+        _ => Some(Change::Replace { had, at_ms }),
+    }
 }
 
 /// Changes a filter as it was seen; returns whether a replicated filter was dropped.
@@ -114,6 +119,9 @@ async fn change(
     let seen = Seen { filter, generation: None };
     match change {
         Change::Drop => coordinator.drop_filter(name, Some(seen), deadline).await,
+        Change::Expire { had, at_ms } => {
+            coordinator.expire_now(name, seen, had, at_ms, deadline).await
+        }
         Change::Set(wanted) => {
             coordinator.expire(name, Some(seen), wanted, deadline).await.map(|()| false)
         }
@@ -194,9 +202,10 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use futures_util::future::join_all;
+    use umbel_engine::meta::ClusterVersion;
     use umbel_filter::Kind;
 
-    use super::super::resp_test::{Client, node, node_at};
+    use super::super::resp_test::{Client, node, node_at, node_up_to};
     use super::*;
     use crate::test_node::{Clock, create, deadline};
 
@@ -247,12 +256,13 @@ mod tests {
         asked.drop_filter(&name, None, deadline()).await.unwrap();
         let replace = |at_ms| Change::Replace { had: None, at_ms };
         let [set, unset] = [Some(u64::MAX), None].map(Change::Set);
-        for wanted in [Change::Drop, set, unset, replace(u64::MAX)] {
+        let expire = Change::Expire { had: None, at_ms: 1 };
+        for wanted in [Change::Drop, expire, set, unset, replace(u64::MAX)] {
             let gone = change(&asked, &name, seen, wanted, deadline()).await;
             assert!(gone.is_err_and(|failure| is_missing(&failure)), "Redis answers 0");
         }
         let newer = create(&asked, "k", Kind::Blocked).await;
-        for wanted in [Change::Drop, set, replace(u64::MAX)] {
+        for wanted in [Change::Drop, expire, set, replace(u64::MAX)] {
             let changed = change(&asked, &name, seen, wanted, deadline()).await;
             assert!(matches!(changed, Err(CallFailure::Changed { .. })), "{changed:?}");
         }
@@ -260,14 +270,52 @@ mod tests {
         // A command of another node has seen the filter without an expiry, too.
         let first = change(&asked, &name, newer, replace(u64::MAX), deadline()).await;
         assert_eq!(first, Ok(false));
-        for at_ms in [u64::MAX, u64::MAX - 1] {
-            let late = change(&asked, &name, newer, replace(at_ms), deadline()).await;
+        for wanted in [replace(u64::MAX), replace(u64::MAX - 1), expire] {
+            let late = change(&asked, &name, newer, wanted, deadline()).await;
             assert_eq!(late, Err(MetaError::ExpiryChanged { filter: newer }.into()));
         }
         let found = asked.expiry(&name, deadline()).await.unwrap();
         assert_eq!(found, Some((newer, Some(u64::MAX))));
         drop(asked);
         node.shutdown().await;
+    }
+
+    /// Before the sixth version of the cluster, what was seen is not compared.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_moment_that_has_passed_drops_a_filter_once() {
+        for newest in [ClusterVersion(5), ClusterVersion::NEWEST] {
+            let (_folder, node) = node_up_to(newest).await;
+            let mut client = Client::new(&node).await;
+            for (before, condition) in [(None, ""), (None, " NX"), (None, " LT"), (Some(60), " XX")]
+            {
+                client.call("BF.ADD k x", ":1\r\n").await;
+                if let Some(seconds) = before {
+                    client.call(&format!("EXPIRE k {seconds}"), ":1\r\n").await;
+                }
+                let expire = format!("EXPIRE k 0{condition}");
+                client.call(&expire, ":1\r\n").await;
+                client.call("EXISTS k", ":0\r\n").await;
+                client.call(&expire, ":0\r\n").await;
+            }
+            node.shutdown().await;
+        }
+    }
+
+    #[test]
+    fn what_has_expired_does_not_expire_again() {
+        let wanted = |condition, had, at_ms| wanted(condition, had, at_ms, 50);
+        assert_eq!(wanted(Condition::Always, Some(40), 50), Some(Change::Drop));
+        assert_eq!(wanted(Condition::Always, None, 51), Some(Change::Set(Some(51))));
+        let expire = |had, at_ms| Some(Change::Expire { had, at_ms });
+        assert_eq!(wanted(Condition::IfNone, None, 50), expire(None, 50));
+        assert_eq!(wanted(Condition::IfSome, Some(51), 0), expire(Some(51), 0));
+        assert_eq!(wanted(Condition::IfNone, Some(51), 0), None);
+        // A command of another node has set it a moment ago, and was answered 1.
+        for (condition, at_ms) in [(Condition::IfSome, 50), (Condition::IfEarlier, 49)] {
+            assert_eq!(wanted(condition, Some(50), at_ms), None);
+        }
+        let replaced = Some(Change::Replace { had: Some(51), at_ms: 52 });
+        assert_eq!(wanted(Condition::IfLater, Some(51), 52), replaced);
     }
 
     #[test]
