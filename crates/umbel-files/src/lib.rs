@@ -5,7 +5,8 @@
 //! |---|---|
 //! | `aside` | temporary names of unfinished outputs, and whether their writers still run |
 //! | `device` | devices, pipes and names of open files, which are written directly |
-//! | `partial` | files and directories that are removed on drop and on interrupt |
+//! | `partial` | files that are removed on drop and on interrupt |
+//! | `partial_directory` | the same for directories |
 //! | `placing` | gives several outputs their names in one step, which an interrupt does not cut |
 //! | `sync` | makes renames, creations and removals durable |
 //! | `likeness` | the permissions and the owner that an output takes over |
@@ -24,6 +25,7 @@ mod device;
 mod likeness;
 mod output_folder;
 mod partial;
+mod partial_directory;
 mod placing;
 mod roles;
 mod roots;
@@ -36,9 +38,10 @@ pub use device::{is_device, open_device};
 pub use likeness::Likeness;
 pub use output_folder::OutputFolder;
 pub use partial::{
-    ANY_NEW_FILE, BegunEmpty, OWNER_ONLY, PartialDirectory, PartialFile, make_folders,
-    remove_empty_folders, write_whole,
+    ANY_NEW_FILE, BegunEmpty, OWNER_ONLY, PartialFile, make_folders, remove_empty_folders,
+    write_whole,
 };
+pub use partial_directory::PartialDirectory;
 pub use placing::{Interrupt, Placing, rename_new};
 pub use roles::{
     FileRoles, Inode, OBJECT_SCHEME, PATH_BYTES_MAX, inode_of, is_object_address, is_too_long,

@@ -1,8 +1,9 @@
-//! Unfinished files and directories: removed when they are dropped, and on an interrupt before the process
-//! ends.
+//! Unfinished files, and sets and folders that are begun empty: removed when they are dropped, and on an interrupt
+//! before the process ends.
 
 use crate::aside::{is_at, name_aside, own_writer, writer_of_anchor, writer_under};
 use crate::device::check_replaceable;
+use crate::partial_directory::{self, PartialDirectories};
 use crate::sync::{folder_of, sync_folder};
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
@@ -29,56 +30,22 @@ pub(crate) type PartialPaths = BTreeSet<PathBuf>;
 
 static PARTIAL_FILES: Mutex<PartialPaths> = Mutex::new(BTreeSet::new());
 
-static PARTIAL_DIRECTORIES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-
-/// Removes all unfinished files, whose registry is locked, and directories.
-pub(crate) fn remove_all(partial: &mut PartialPaths) {
+/// Removes all unfinished files, whose registry is locked, and directories, and returns the registry of the latter: as
+/// long as it is locked, none is created or dropped.
+pub(crate) fn remove_all(
+    partial: &mut PartialPaths,
+) -> std::sync::MutexGuard<'static, PartialDirectories> {
     while let Some(path) = partial.pop_first() {
         let _ = std::fs::remove_file(path);
     }
-    while let Some(path) = lock_directories().pop_first() {
-        let _ = std::fs::remove_dir_all(path);
-    }
+    let directories = partial_directory::remove_all();
     remove_empty_folders();
+    directories
 }
 
 /// Locks the registry of unfinished files.
 pub(crate) fn lock() -> std::sync::MutexGuard<'static, PartialPaths> {
     PARTIAL_FILES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-fn lock_directories() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
-    PARTIAL_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// A directory with unfinished content: removed on interrupt and on drop.
-#[derive(Debug)]
-pub struct PartialDirectory {
-    directory: tempfile::TempDir,
-}
-
-impl PartialDirectory {
-    /// Creates a directory with a new name in `parent`.
-    ///
-    /// # Errors
-    ///
-    /// Any I/O error.
-    pub fn new_in(parent: &Path, prefix: &str) -> io::Result<Self> {
-        let directory = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
-        lock_directories().insert(directory.path().to_owned());
-        Ok(Self { directory })
-    }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        self.directory.path()
-    }
-}
-
-impl Drop for PartialDirectory {
-    fn drop(&mut self) {
-        lock_directories().remove(self.directory.path());
-    }
 }
 
 static BEGUN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());

@@ -125,9 +125,10 @@ impl Interrupt {
         if JOBS_ENDED.load(Ordering::SeqCst) != self.jobs_ended {
             return;
         }
-        remove_all(&mut partial);
+        let _directories = remove_all(&mut partial);
         let code = last();
-        // The lock is held until the exit, so that no file is renamed into place any more.
+        // Both locks are held until the exit, so that no file is renamed into place any more, and a thread whose directory
+        // is gone does not end the process before.
         std::process::exit(code)
     }
 }

@@ -23,6 +23,7 @@ use umbel_files::{FileState, STAGING_PREFIX};
 use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Pass, SymbolKind};
 
 mod in_the_way;
+mod left;
 mod places;
 mod staging;
 

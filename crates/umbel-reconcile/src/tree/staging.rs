@@ -1,5 +1,6 @@
 //! Holds received contents until they are put in place.
 
+use super::left::{LOCK_NAME, NEXT_NAME, remove_left};
 use super::{Entry, PERMISSIONS, STAGING_PREFIX, Tree, hash_of, in_the_way};
 use crate::change::Change;
 use crate::error::{Context, Result, bail, ensure};
@@ -14,9 +15,6 @@ use umbel_files::{PartialDirectory, is_at, rename_new, sync_folder};
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 256 << 10;
-
-/// The file in a staging directory that is locked while its process lives.
-const LOCK_NAME: &str = "lock";
 
 /// A directory inside the set's own, so that files can be renamed out of it. It is removed when it is
 /// dropped or the process is interrupted; the next process removes what a killed one left.
@@ -36,17 +34,21 @@ impl Staging {
         Self::begin(root, |_| {}).with_context(|| format!("{}: cannot write", root.display()))
     }
 
-    /// `unlocked` is called with the path of a directory whose lock is not taken yet; tests act there as
-    /// another session may.
+    /// `unlocked` is called with the path of a directory that has no lock yet, and again before its lock is taken; tests
+    /// act there as another session may.
     fn begin(root: &Path, mut unlocked: impl FnMut(&Path)) -> std::io::Result<Self> {
         remove_left(root)?;
         loop {
             let directory = PartialDirectory::new_in(root, STAGING_PREFIX)?;
             let path = directory.path().join(LOCK_NAME);
-            let lock = File::create(&path)?;
+            unlocked(directory.path());
+            // Until it is locked, it looks to another session like one that was left.
+            let lock = match File::create(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                created => created?,
+            };
             unlocked(directory.path());
             lock.lock()?;
-            // Until it was locked, it looked to another session like one that was left.
             if is_at(&lock, &path)? {
                 return Ok(Self { directory, _lock: lock });
             }
@@ -87,26 +89,6 @@ impl Staging {
         tree.check(index)?;
         self.stage(hash, bytes, &mut tree.content(index)?)
     }
-}
-
-/// Removes the staging directories of processes that are gone: those whose lock is free. One without a
-/// lock file was just created, or belongs to an earlier build, and stays.
-fn remove_left(root: &Path) -> std::io::Result<()> {
-    for child in std::fs::read_dir(root)? {
-        let child = child?;
-        if !child.file_name().as_bytes().starts_with(STAGING_PREFIX.as_bytes()) {
-            continue;
-        }
-        let Ok(lock) = File::open(child.path().join(LOCK_NAME)) else { continue };
-        if lock.try_lock().is_ok() {
-            match std::fs::remove_dir_all(child.path()) {
-                // Another session removed it first.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                removed => removed?,
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Puts everything in place, one whole file at a time; removals come last.
@@ -183,7 +165,7 @@ fn make(tree: &Tree, staging: &Staging, entry: &Entry, is_last: bool) -> Result<
     let cannot = || cannot_write(&target);
     make_parents(&tree.root, &entry.path)?;
     let staged = staging.path(entry.hash);
-    let made = staging.directory.path().join("next");
+    let made = staging.directory.path().join(NEXT_NAME);
     if entry.is_link() {
         let leads_to = std::fs::read(&staged).with_context(cannot)?;
         symlink(OsStr::from_bytes(&leads_to), &made).with_context(cannot)?;
@@ -408,15 +390,18 @@ mod tests {
     #[test]
     fn a_directory_that_another_session_takes_for_left_is_made_again() {
         let folder = TempDir::new().unwrap();
-        let mut removed = Vec::new();
+        let mut seen = Vec::new();
         let staging = Staging::begin(folder.path(), |made| {
-            if removed.is_empty() {
+            seen.push(made.to_owned());
+            // The first one before it has a lock, the second one before that is taken.
+            if seen.len() == 1 || seen.len() == 3 {
                 remove_left(folder.path()).unwrap();
-                removed.push(made.to_owned());
+                assert!(!made.exists());
             }
         });
         let staging = staging.unwrap();
-        assert!(!removed[0].exists());
+        assert_eq!(seen.len(), 5);
+        assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 3);
         let content = b"content";
         staging.stage(*blake3::hash(content).as_bytes(), 7, &mut &content[..]).unwrap();
         // From now on it is in use.

@@ -7,6 +7,7 @@ use crate::reconcile::{over_ssh, reconcile, script};
 use crate::sandbox::Sandbox;
 use crate::serve::{run, umbel};
 use std::fs::{File, Permissions};
+use std::io::Read as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
@@ -230,13 +231,17 @@ fn a_file_takes_the_place_of_a_directory_and_the_other_way_round() {
 #[test]
 fn what_a_killed_process_left_is_no_part_of_a_set_and_goes() {
     let sandbox =
-        Sandbox::with(&[("a/x", "1"), ("b/y", "2"), ("b/.umbel-reconcile-aaaa/lock", "")]);
-    sandbox.write("b/.umbel-reconcile-bbbb/lock", "");
-    let held = File::open(sandbox.path("b/.umbel-reconcile-bbbb/lock")).unwrap();
+        Sandbox::with(&[("a/x", "1"), ("b/y", "2"), ("b/.umbel-reconcile-aaaaaa/lock", "")]);
+    sandbox.write("b/.umbel-reconcile-bbbbbb/lock", "");
+    // An interrupt had removed the lock of this one.
+    sandbox.write(format!("b/.umbel-reconcile-cccccc/{}", "4".repeat(64)), "4");
+    sandbox.write("b/.umbel-reconcile-backup/x", "of the user");
+    let held = File::open(sandbox.path("b/.umbel-reconcile-bbbbbb/lock")).unwrap();
     held.lock().unwrap();
     reconcile(&sandbox, "--dir a b --two-way").kept();
-    let files = ["a/x", "a/y", "b/.umbel-reconcile-bbbb/lock", "b/x", "b/y"];
-    assert_eq!(sandbox.files(), files, "what is in use stays");
+    let (user, used) = ("b/.umbel-reconcile-backup/x", "b/.umbel-reconcile-bbbbbb/lock");
+    let files = ["a/x", "a/y", user, used, "b/x", "b/y"];
+    assert_eq!(sandbox.files(), files, "what is in use, or the user's, stays");
 }
 
 #[test]
@@ -252,7 +257,11 @@ fn an_interrupt_leaves_no_staging_directory() {
     let mut child = umbel(&sandbox, "reconcile --dir a exec:./there.sh --pull").spawn().unwrap();
     let is_staging = || sandbox.files().iter().any(|name| name.starts_with("a/.umbel-reconcile-"));
     while !is_staging() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before a content came");
+        if let Some(status) = child.try_wait().unwrap() {
+            let mut said = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("it ended before a content came, {status}: {said}");
+        }
         std::thread::yield_now();
     }
     Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
