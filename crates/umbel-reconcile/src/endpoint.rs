@@ -28,7 +28,7 @@ pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct RemoteFiles {
     /// A folder of journals.
     pub journals: bool,
-    /// A stored sketch.
+    /// A stored sketch, if there is one.
     pub sketch: bool,
 }
 
@@ -201,7 +201,7 @@ impl Endpoint {
                     words.push(format!("--resume={base}{JOURNALS_SUFFIX}"));
                 }
                 if remote_files.sketch {
-                    words.push(format!("--sketch={base}{SKETCH_SUFFIX}"));
+                    words.push(format!("--sketch-if-any={base}{SKETCH_SUFFIX}"));
                 }
                 words.extend(["--".to_owned(), path.clone()]);
                 let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();

@@ -3,18 +3,16 @@
 use super::form::FormArgs;
 use crate::amounts::parse_bytes;
 use crate::exit::{Exit, UsageError};
-use crate::interrupt::BegunEmpty;
 use crate::stderr::eprint_text;
 use crate::units::some_seconds;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Arg, ArgAction, ArgGroup, Args, ValueEnum};
 use serde_json::Value;
 use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use umbel_reconcile::{
-    Driving, Ended, Endpoint, Form, Initiative, ItemSet, KeptSet, Listening, PeerConnection,
-    ReconcileError, RemoteFiles, SessionObserver, answer, listen, open_set, reconcile,
+    Driving, Ended, Endpoint, Form, Initiative, ItemSet, Listening, PeerConnection, RemoteFiles,
+    SessionObserver, answer, listen, open_set, reconcile,
 };
 use umbel_reconcile_engine::{Aim, Direction, Optimize, Options, SessionRole};
 
@@ -25,6 +23,7 @@ mod offline;
 mod page;
 mod report;
 mod secret;
+mod sets;
 
 use observers::{Notices, Terminal};
 use report::{Report, ReportOutputs, count_changed, show_difference};
@@ -127,6 +126,9 @@ pub(crate) struct ReconcileArgs {
     /// one of the same salt
     #[arg(long, value_name = "F.sketch", conflicts_with = "resume", help_heading = SESSION)]
     sketch: Option<PathBuf>,
+    /// The same over ssh, which passes it: the set's sketch has this name if it has one.
+    #[arg(long, conflicts_with_all = ["resume", "sketch"], requires = "stdio", hide = true)]
+    sketch_if_any: Option<PathBuf>,
     /// With --listen and tcp://, the secret that authenticates both sides [default:
     /// UMBEL_RECONCILE_SECRET_FILE]
     #[arg(long, value_name = "FILE", help_heading = SESSION)]
@@ -268,28 +270,6 @@ impl ReconcileArgs {
         let (initiative, timeouts) = (Initiative { delete: self.delete }, self.timeouts());
         let journal = self.resume.as_deref();
         Driving { initiative, timeouts, journal, observer, draw: draw_key }
-    }
-
-    /// Creates an empty set at a path that does not exist, if items are to be written there. A message
-    /// reports it, so that a mistyped path is noticed.
-    fn begin(&self, path: &Path, form: &Form, is_changed: bool) -> Result<Option<BegunEmpty>> {
-        let is_missing =
-            std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
-        if !is_missing || !is_changed || self.sketch.is_some() {
-            return Ok(None);
-        }
-        let shown = path.display();
-        let begun = BegunEmpty::new(path, *form == Form::Tree)
-            .with_context(|| format!("{shown}: is not there, and cannot be created"))?;
-        crate::stderr::eprint_line(format_args!("{shown} does not exist: begun as an empty set"));
-        Ok(Some(begun))
-    }
-
-    fn open(&self, path: &Path, form: &Form) -> Result<Box<dyn ItemSet>, ReconcileError> {
-        match &self.sketch {
-            Some(sketch) => Ok(Box::new(KeptSet::open(path, form, sketch)?)),
-            None => open_set(path, form),
-        }
     }
 
     fn options(&self, form: &Form, set: &dyn ItemSet, role: SessionRole) -> Options {

@@ -189,7 +189,14 @@ fn over_ssh_the_other_sketch_is_beside_its_set() {
     let sandbox = Sandbox::with(&[("a", lines(0..50)), ("it's $b", lines(2..51))]);
     build(&sandbox, "a", "--symbols 40");
     let args = "a --two-way --sketch a.sketch --report report.json";
-    over_ssh(&sandbox, args, "it's $b").refused(2, &["it's $b.sketch: No such file"]);
+    let ran = over_ssh(&sandbox, args, "it's $b");
+    assert!(ran.stderr.contains("it's $b.sketch is not there: the session continues with a scan"));
+    ran.kept();
+    assert_eq!(line_set(&sandbox.text("it's $b")), line_set(&lines(0..51)));
+    assert_eq!(line_set(&sandbox.text("a")), line_set(&lines(0..51)));
+    sandbox.write("a", lines(0..50));
+    build(&sandbox, "a", "--symbols 40");
+    sandbox.write("it's $b", lines(2..51));
     sandbox.write("b", lines(2..51));
     build(&sandbox, "b", "--symbols 40");
     std::fs::rename(sandbox.path("b.sketch"), sandbox.path("it's $b.sketch")).unwrap();
@@ -210,4 +217,6 @@ fn where_a_sketch_makes_no_sense_it_is_refused() {
     reconcile(&sandbox, "--kv a exec:cat --sketch a.sketch").refused(2, &["its items are others"]);
     reconcile(&sandbox, "a exec:cat --sketch b").refused(2, &["b: "]);
     reconcile(&sandbox, "a exec:cat --sketch none").refused(2, &["none: No such file"]);
+    // Who names one insists on it.
+    reconcile(&sandbox, "--stdio a --sketch none").refused(2, &["none: No such file"]);
 }
