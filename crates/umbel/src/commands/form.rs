@@ -25,7 +25,9 @@ pub(crate) struct FormArgs {
     #[arg(long, group = "form", help_heading = "Items")]
     dir: bool,
     /// Path of a field that is part of the key of JSON Lines (repeatable)
-    #[arg(long, requires = "kv", help_heading = "Items", value_name = "PATH")]
+    // A requirement that conflicts with what is given is not asked for, so that conflicts are named, too.
+    #[arg(long, requires = "kv", conflicts_with_all = ["lines", "ids", "id_bytes", "dir"],
+        help_heading = "Items", value_name = "PATH")]
     key: Vec<String>,
 }
 

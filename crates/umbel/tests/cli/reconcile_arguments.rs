@@ -29,6 +29,11 @@ fn arguments_that_make_no_sense_are_refused() {
         ("--listen 127.0.0.1 a", "127.0.0.1: expected HOST:PORT"),
         ("--listen 127.0.0.1:0 gone", "gone: No such file"),
         ("--listen 127.0.0.1:0 --dir a", "a: not a directory"),
+        ("--key id a a", "--kv"),
+        ("--lines --key id a a", "cannot be used with"),
+        ("--ids --key id a a", "cannot be used with"),
+        ("--id-bytes 8 --key id a a", "cannot be used with"),
+        ("--dir --key id . .", "cannot be used with"),
     ] {
         reconcile(&sandbox, args).refused(2, &[said]);
     }
