@@ -237,6 +237,9 @@ impl ReconcileArgs {
         if self.resume.is_some() && !is_far(&a) && !is_far(&b) {
             return Err(usage("--resume is for a session with another process or machine"));
         }
+        if !is_far(&a) && !is_far(&b) {
+            self.refuse_secret()?;
+        }
         if self.sketch.is_some() && !is_far(&a) && !is_far(&b) {
             return Err(usage(
                 "--sketch is for a session with another process or machine: here, compare A.sketch with B.sketch",
@@ -322,10 +325,11 @@ impl ReconcileArgs {
         let driving = self.driving(&Notices);
         if let Some(address) = &self.listen {
             let open = || self.open(path, form);
-            let (secret, is_insecure, once) = (self.secret(None)?, self.insecure, self.once);
+            let (secret, is_insecure, once) = (self.secret()?, self.insecure, self.once);
             let listening = Listening { address, secret, is_insecure, once };
             return Ok(listen(listening, open, responder, driving)?);
         }
+        self.refuse_secret()?;
         let _begun = self.begin(path, form, self.writable)?;
         let set = self.open(path, form)?;
         let connection = PeerConnection::stdio();
@@ -379,7 +383,10 @@ impl ReconcileArgs {
         is_b: bool,
     ) -> Result<(Exit, Value)> {
         let report = Report::start();
-        let secret = self.secret(Some(other))?;
+        let secret = match other {
+            Endpoint::Tcp(_) => self.secret()?,
+            _ => self.refuse_secret().map(|()| None)?,
+        };
         let direction = self.direction(is_b);
         let form = &form.with_id_bytes_of(&[path])?;
         let _begun = self.begin(path, form, direction.to_initiator())?;
