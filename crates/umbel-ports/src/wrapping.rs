@@ -7,11 +7,11 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, MAX_TAG_LEN, NONCE_LEN, Nonce, UnboundKey};
 use thiserror::Error;
+use umbel_tls::mode_for_others;
 
 use crate::hex::from_hex;
 
@@ -77,10 +77,7 @@ impl WrappingKey {
         let failed = |error| KeyFileError::Read { path: shown.clone(), error };
         let mut file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        let mode = metadata.mode() & 0o777;
-        // A secret mounted by Kubernetes belongs to root and is readable by its group.
-        let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
-        if mode & forbidden != 0 {
+        if let Some(mode) = mode_for_others(&metadata) {
             return Err(KeyFileError::Mode { path: shown, mode });
         }
         let mut bytes = Vec::new();

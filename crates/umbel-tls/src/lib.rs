@@ -67,7 +67,7 @@ pub use pin::{AuthorityPin, PinnedTls};
 pub use pinned::{HANDSHAKE_RECORD, SecretRefusal, SecretTls};
 #[cfg(any(test, feature = "authority"))]
 pub use request::{CertificateRequest, NodeSigner, RequestError};
-pub use secret::{Derived, SECRET_BYTES_MIN, Secret, SecretError, SecretUse};
+pub use secret::{Derived, SECRET_BYTES_MIN, Secret, SecretError, SecretUse, mode_for_others};
 pub use server::{ServerTls, names_host, why_refused};
 
 #[cfg(test)]

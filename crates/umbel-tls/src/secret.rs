@@ -11,9 +11,10 @@
 //! but the secret.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::num::NonZeroU32;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ring::{hkdf, pbkdf2};
@@ -79,6 +80,18 @@ pub enum SecretError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// Remove the permissions of others; anyone who has read the file before knows the secret: draw another one.
+    #[error(
+        "{}: others than its owner may read or write the secret (mode {mode:03o}): chmod 600, or 640 if it belongs to \
+         root",
+        file.display()
+    )]
+    Mode {
+        /// The file.
+        file: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
     /// The file's content is no secret.
     #[error("{}: {source}", file.display())]
     File {
@@ -87,6 +100,15 @@ pub enum SecretError {
         /// Why not.
         source: Box<Self>,
     },
+}
+
+/// The permissions of a file of keys or secrets if others than its owner may read or write it. One that belongs to
+/// root may be readable by its group, as Kubernetes mounts secrets.
+#[must_use]
+pub fn mode_for_others(metadata: &Metadata) -> Option<u32> {
+    let mode = metadata.mode() & 0o777;
+    let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
+    Some(mode).filter(|mode| mode & forbidden != 0)
 }
 
 impl Secret {
@@ -108,12 +130,31 @@ impl Secret {
     /// # Errors
     /// If the file cannot be read, or its content is no secret.
     pub fn read(file: &Path) -> Result<Self, SecretError> {
+        Self::read_if(file, |_| None)
+    }
+
+    /// Reads a secret from a file that nobody but its owner may access.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read), and if others may.
+    pub fn read_private(file: &Path) -> Result<Self, SecretError> {
+        Self::read_if(file, mode_for_others)
+    }
+
+    /// Reads a secret from a file, unless it is `refused` for its permissions.
+    fn read_if(
+        file: &Path,
+        refused: impl FnOnce(&Metadata) -> Option<u32>,
+    ) -> Result<Self, SecretError> {
+        let failed = |source| SecretError::Read { file: file.to_owned(), source };
+        let opened = File::open(file).map_err(failed)?;
+        if let Some(mode) = refused(&opened.metadata().map_err(failed)?) {
+            return Err(SecretError::Mode { file: file.to_owned(), mode });
+        }
         let mut text = String::new();
-        let opened = File::open(file);
         // The limit leaves room for white space and still detects a text that is too long.
-        let read = opened
-            .and_then(|opened| opened.take(2 * SECRET_BYTES_MAX as u64).read_to_string(&mut text));
-        read.map_err(|source| SecretError::Read { file: file.to_owned(), source })?;
+        let mut limited = opened.take(2 * SECRET_BYTES_MAX as u64);
+        limited.read_to_string(&mut text).map_err(failed)?;
         Self::new(&text).map_err(|source| {
             let source = Box::new(source);
             SecretError::File { file: file.to_owned(), source }

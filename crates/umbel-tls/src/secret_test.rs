@@ -1,7 +1,9 @@
 //! Connections between ends that share a secret, and attempts of ends that do not.
 
+use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -186,6 +188,23 @@ fn what_is_no_secret_is_refused_and_never_shown() {
     assert_eq!(secret, Secret::new(TEXT).unwrap());
     let shown = format!("{secret:?} {:?}", secret.derive(SecretUse::Job));
     assert!(!shown.contains(&TEXT[..8]), "{shown}");
+}
+
+#[test]
+fn a_secret_that_others_may_read_is_refused_where_it_must_be_private() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    std::fs::write(&file, TEXT).unwrap();
+    let read = |mode: u32| {
+        std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        Secret::read_private(&file)
+    };
+    for mode in [0o604, 0o602, 0o660] {
+        let error = read(mode).unwrap_err().to_string();
+        assert!(error.contains(&format!("(mode {mode:o}): chmod 600")), "{error}");
+        assert!(Secret::read(&file).is_ok());
+    }
+    assert!(read(0o600).is_ok());
 }
 
 /// A pair of connected sockets: the dialer's, then the listener's.

@@ -354,6 +354,12 @@ fn sides_that_know_one_secret_prove_it() {
     let secret = "8f14e45fceea167a5a36dedd4bea2543\n";
     let sandbox = Sandbox::with(&[("a", "1\n2\n"), ("b", "2\n3\n"), ("s", secret)]);
     sandbox.write("other", secret.replace('8', "9"));
+    sandbox.write("short", "hunter2");
+    let close = |name: &str, mode: u32| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(sandbox.path(name), mode).unwrap();
+    };
+    ["s", "other", "short"].iter().for_each(|name| close(name, 0o600));
     let args = "reconcile --listen 127.0.0.1:0 --writable --resume kept b --secret-file s";
     let mut server = umbel(&sandbox, args).spawn().unwrap();
     let mut said = BufReader::new(server.stderr.take().unwrap()).lines();
@@ -369,9 +375,12 @@ fn sides_that_know_one_secret_prove_it() {
     assert_eq!(sandbox.text("b"), "2\n3\n1\n");
     server.kill().unwrap();
     server.wait().unwrap();
-    sandbox.write("short", "hunter2");
     ask("--secret-file short").refused(2, &["short: a secret of 7 bytes: expected at least 32"]);
     reconcile(&sandbox, "a exec:true --secret-file s").refused(2, &["--listen and tcp://"]);
+    close("s", 0o604);
+    let open = ["s: others than its owner may read or write the secret (mode 604): chmod 600"];
+    ask("--secret-file s").refused(2, &open);
+    reconcile(&sandbox, "--listen 127.0.0.1:0 b --secret-file s").refused(2, &open);
 }
 
 #[test]

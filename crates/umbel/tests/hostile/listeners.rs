@@ -1,6 +1,8 @@
 //! Commands that listen for other commands: `umbel dedup --peers`, `umbel reconcile --listen`.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -166,7 +168,9 @@ async fn strangers_that_stay_do_not_keep_others_from_who_listens() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a"), "1\n2\n").unwrap();
     std::fs::write(folder.path().join("b"), "2\n3\n").unwrap();
-    std::fs::write(folder.path().join("secret"), "0123456789abcdef0123456789abcdef").unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "0123456789abcdef0123456789abcdef").unwrap();
+    std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
     for secret in [" --secret-file secret", ""] {
         let (server, address) = listening(folder.path(), secret);
         let held = strangers(&address).await;

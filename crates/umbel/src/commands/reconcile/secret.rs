@@ -14,7 +14,7 @@ impl ReconcileArgs {
     pub(super) fn secret(&self) -> Result<Option<SecretTls>> {
         let file = self.secret_file.clone().or_else(|| variable(FILE_VARIABLE));
         let Some(file) = file else { return Ok(None) };
-        let secret = Secret::read(&file)
+        let secret = Secret::read_private(&file)
             .map_err(|error| UsageError(format!("--secret-file, {FILE_VARIABLE}: {error}")))?;
         let tls = SecretTls::new(&secret.derive(SecretUse::Reconcile)).context("TLS")?;
         Ok(Some(tls))
