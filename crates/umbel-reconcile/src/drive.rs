@@ -4,9 +4,7 @@
 //! responder sends one byte which says that it has applied what it received, or the reason why it could not. The
 //! initiator applies its own part only after that byte.
 
-use super::apply::change_of;
 use super::change::Change;
-use super::contents;
 use super::endpoint::PeerConnection;
 use super::link::{Event, Link, READ_BYTES, Reading};
 use super::observer::SessionObserver;
@@ -18,8 +16,8 @@ use std::collections::VecDeque;
 use std::path::Path;
 use umbel_reconcile_engine::limits::INBOX_BYTES_MAX;
 use umbel_reconcile_engine::{
-    Direction, Item, ItemIndex, OnConflict, Options, Pass, RemoteItem, Session, SessionError,
-    SessionInput, SessionOutcome, SessionOutput,
+    Item, ItemIndex, Options, Pass, RemoteItem, Session, SessionError, SessionInput,
+    SessionOutcome, SessionOutput,
 };
 use umbel_step::Outbox;
 
@@ -27,6 +25,7 @@ mod again;
 mod behind;
 mod parting;
 mod resumed;
+mod taking;
 
 use again::Resumed;
 pub(super) use behind::REFUSED;
@@ -79,18 +78,6 @@ pub struct Initiative {
     /// Whether the side that receives items removes those that only it has. A responder removes nothing
     /// unless both sides set this option.
     pub delete: bool,
-}
-
-/// Whether the other side's version of a record wins; `None` if none does. Both sides decide by what the
-/// initiator said, so that they keep the same version.
-fn theirs_win(outcome: &SessionOutcome, is_initiator: bool) -> Option<bool> {
-    let is_b = outcome.initiator_is_b == is_initiator;
-    match (outcome.direction, outcome.on_conflict) {
-        (Direction::Pull | Direction::Push, _) => Some(true),
-        (_, OnConflict::Report) => None,
-        (_, OnConflict::A) => Some(is_b),
-        (_, OnConflict::B) => Some(!is_b),
-    }
 }
 
 /// How to drive a session, beyond its own options.
@@ -249,17 +236,6 @@ impl<'s> Drive<'s> {
         Ok(ended)
     }
 
-    /// What a responder does after its session: changes its set, and confirms that.
-    fn take_over(&mut self, ended: &mut Ended, initiative: Initiative) -> Result<()> {
-        self.prepare(ended, initiative, false)?;
-        if !ended.change.is_empty() {
-            self.check_again()?;
-            self.note_end(&ended.change)?;
-        }
-        self.apply(ended)?;
-        self.send_applied()
-    }
-
     fn run(&mut self, options: Options) -> Result<Ended> {
         (self.salt, self.bytes_max) = (options.nonce, options.limits.bytes_max);
         let mut session = Session::new(options);
@@ -405,58 +381,6 @@ impl<'s> Drive<'s> {
         self.pending.extend(bytes);
         let excess = self.pending.len().saturating_sub(INBOX_BYTES_MAX + READ_BYTES);
         self.pending.drain(..excess);
-    }
-
-    /// Determines the change of this side's set, and receives the contents that it lacks.
-    fn prepare(
-        &mut self,
-        ended: &mut Ended,
-        initiative: Initiative,
-        is_initiator: bool,
-    ) -> Result<()> {
-        let direction = ended.outcome.direction;
-        let takes = if is_initiator { direction.to_initiator() } else { direction.to_responder() };
-        if takes {
-            let came = ended.only_there.iter().filter_map(|item| item.item.clone()).collect();
-            let theirs_win = theirs_win(&ended.outcome, is_initiator);
-            let deletes =
-                if is_initiator { initiative.delete } else { self.deletes(ended, initiative)? };
-            let removed = if deletes { ended.only_here.clone() } else { Vec::new() };
-            if deletes && ended.unlisted_count() > 0 {
-                bail!(
-                    "{}: which items are to be removed is not known, for hashes collided; nothing was applied here: run it again",
-                    self.link.peer
-                );
-            }
-            let change = change_of(self.set, came, removed, theirs_win)
-                .and_then(|change| self.set.check_change(&change).map(|()| change));
-            ended.change =
-                change.with_context(|| format!("{}: nothing was applied here", self.link.peer))?;
-        }
-        match self.set.contents() {
-            Some(contents) if direction != Direction::Compare => {
-                contents::exchange(self, contents, &ended.change, self.salt, is_initiator)
-                    .with_context(|| format!("{}: nothing was applied here", self.link.peer))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether the responder removes the items that only it has.
-    fn deletes(&self, ended: &Ended, initiative: Initiative) -> Result<bool> {
-        let wanted = ended.outcome.notifies_responder;
-        if wanted && !initiative.delete {
-            bail!(
-                "{}: it wants what only this set has removed, and this side may not: answer with --writable --delete",
-                self.link.peer
-            );
-        }
-        Ok(wanted)
-    }
-
-    fn apply(&mut self, ended: &Ended) -> Result<()> {
-        self.is_applying = true;
-        if ended.change.is_empty() { Ok(()) } else { self.set.apply(&ended.change) }
     }
 
     /// Waits until everything is written, or a write fails.
