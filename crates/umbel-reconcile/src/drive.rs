@@ -109,6 +109,7 @@ pub fn reconcile(
     driving: Driving<'_>,
 ) -> Result<Ended> {
     let mut drive = Drive::new(set, connection, driving);
+    drive.link.await_greeting();
     let ended = match driving.journal {
         Some(path) => drive.begin_resumable(options, driving.initiative, path),
         None => drive.begin(options, driving.initiative),
@@ -345,15 +346,11 @@ impl<'s> Drive<'s> {
 
     /// Returns the next event, after it has handled those that the session itself need not know.
     fn next_event(&mut self) -> Result<Event> {
-        let event = self.link.next_event();
+        let event = self.heard_event();
         match &event {
             Event::Silent(time) => {
                 self.is_cut = true;
-                bail!(
-                    "{}: nothing came for {} s; nothing was applied here",
-                    self.link.peer,
-                    time.as_secs()
-                )
+                bail!("{}; nothing was applied here", self.link.silence(*time))
             }
             Event::Late(time) => {
                 self.is_cut = true;
@@ -371,9 +368,26 @@ impl<'s> Drive<'s> {
             Event::Closed(_) | Event::Written(Err(_)) => self.is_cut = true,
             Event::Journaled(bytes) => self.note_journaled(*bytes),
             Event::Control(frame) => self.note_control(frame)?,
-            Event::Bytes(_) | Event::Written(Ok(())) => {}
+            Event::Bytes(_) | Event::Written(Ok(())) | Event::Ungreeted(_) => {}
         }
         Ok(event)
+    }
+
+    /// The next event of the connection; until the other side has said anything, the user is told what is waited for.
+    fn heard_event(&mut self) -> Event {
+        loop {
+            match self.link.next_event() {
+                Event::Ungreeted(time) => {
+                    let (peer, idle) = (&self.link.peer, self.link.idle_timeout().as_secs());
+                    self.observer.notice(format_args!(
+                        "{peer}: nothing has come for {} s: it may still connect, read its set or serve others, or be no \
+                         `umbel reconcile`; this side waits for {idle} s (--idle-timeout)",
+                        time.as_secs()
+                    ));
+                }
+                event => return event,
+            }
+        }
     }
 
     fn note(&mut self, bytes: &[u8]) {

@@ -9,7 +9,8 @@
 //!   change.rs     what becomes of a set                    apply.rs     how a file changes
 //!   contents.rs   what items name but do not hold          listen.rs    sessions that others begin
 //!   offline.rs    sketch files in place of a set           foreign.rs   peers that speak otherwise
-//!   turn.rs       how long others wait for a session       error.rs, observer.rs  what callers get
+//!   turn.rs       how long others wait for a session       greeting.rs  peers that say nothing at first
+//!   error.rs, observer.rs  what callers get
 //! ```
 //!
 //! The session protocol itself is [`umbel_reconcile_engine`]; nothing here decides what is sent. What the
@@ -28,6 +29,7 @@ mod error;
 mod foreign;
 mod form;
 mod frozen;
+mod greeting;
 mod ids;
 mod journal;
 mod kept;

@@ -8,6 +8,7 @@
 //! follows is one.
 
 use super::endpoint::{Guard, PeerConnection};
+use super::greeting::Greeting;
 use super::journal::JournalWriter;
 use super::traffic::Traffic;
 use super::turn::{Missed, Timeouts, Turn, now};
@@ -44,6 +45,8 @@ pub(super) enum Event {
     Closed(Option<io::Error>),
     /// Everything before a mark is written; or a write failed, which is reported without a mark, too.
     Written(io::Result<()>),
+    /// The other side has said nothing at all for this long, and is still waited for.
+    Ungreeted(Duration),
     /// Nothing arrived within this time.
     Silent(Duration),
     /// The session exceeded this time limit.
@@ -87,6 +90,9 @@ pub(super) struct Link {
     turn: Turn,
     timeouts: Timeouts,
     since: Instant,
+    greeting: Greeting,
+    /// How long nothing has arrived, as far as that is reported.
+    silent: Duration,
     events: Receiver<Event>,
     /// The write that failed because the other side has left. What that said before says more, so it comes first.
     unwritten: Option<io::Error>,
@@ -125,6 +131,8 @@ impl Link {
             turn,
             timeouts,
             since,
+            greeting: Greeting::default(),
+            silent: Duration::ZERO,
             events,
             unwritten: None,
             closed: None,
@@ -133,6 +141,13 @@ impl Link {
             writing,
             going,
             guard,
+        }
+    }
+
+    /// From now on the first word of the other side, which is another process, is waited for.
+    pub(super) fn await_greeting(&mut self) {
+        if !matches!(self.guard, Guard::None) {
+            self.greeting = Greeting::awaited(self.timeouts.idle);
         }
     }
 
@@ -167,11 +182,18 @@ impl Link {
         let Timeouts { idle, whole } = self.timeouts;
         let idle = if self.unwritten.is_some() { idle.min(LAST_WORDS) } else { idle };
         let left = whole.map(|whole| whole.saturating_sub(self.since.elapsed()));
-        let within = left.map_or(idle, |left| left.min(idle));
+        let idle_left = idle.saturating_sub(std::mem::take(&mut self.silent));
+        let within = left.map_or(idle_left, |left| left.min(idle_left));
+        let greeting = self.greeting.left(&self.traffic.heard).filter(|left| *left < within);
+        let within = greeting.unwrap_or(within);
         match (self.turn.receive(&self.events, within, &self.traffic.moved), whole) {
             // A peer that sends a byte now and then is not silent, but must not block others for ever.
             (_, Some(whole)) if self.since.elapsed() >= whole => Event::Late(whole),
             (Ok(event), _) => event,
+            (Err(Missed::Timeout), _) if greeting.is_some() => {
+                self.silent = within;
+                Event::Ungreeted(self.greeting.report())
+            }
             (Err(Missed::Timeout), _) => Event::Silent(idle),
             (Err(Missed::Disconnected), _) => Event::Closed(None),
             (Err(Missed::Overdue(time)), _) => {
@@ -181,6 +203,23 @@ impl Link {
                 Event::Overdue(time)
             }
         }
+    }
+
+    /// How long nothing may arrive.
+    pub(super) const fn idle_timeout(&self) -> Duration {
+        self.timeouts.idle
+    }
+
+    /// Why a session ends in which nothing came for this long.
+    pub(super) fn silence(&self, time: Duration) -> String {
+        let (peer, seconds) = (&self.peer, time.as_secs());
+        if self.traffic.heard.is_empty() {
+            return format!(
+                "{peer}: nothing came at all for {seconds} s: it may be no `umbel reconcile`, or take longer to read its set \
+                 (--idle-timeout)"
+            );
+        }
+        format!("{peer}: nothing came for {seconds} s")
     }
 
     /// The error of a session that failed: if the other side speaks otherwise, what it said, and what to do.

@@ -363,7 +363,7 @@ impl Drive<'_> {
     }
 
     fn receive_offer(&mut self) -> Result<ResumeOffer> {
-        match self.link.next_event() {
+        match self.heard_event() {
             Event::Control(ResumeFrame::Offer(offer)) => Ok(offer),
             Event::Control(ResumeFrame::Verdict(ResumeVerdict::Busy)) => bail!(
                 "{}: still serves this session: run it again when it has noticed that the connection broke",
@@ -385,7 +385,7 @@ impl Drive<'_> {
             Event::Closed(Some(error)) => {
                 ReconcileError::from(error).context(format!("{peer}: cannot read"))
             }
-            Event::Silent(time) => failed!("{peer}: nothing came for {} s", time.as_secs()),
+            Event::Silent(time) => failed!("{}", self.link.silence(time)),
             Event::Late(time) => failed!("{peer}: not done within {} s", time.as_secs()),
             Event::Overdue(time) => failed!("{}", overdue(peer, time)),
             Event::Written(Err(error)) if !is_broken(&error) => {

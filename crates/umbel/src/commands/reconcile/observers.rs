@@ -44,7 +44,8 @@ impl Terminal {
 
 impl SessionObserver for Terminal {
     fn notice(&self, text: Arguments<'_>) {
-        eprint_line(text);
+        // Otherwise the line would follow the spinner in its own.
+        self.spinner.suspend(|| eprint_line(text));
     }
 
     fn phase(&self, name: &'static str) {
