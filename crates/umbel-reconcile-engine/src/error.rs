@@ -81,8 +81,13 @@ impl fmt::Display for SessionRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Version => "it speaks another version: run the same release on both sides",
-            Self::Kind => "its items are of another kind",
-            Self::Dataset => "it has another dataset, or reads its items otherwise",
+            Self::Kind => {
+                "its items are of another kind: give both sides the same of --lines, --ids, --id-bytes, --kv, --key and --dir"
+            }
+            Self::Dataset => {
+                "it has another dataset, or reads its items otherwise: give both sides the same of --lines, --ids, \
+                 --id-bytes, --kv, --key and --dir"
+            }
             Self::ReadOnly => "its set may not be changed: it was started without --writable",
             Self::TooLarge => {
                 "the sets differ in size by more than it allows: give it --allow-skew, too"

@@ -264,7 +264,12 @@ fn a_command_leads_to_another_process() {
     assert_eq!((sandbox.text("a"), sandbox.text("b")), ("1\n2\n3\n".into(), "2\n3\n1\n".into()));
     reconcile(&sandbox, "--kv a exec:./there.sh").refused(2, &["no tab"]);
     sandbox.write("kv", "k\tv\n");
-    reconcile(&sandbox, "--kv kv exec:./there.sh").refused(2, &["refused"]);
+    let flags = "give both sides the same of --lines, --ids, --id-bytes, --kv, --key and --dir";
+    reconcile(&sandbox, "--kv kv exec:./there.sh").refused(2, &["refused", flags]);
+    sandbox.write("json", "{\"k\": 1}\n");
+    script(&sandbox, "--kv --key k json");
+    reconcile(&sandbox, "--kv kv exec:./there.sh")
+        .refused(2, &["reads its items otherwise", flags]);
     reconcile(&sandbox, "a exec:true").refused(2, &["exec:true", "connection ended"]);
     reconcile(&sandbox, "a exec:cat").refused(2, &["exec:cat"]);
 }
