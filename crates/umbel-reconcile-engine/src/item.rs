@@ -37,8 +37,9 @@ impl ItemRef<'_> {
         }
     }
 
-    /// Length of `to_bytes`.
-    pub(crate) fn bytes_len(self) -> usize {
+    /// Length of [`to_bytes`](Self::to_bytes).
+    #[must_use]
+    pub fn bytes_len(self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::Id(_) => 8,

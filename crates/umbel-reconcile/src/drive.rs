@@ -30,7 +30,7 @@ mod taking;
 use again::Resumed;
 pub(super) use behind::REFUSED;
 pub(super) use parting::decline;
-use parting::{CANNOT_READ, OTHERS_WAIT, overdue};
+use parting::{CANNOT_READ, OTHERS_WAIT, TOO_LONG, overdue};
 
 /// The byte after the session: the responder has applied what it received.
 const APPLIED: u8 = b'+';
@@ -262,7 +262,7 @@ impl<'s> Drive<'s> {
                     SessionOutput::Pause => self.link.mark(),
                     SessionOutput::RunPass(pass) => inputs.push_back(self.scan(pass)?),
                     SessionOutput::Fetch(wanted) => {
-                        inputs.push_back(SessionInput::Items(self.set.items(&wanted)?));
+                        inputs.push_back(SessionInput::Items(self.fetch(&wanted)?));
                     }
                     SessionOutput::OnlyHere(items) => only_here = items,
                     SessionOutput::OnlyThere(items) => {
@@ -302,6 +302,16 @@ impl<'s> Drive<'s> {
             }
             inputs.into_iter().for_each(|input| session.step(input, &mut out));
         }
+    }
+
+    /// The items that are to be sent.
+    fn fetch(&mut self, wanted: &[ItemIndex]) -> Result<Vec<Item>> {
+        let items = self.set.items(wanted)?;
+        let checked = self.set.check_lengths(wanted, &items);
+        if checked.is_err() {
+            self.parting = TOO_LONG;
+        }
+        checked.map(|()| items)
     }
 
     fn scan(&self, mut pass: Pass) -> Result<SessionInput> {

@@ -110,6 +110,10 @@ impl ItemSet for KeptSet {
         if wanted.is_empty() { Ok(Vec::new()) } else { self.set()?.items(wanted) }
     }
 
+    fn check_lengths(&self, wanted: &[ItemIndex], items: &[Item]) -> Result<()> {
+        if wanted.is_empty() { Ok(()) } else { self.set()?.check_lengths(wanted, items) }
+    }
+
     /// If the set is not open, the item in its wire form; [`show`](Self::show) opens the set.
     fn text(&self, item: &Item) -> Vec<u8> {
         let travels = || item.to_bytes();

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use umbel_filter::{ItemHash, ItemHasher};
+use umbel_reconcile_engine::limits::ITEM_BYTES_MAX;
 use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Pass, SymbolKind};
 use umbel_records::{Compression, ReadLimits, RecordReader, line_item};
 
@@ -245,6 +246,19 @@ impl<Items: RecordItems> ItemSet for RecordSet<Items> {
         self.file.check()?;
         let found: Option<Vec<Item>> = found.into_iter().collect();
         found.with_context(|| format!("{}: a record is gone", self.file.path().display()))
+    }
+
+    fn check_lengths(&self, wanted: &[ItemIndex], items: &[Item]) -> Result<()> {
+        for (index, item) in wanted.iter().zip(items) {
+            let bytes = item.as_item_ref().bytes_len();
+            ensure!(
+                bytes <= ITEM_BYTES_MAX,
+                "{}: line {}: an item of {bytes} bytes, at most {ITEM_BYTES_MAX} are sent; nothing was applied",
+                self.file.path().display(),
+                index.0 + 1
+            );
+        }
+        Ok(())
     }
 
     fn text(&self, item: &Item) -> Vec<u8> {

@@ -39,6 +39,16 @@ pub trait ItemSet: Send + Sync {
     /// As for [`scan`](Self::scan); if there is no such item.
     fn items(&self, wanted: &[ItemIndex]) -> Result<Vec<Item>>;
 
+    /// Checks that these items, which have these indices, are not longer than those that a session carries.
+    ///
+    /// # Errors
+    ///
+    /// If one is; the error names the set and the record.
+    fn check_lengths(&self, wanted: &[ItemIndex], items: &[Item]) -> Result<()> {
+        let _ = (wanted, items);
+        Ok(())
+    }
+
     /// An item in human-readable form: one line, without its end.
     fn text(&self, item: &Item) -> Vec<u8>;
 

@@ -17,6 +17,10 @@ use umbel_step::Outbox;
 /// What the other side is told where this one failed.
 pub(super) const CANNOT_READ: &str = "it cannot read its set: its own messages say why";
 
+/// What the other side is told where an item of this one is longer than a session carries.
+pub(super) const TOO_LONG: &str =
+    "an item of its set is longer than those that are sent: its own messages name it";
+
 /// What the other side is told whose time has ended.
 pub(super) const OTHERS_WAIT: &str =
     "others wait, and this session took long: run it again later, or give both sides a secret";

@@ -314,6 +314,21 @@ fn who_gives_up_while_much_is_sent_to_it_is_understood() {
     assert_eq!(sandbox.text("b"), "");
 }
 
+/// Regression: it was told as an item of the set to which it was to come.
+#[test]
+fn an_item_that_is_too_long_is_named_by_its_set_and_line() {
+    let long = vec![b'x'; 17 << 20];
+    let sandbox = Sandbox::with(&[("a", &b"1\n"[..]), ("huge", &[&b"1\n"[..], &long].concat())]);
+    // With the number of equal lines before it.
+    let named = "huge: line 2: an item of 17825796 bytes, at most 16777216 are sent";
+    reconcile(&sandbox, "a huge --pull").refused(2, &[named]);
+    reconcile(&sandbox, "huge a --push").refused(2, &[named]);
+    script(&sandbox, "huge");
+    let told = "exec:./there.sh: the peer gave up: an item of its set is longer";
+    reconcile(&sandbox, "a exec:./there.sh --pull").refused(2, &[named, told]);
+    assert_eq!(sandbox.text("a"), "1\n");
+}
+
 #[test]
 fn ids_of_a_packed_file_are_read() {
     let ids = "00000000000000ff\n0000000000000100\n";
