@@ -123,14 +123,16 @@ fn send(
     if asked.is_empty() {
         return Ok(());
     }
+    drive.enter("contents of files");
     let mut encoder = zstd::Encoder::new(Pieces { drive, piece: Vec::new() }, ZSTD_LEVEL)?;
     encoder.long_distance_matching(true)?;
-    for RequestedContent { prefix, average, hashes } in asked {
+    for (RequestedContent { prefix, average, hashes }, done_count) in asked.iter().zip(1..) {
         let OpenedContent { name, bytes, content } = contents.open(*prefix)?;
         encoder.write_all(&bytes.to_le_bytes())?;
         let mut content = content.take(bytes);
         delta::write(&mut content, (*average, *salt), hashes, &mut encoder)?;
         ensure!(content.limit() == 0, "{name}: became shorter while it was sent: run it again");
+        encoder.get_ref().drive.note_contents(done_count, asked.len());
     }
     let mut pieces = encoder.finish()?;
     pieces.cut()?;
@@ -141,15 +143,17 @@ fn receive(drive: &mut Drive<'_>, contents: &dyn Contents, wanted: &[Wanted]) ->
     if wanted.is_empty() {
         return Ok(());
     }
+    drive.enter("contents of files");
     let stream = Stream { drive, left: 0, has_ended: false };
     let mut decoder = zstd::Decoder::new(stream)?;
-    for Wanted { hash, bytes: announced, basis } in wanted {
+    for (Wanted { hash, bytes: announced, basis }, done_count) in wanted.iter().zip(1..) {
         let mut bytes = [0; 8];
         decoder.read_exact(&mut bytes).context("a content did not come")?;
         let bytes = u64::from_le_bytes(bytes);
         check_length(bytes, *announced)?;
         let mut content = Patched::new(&mut decoder, basis.as_ref(), bytes);
         contents.stage(*hash, bytes, &mut content)?;
+        decoder.get_ref().get_ref().drive.note_contents(done_count, wanted.len());
     }
     // Reads one byte more, which is enough to detect an excess: a few compressed bytes may expand without
     // end.
@@ -232,6 +236,65 @@ impl Read for Stream<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        Driving, Form, Initiative, ItemSet, PeerConnection, SessionObserver, Timeouts, answer,
+        open_set, reconcile,
+    };
+    use std::fmt;
+    use std::sync::Mutex;
+    use std::time::Duration;
+    use umbel_reconcile_engine::{Aim, Direction, Limits, OnConflict, Options, SessionRole};
+
+    /// How many contents of how many are reported to have gone over.
+    #[derive(Default)]
+    struct Counted(Mutex<Vec<(usize, usize)>>);
+
+    impl SessionObserver for Counted {
+        fn notice(&self, _: fmt::Arguments<'_>) {}
+
+        fn contents(&self, done_count: usize, all_count: usize) {
+            self.0.lock().unwrap().push((done_count, all_count));
+        }
+    }
+
+    fn driving(observer: &dyn SessionObserver) -> Driving<'_> {
+        let initiative = Initiative { delete: false };
+        let timeouts = Timeouts { idle: Duration::from_secs(3600), whole: None };
+        Driving { initiative, timeouts, journal: None, observer, draw: || 7 }
+    }
+
+    fn options(set: &dyn ItemSet, role: SessionRole) -> Options {
+        let (dataset_id, limits) = (Form::Tree.dataset_id(set), Limits::default());
+        Options { role, kind: set.kind(), dataset_id, domain: [0; 16], nonce: 5, limits }
+    }
+
+    #[test]
+    fn both_sides_are_told_of_each_content_that_goes_over() {
+        let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        for name in ["x", "y", "z"] {
+            std::fs::write(folders[1].path().join(name), name).unwrap();
+        }
+        let sets = folders.each_ref().map(|folder| open_set(folder.path(), &Form::Tree).unwrap());
+        let [here, there] = sets;
+        let [to_there, to_here] = PeerConnection::pair(["b", "a"].map(str::to_owned)).unwrap();
+        let told = [Counted::default(), Counted::default()];
+        std::thread::scope(|scope| {
+            let answering = scope.spawn(|| {
+                let on_conflict = OnConflict::Report;
+                let role = SessionRole::Responder { accept_items: false, on_conflict };
+                answer(&*there, options(&*there, role), to_here, driving(&told[1])).map(drop)
+            });
+            let role = SessionRole::Initiator(Aim::new(Direction::Pull));
+            reconcile(&*here, options(&*here, role), to_there, driving(&told[0]))
+                .map(drop)
+                .unwrap();
+            answering.join().unwrap().unwrap();
+        });
+        for told in told {
+            assert_eq!(told.0.into_inner().unwrap(), [(1, 3), (2, 3), (3, 3)]);
+        }
+        assert_eq!(std::fs::read(folders[0].path().join("z")).unwrap(), b"z");
+    }
 
     #[test]
     fn a_content_is_as_long_as_its_item_said() {

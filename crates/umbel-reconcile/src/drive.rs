@@ -209,6 +209,9 @@ impl<'s> Drive<'s> {
     fn begin(&mut self, options: Options, initiative: Initiative) -> Result<Ended> {
         let mut ended = self.run(options)?;
         self.prepare(&mut ended, initiative, true)?;
+        if ended.outcome.direction.to_responder() {
+            self.enter("waiting until the other side has changed its set");
+        }
         if let Err(error) = self.receive_applied() {
             let why = if error.is_refusal() {
                 ""

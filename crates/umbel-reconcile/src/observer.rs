@@ -12,6 +12,11 @@ pub trait SessionObserver: Sync {
         let _ = name;
     }
 
+    /// So many of the contents of files that one side sends to the other have gone over.
+    fn contents(&self, done_count: usize, all_count: usize) {
+        let _ = (done_count, all_count);
+    }
+
     /// No phase follows: a progress display should disappear.
     fn end_phases(&self) {}
 }

@@ -96,6 +96,16 @@ impl Drive<'_> {
         self.put(vec![APPLIED])
     }
 
+    /// The user may see this phase, which follows the session.
+    pub(crate) fn enter(&self, phase: &'static str) {
+        self.observer.phase(phase);
+    }
+
+    /// So many contents have gone over in this phase.
+    pub(crate) fn note_contents(&self, done_count: usize, all_count: usize) {
+        self.observer.contents(done_count, all_count);
+    }
+
     /// Reads bytes that follow the session.
     pub(crate) fn read_exact(&mut self, buffer: &mut [u8]) -> Result<()> {
         self.behind.received += buffer.len() as u64;

@@ -79,6 +79,10 @@ impl Drive<'_> {
 
     pub(super) fn apply(&mut self, ended: &Ended) -> Result<()> {
         self.is_applying = true;
-        if ended.change.is_empty() { Ok(()) } else { self.set.apply(&ended.change) }
+        if ended.change.is_empty() {
+            return Ok(());
+        }
+        self.enter("changing the set");
+        self.set.apply(&ended.change)
     }
 }

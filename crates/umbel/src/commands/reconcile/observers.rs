@@ -53,6 +53,10 @@ impl SessionObserver for Terminal {
         self.spinner.set_message(name);
     }
 
+    fn contents(&self, done_count: usize, all_count: usize) {
+        self.spinner.set_message(format!("contents of files: {done_count} of {all_count}"));
+    }
+
     fn end_phases(&self) {
         self.spinner.finish_and_clear();
     }
