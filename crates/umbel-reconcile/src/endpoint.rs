@@ -41,6 +41,8 @@ pub enum Endpoint {
     Ssh {
         /// The host as ssh accepts it, optionally with a user.
         host: String,
+        /// The port, if it is not the one that ssh knows.
+        port: Option<u16>,
         /// The path as the remote shell sees it.
         path: String,
     },
@@ -107,21 +109,19 @@ impl Endpoint {
         let Some(words) = text.to_str() else { return Ok(Self::Path(text.into())) };
         let incomplete = |form: &str| Err(UsageError(format!("{words}: expected {form}")));
         match words.split_once("://") {
-            Some(("ssh", rest)) => match rest.split_once('/') {
-                Some((host, path)) if !host.is_empty() && !path.is_empty() => {
-                    if host.starts_with('-') {
-                        return Err(UsageError(format!("{words}: no host begins with `-`")));
-                    }
-                    let path = match path.strip_prefix("~/") {
-                        Some(at_home) => at_home.to_owned(),
-                        None => format!("/{path}"),
-                    };
-                    Ok(Self::Ssh { host: host.to_owned(), path })
+            Some(("ssh", rest)) => match ssh_of(rest) {
+                Ok(Self::Ssh { host, .. }) if host.starts_with('-') => {
+                    Err(UsageError(format!("{words}: no host begins with `-`")))
                 }
-                _ => incomplete("ssh://HOST/PATH, or ssh://HOST/~/PATH below the home directory"),
+                parsed => parsed.or_else(incomplete),
             },
-            Some(("tcp", address)) if address.contains(':') => Ok(Self::Tcp(address.to_owned())),
-            Some(("tcp", _)) => incomplete("tcp://HOST:PORT"),
+            Some(("tcp", address)) => match address.rsplit_once(':') {
+                _ if address.contains('/') => incomplete("tcp://HOST:PORT, without a path"),
+                Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                    Ok(Self::Tcp(address.to_owned()))
+                }
+                _ => incomplete("tcp://HOST:PORT"),
+            },
             Some((scheme, _)) if scheme.chars().all(char::is_alphanumeric) => {
                 Err(UsageError(format!(
                     "{words}: no way to {scheme}://; expected a path, ssh://, tcp:// or exec:COMMAND"
@@ -192,7 +192,7 @@ impl Endpoint {
                 program.args(["-c", command]);
                 PeerConnection::program(program, format!("exec:{command}"))
             }
-            Self::Ssh { host, path } => {
+            Self::Ssh { host, port, path } => {
                 let mut words = vec!["umbel".to_owned(), "reconcile".into(), "--stdio".into()];
                 words.extend(form.arguments());
                 words.extend_from_slice(arguments);
@@ -206,20 +206,74 @@ impl Endpoint {
                 words.extend(["--".to_owned(), path.clone()]);
                 let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
                 let mut program = Command::new("ssh");
-                program.args(["-T", "--", host]).arg(quoted.join(" "));
-                PeerConnection::program(program, ssh_address(host, path))
+                program.arg("-T");
+                if let Some(port) = port {
+                    program.args(["-p", &port.to_string()]);
+                }
+                program.args(["--", host]).arg(quoted.join(" "));
+                PeerConnection::program(program, ssh_address(host, *port, path))
             }
         }
     }
 }
 
-/// The endpoint as it was given: a path that is not absolute is below the home directory.
-fn ssh_address(host: &str, path: &str) -> String {
-    if path.starts_with('/') {
-        format!("ssh://{host}{path}")
-    } else {
-        format!("ssh://{host}/~/{path}")
+/// Path of the home directory on another machine, where a command of ssh begins.
+const HOME: &str = ".";
+
+/// Parses what follows `ssh://`.
+///
+/// # Errors
+///
+/// The form that is expected.
+fn ssh_of(rest: &str) -> Result<Endpoint, &'static str> {
+    const FORM: &str =
+        "ssh://[USER@]HOST[:PORT]/PATH, or ssh://HOST/~/PATH below the home directory";
+    let (authority, path) = rest.split_once('/').ok_or(FORM)?;
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (Some(user), host),
+        None => (None, authority),
+    };
+    // The address of IPv6 has colons: it is in brackets if a port follows.
+    let (host, port) = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or(FORM)?)),
+        None => match host.split_once(':') {
+            Some((host, port)) if !port.contains(':') => (host, Some(port)),
+            _ => (host, None),
+        },
+    };
+    let port_of = |digits: &str| digits.parse::<u16>().ok().filter(|port| *port > 0);
+    let port = port.map(|digits| port_of(digits).ok_or(PORT_FORM)).transpose()?;
+    let path = match path.split_once('/') {
+        _ if path == "~" => HOME.to_owned(),
+        Some(("~", at_home)) => match at_home.trim_start_matches('/') {
+            "" => HOME.to_owned(),
+            at_home => at_home.to_owned(),
+        },
+        _ => format!("/{path}"),
+    };
+    if host.is_empty() || path == "/" {
+        return Err(FORM);
     }
+    let host = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
+    Ok(Endpoint::Ssh { host, port, path })
+}
+
+/// What is expected where something else is in the place of a port.
+const PORT_FORM: &str = "a PORT from 1 to 65535 in ssh://[USER@]HOST:PORT/PATH";
+
+/// The endpoint as it was given: a path that is not absolute is below the home directory.
+fn ssh_address(host: &str, port: Option<u16>, path: &str) -> String {
+    let (user, name) = host.rsplit_once('@').map_or(("", host), |(user, name)| (user, name));
+    let at = if user.is_empty() { "" } else { "@" };
+    let name = if name.contains(':') { format!("[{name}]") } else { name.to_owned() };
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    let path = match path {
+        HOME => "/~".to_owned(),
+        absolute if absolute.starts_with('/') => absolute.to_owned(),
+        at_home => format!("/~/{at_home}"),
+    };
+    format!("ssh://{user}{at}{name}{port}{path}")
 }
 
 /// Owner of journals of sessions that run over a program's pipes.
@@ -361,21 +415,53 @@ mod tests {
         assert_eq!(parse("sketch:b"), sketch(SketchPlace::File("b".into())));
         assert_eq!(parse("sketch:-"), sketch(SketchPlace::Stdin));
         assert_eq!(parse("tcp://h:1"), Ok(Endpoint::Tcp("h:1".into())));
-        let ssh = |path: &str| Ok(Endpoint::Ssh { host: "u@h".into(), path: path.into() });
-        assert_eq!(parse("ssh://u@h/data/x"), ssh("/data/x"));
-        assert_eq!(parse("ssh://u@h/~/x"), ssh("x"));
-        for address in ["ssh://u@h/data/x", "ssh://u@h/~/x"] {
-            let Ok(Endpoint::Ssh { host, path }) = parse(address) else { panic!("{address}") };
-            assert_eq!(ssh_address(&host, &path), address);
-        }
         assert_eq!(
             parse("exec:docker exec c umbel"),
             Ok(Endpoint::Command("docker exec c umbel".into()))
         );
-        assert!(parse("ssh://-oProxyCommand=x/y").unwrap_err().contains("no host begins"));
-        assert!(parse("ssh://host").unwrap_err().contains("expected ssh://HOST/PATH"));
-        assert!(parse("tcp://host").unwrap_err().contains("expected tcp://HOST:PORT"));
+        for address in ["host", "host:x", "host:", ":1", "host:65536"] {
+            let error = parse(&format!("tcp://{address}")).unwrap_err();
+            assert_eq!(error, format!("tcp://{address}: expected tcp://HOST:PORT"));
+        }
+        let error = parse("tcp://host:1/path").unwrap_err();
+        assert!(error.ends_with("expected tcp://HOST:PORT, without a path"), "{error}");
         assert!(parse("s3://bucket/x").unwrap_err().contains("no way to s3://"));
+    }
+
+    #[test]
+    fn addresses_of_ssh_have_users_ports_and_paths() {
+        for (address, host, port, path) in [
+            ("ssh://u@h/data/x", "u@h", None, "/data/x"),
+            ("ssh://u@h/~/x", "u@h", None, "x"),
+            ("ssh://h:2222/x", "h", Some(2222), "/x"),
+            ("ssh://u@h:22/~/x/y", "u@h", Some(22), "x/y"),
+            ("ssh://h/~", "h", None, "."),
+            ("ssh://h/~x", "h", None, "/~x"),
+            ("ssh://[fe80::1]/x", "fe80::1", None, "/x"),
+            ("ssh://u@[::1]:22/x", "u@::1", Some(22), "/x"),
+        ] {
+            let expected = Endpoint::Ssh { host: host.into(), port, path: path.into() };
+            assert_eq!(parse(address), Ok(expected), "{address}");
+            assert_eq!(ssh_address(host, port, path), address);
+        }
+        for (address, as_well) in [
+            ("ssh://h/~/", "ssh://h/~"),
+            ("ssh://h/~//x", "ssh://h/~/x"),
+            ("ssh://fe80::1/x", "ssh://[fe80::1]/x"),
+        ] {
+            assert_eq!(parse(address), parse(as_well), "{address}");
+        }
+        for address in ["host", "host/", "/x", "u@/x", ":22/x", "[::1]22/x"] {
+            let error = parse(&format!("ssh://{address}")).unwrap_err();
+            assert!(error.contains("expected ssh://[USER@]HOST[:PORT]/PATH"), "{error}");
+        }
+        for port in ["", "0", "x", "65536"] {
+            let error = parse(&format!("ssh://h:{port}/x")).unwrap_err();
+            assert!(error.contains("expected a PORT from 1 to 65535"), "{error}");
+        }
+        for address in ["ssh://-oProxyCommand=x/y", "ssh://[-oProxyCommand=x]/y"] {
+            assert!(parse(address).unwrap_err().contains("no host begins"), "{address}");
+        }
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use crate::reconcile::reconcile;
 use crate::sandbox::Sandbox;
+use crate::serve::umbel;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn arguments_that_make_no_sense_are_refused() {
@@ -11,6 +14,8 @@ fn arguments_that_make_no_sense_are_refused() {
         ("a b", "b: No such file"),
         ("exec:true exec:true", "one of the two sets must be a file"),
         ("a s3://x/y", "no way to s3://"),
+        ("a tcp://h:1/x", "tcp://h:1/x: expected tcp://HOST:PORT, without a path"),
+        ("a ssh://h:x/y", "ssh://h:x/y: expected a PORT from 1 to 65535"),
         ("a a --pull --push", "cannot be used with"),
         ("a a --delete", "--pull"),
         ("a a --two-way --delete", "--two-way --delete would"),
@@ -39,5 +44,21 @@ fn arguments_that_make_no_sense_are_refused() {
         ("--dir --key id . .", "cannot be used with"),
     ] {
         reconcile(&sandbox, args).refused(2, &[said]);
+    }
+}
+
+#[test]
+fn a_port_and_the_home_directory_reach_ssh() {
+    let sandbox =
+        Sandbox::with(&[("a", "1\n"), ("bin/ssh", "#!/bin/sh\necho \"$@\" >&2\nexit 1\n")]);
+    std::fs::set_permissions(sandbox.path("bin/ssh"), Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", sandbox.path("bin").display());
+    for (args, said) in [
+        ("a ssh://u@host:2222/~/b", "-T -p 2222 -- u@host umbel reconcile --stdio --lines -- b"),
+        ("--dir bin ssh://host/~/", "-T -- host umbel reconcile --stdio --dir -- ."),
+    ] {
+        let mut command = umbel(&sandbox, &format!("reconcile {args}"));
+        let output = command.env("PATH", &path).output().unwrap();
+        sandbox.ended(output).refused(2, &[said]);
     }
 }
