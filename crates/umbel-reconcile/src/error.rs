@@ -144,7 +144,9 @@ impl fmt::Display for ReconcileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(text) => f.write_str(text)?,
-            Self::Refused(why) => write!(f, "the other side could not apply the change: {why}")?,
+            Self::Refused(why) => {
+                write!(f, "the change could not be applied there; the other side says: \"{why}\"")?;
+            }
             Self::Context { what, .. } => f.write_str(what)?,
             other => write!(f, "{}", other.original())?,
         }

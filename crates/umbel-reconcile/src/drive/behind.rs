@@ -266,8 +266,8 @@ mod tests {
             let error = waited.unwrap_err();
             let text = error.to_string();
             assert!(error.is_refusal() && !error.is_peer_gone(), "{text}");
-            let begins = "the other side could not apply the change: b: disk full?[2J?\u{e9}";
-            assert!(text.starts_with(begins) && text.ends_with('\u{e9}'), "{text}");
+            let begins = "the change could not be applied there; the other side says: \"b: disk full?[2J?\u{e9}";
+            assert!(text.starts_with(begins) && text.ends_with("\u{e9}\""), "{text}");
             assert!(text.len() < begins.len() + REASON_BYTES_MAX, "{text}");
         }
     }

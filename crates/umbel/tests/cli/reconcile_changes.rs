@@ -280,7 +280,7 @@ fn what_cannot_be_changed_there_changes_nothing_here() {
     ran.refused(
         2,
         &[
-            "exec:./there.sh: this side's set is unchanged: the other side could not apply the change: ",
+            "exec:./there.sh: this side's set is unchanged: the change could not be applied there; the other side says: \"",
             "File too large",
         ],
     );
@@ -294,7 +294,7 @@ fn what_cannot_be_changed_there_changes_nothing_here() {
     let limited = sandbox.text("there.sh").replace("--writable b", "--dir --writable db");
     sandbox.write("there.sh", limited);
     let ran = reconcile(&sandbox, "--dir da exec:./there.sh --push");
-    ran.refused(2, &["the other side could not apply the change: ", "File too large"]);
+    ran.refused(2, &["the other side says: \"", "File too large"]);
     let shown = reconcile(&sandbox, "a b.gz").ended_with(1);
     assert_eq!(shown, b"- 1\n+ 2\n");
 }
