@@ -117,10 +117,16 @@ pub fn reconcile(
     let ended = ended.map_err(|error| drive.link.explained(error));
     let ended = ended.map_err(|error| error.after_receiving(!drive.link.traffic.heard.is_empty()));
     match ended {
-        Ok(_) => drive.end(),
-        Err(_) => drive.link.leave(),
+        Ok(ended) => {
+            drive.end();
+            Ok(ended)
+        }
+        Err(error) => {
+            // A program that reads its standard input to the end ends now.
+            drive.link.leave();
+            Err(drive.link.with_status(error))
+        }
     }
-    ended
 }
 
 /// Answers a session that the other side begins. With a folder of journals it resumes a session that was

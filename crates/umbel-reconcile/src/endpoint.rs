@@ -4,11 +4,13 @@ use super::form::Form;
 use super::offline::SketchPlace;
 use super::turn::Turn;
 use crate::error::{Context, Result};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::ffi::OsString;
 use std::io::{Cursor, PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use umbel_files::UsageError;
 use umbel_tls::{SecretReader, SecretTls, SecretWriter};
@@ -84,6 +86,26 @@ impl Guard {
             let _ = child.wait();
         }
     }
+
+    /// How a program has ended, if it ends within this time: one that has closed its output may stay.
+    pub(crate) fn ended_within(&mut self, time: Duration) -> Option<ExitStatus> {
+        let Self::Program(child) = self else { return None };
+        let pid = Pid::from_child(child);
+        let (ended, has_ended) = channel();
+        spawn(move || {
+            // Its status is left for whoever waits for it next.
+            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            let _ = ended.send(());
+        });
+        let _ = has_ended.recv_timeout(time);
+        child.try_wait().ok().flatten()
+    }
+}
+
+/// Spawns a thread that nobody joins: it ends with the program that it waits for.
+#[expect(clippy::disallowed_methods, reason = "a program that stays must not hold the process")]
+fn spawn(work: impl FnOnce() + Send + 'static) {
+    drop(std::thread::spawn(work));
 }
 
 impl Drop for Guard {

@@ -106,11 +106,17 @@ impl ReconcileError {
 
     /// Whether the error only says that the other side has gone.
     pub fn is_peer_gone(&self) -> bool {
+        let is_aborted = |cause: &(dyn Error + 'static)| {
+            matches!(cause.downcast_ref(), Some(SessionError::Aborted { .. }))
+        };
+        self.is_cut_off() || self.chain().any(is_aborted)
+    }
+
+    /// Whether the connection ended, and the other side has not said why.
+    pub(crate) fn is_cut_off(&self) -> bool {
         self.chain().any(|cause| {
-            matches!(
-                cause.downcast_ref(),
-                Some(SessionError::Disconnected { .. } | SessionError::Aborted { .. })
-            ) || cause.downcast_ref().is_some_and(is_broken)
+            matches!(cause.downcast_ref(), Some(SessionError::Disconnected { .. }))
+                || cause.downcast_ref().is_some_and(is_broken)
         })
     }
 

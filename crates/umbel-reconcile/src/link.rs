@@ -14,6 +14,7 @@ use super::traffic::Traffic;
 use super::turn::{Missed, Timeouts, Turn, now};
 use crate::error::{ReconcileError, failed, is_broken};
 use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -233,6 +234,17 @@ impl Link {
             Guard::Socket(_) | Guard::None => "another program speaks there",
         };
         failed!("{}: {foreign}: {remedy}", self.peer)
+    }
+
+    /// Adds to the error of a connection that ended without a reason how the other side's program has ended.
+    pub(super) fn with_status(&mut self, error: ReconcileError) -> ReconcileError {
+        let status = if error.is_cut_off() { self.guard.ended_within(LAST_WORDS) } else { None };
+        let Some(status) = status else { return error };
+        let how = match (status.code(), status.signal()) {
+            (None, Some(signal)) => format!("by signal {signal}"),
+            (code, _) => format!("with exit code {}", code.unwrap_or_default()),
+        };
+        error.context(format!("the other side's program ended {how}"))
     }
 
     /// Waits a little until the other side has closed the connection: a program that this side has started is

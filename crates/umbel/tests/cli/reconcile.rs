@@ -270,7 +270,11 @@ fn a_command_leads_to_another_process() {
     script(&sandbox, "--kv --key k json");
     reconcile(&sandbox, "--kv kv exec:./there.sh")
         .refused(2, &["reads its items otherwise", flags]);
-    reconcile(&sandbox, "a exec:true").refused(2, &["exec:true", "connection ended"]);
+    for (command, how) in [("true", "with exit code 0"), ("false", "with exit code 1")] {
+        let said =
+            format!("program ended {how}: exec:{command}: the connection ended while greeting");
+        reconcile(&sandbox, &format!("a exec:{command}")).refused(2, &[&said]);
+    }
     reconcile(&sandbox, "a exec:cat").refused(2, &["exec:cat"]);
 }
 
