@@ -235,12 +235,13 @@ impl<'s> Drive<'s> {
 
     /// Runs the whole of a session that the other side begins.
     fn respond(&mut self, options: Options, initiative: Initiative) -> Result<Ended> {
-        let mut ended = self.run(options)?;
+        let mut ended = self.run(options).map_err(|error| {
+            let is_told = error.is_refused_session() && self.wait_sent();
+            error.told_if(is_told)
+        })?;
         if let Err(error) = self.take_over(&mut ended, initiative) {
-            if ended.outcome.direction.to_responder() {
-                self.send_refusal(&error);
-            }
-            return Err(error);
+            let is_told = ended.outcome.direction.to_responder() && self.send_refusal(&error);
+            return Err(error.told_if(is_told));
         }
         ended.behind = self.behind;
         Ok(ended)
@@ -430,7 +431,20 @@ impl<'s> Drive<'s> {
     /// Waits until the other side has everything in its journal, and returns whether it has.
     fn wait_durable(&mut self) -> bool {
         self.link.notify_durable();
-        // The close of the connection may overtake the answer to the last acknowledgement, once.
+        self.wait_reported()
+    }
+
+    /// Waits until everything is written, and returns whether it is.
+    fn wait_sent(&mut self) -> bool {
+        self.observer.end_phases();
+        self.link.mark();
+        self.wait_reported()
+    }
+
+    /// Waits for the report of the writing thread, and returns whether it is a good one.
+    fn wait_reported(&mut self) -> bool {
+        // The close of the connection may overtake the report, once: the other side closes it when it has read the last
+        // word.
         let mut is_closed = false;
         while let Ok(event) = self.next_event() {
             match event {

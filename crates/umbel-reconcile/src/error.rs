@@ -44,6 +44,8 @@ pub enum ReconcileError {
     /// The other side ended the connection before it said anything, as one does that asks for a secret. It is
     /// shown as the error that this was noticed by.
     Unanswered(Box<Self>),
+    /// This side refuses, and has written that to the other side, which shows it. It is shown as the error itself.
+    Told(Box<Self>),
     /// The operation that failed, and the cause.
     Context {
         /// The operation that failed.
@@ -77,7 +79,7 @@ impl ReconcileError {
             Self::Extractor(error) => error,
             Self::Io(error) => error,
             Self::Secret(error) => error,
-            Self::Unanswered(error) => error.original(),
+            Self::Unanswered(error) | Self::Told(error) => error.original(),
             Self::Refused(_) | Self::Failed(_) | Self::Context { .. } => self,
         }
     }
@@ -132,6 +134,24 @@ impl ReconcileError {
     /// Whether the other side ended the connection before it said anything.
     pub fn is_unanswered(&self) -> bool {
         matches!(self, Self::Unanswered(_))
+    }
+
+    /// Whether the other side was told what this side refuses, and shows it.
+    pub fn is_told(&self) -> bool {
+        matches!(self, Self::Told(_))
+    }
+
+    /// Whether it is that of a session which is refused.
+    pub(crate) fn is_refused_session(&self) -> bool {
+        let is_refused = |cause: &(dyn Error + 'static)| {
+            matches!(cause.downcast_ref(), Some(SessionError::Refused(_)))
+        };
+        self.chain().any(is_refused)
+    }
+
+    /// The same error, as [`Self::Told`] if the other side was told.
+    pub(crate) fn told_if(self, is_told: bool) -> Self {
+        if is_told { Self::Told(Box::new(self)) } else { self }
     }
 
     /// The same error, as [`Self::Unanswered`] if the other side has gone and nothing was received from it.
@@ -251,6 +271,7 @@ pub(crate) use {bail, ensure, failed};
 #[cfg(test)]
 mod tests {
     use super::*;
+    use umbel_reconcile_engine::SessionRefusal;
 
     #[test]
     fn descriptions_and_causes_are_kept() {
@@ -281,5 +302,14 @@ mod tests {
         let unanswered = reset.after_receiving(false);
         assert_eq!(format!("{unanswered:#}"), shown);
         assert!(unanswered.is_unanswered() && unanswered.is_peer_gone());
+        let refused: Result<()> = Err(SessionError::Refused(SessionRefusal::Kind).into());
+        let refused = refused.context("a peer").unwrap_err();
+        assert!(refused.is_refused_session() && !refused.is_told());
+        let (shown, told) = (format!("{refused:#}"), refused.told_if(true));
+        assert_eq!(format!("{told:#}"), shown);
+        assert!(told.is_told() && told.is_final() && !told.is_peer_gone());
+        assert!(
+            !failed!("a peer").is_refused_session() && !failed!("a peer").told_if(false).is_told()
+        );
     }
 }

@@ -41,10 +41,11 @@ impl Drive<'_> {
     }
 
     /// Tells the other side why this one does not apply what it received, unless the connection is what failed.
-    /// Not in a session with journals: it can go on at the place where it failed, and its bytes must stay the same.
-    pub(super) fn send_refusal(&self, error: &ReconcileError) {
+    /// Not in a session with journals: it can go on at the place where it failed, and its bytes must stay the same. Returns
+    /// whether that is written: if it is not, nobody but this side shows the error.
+    pub(super) fn send_refusal(&mut self, error: &ReconcileError) -> bool {
         if self.resumed.is_some() || self.is_cut || error.is_peer_gone() {
-            return;
+            return false;
         }
         let reason = format!("{error:#}");
         let reason = &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)];
@@ -53,6 +54,7 @@ impl Drive<'_> {
         message.extend(length.to_le_bytes());
         message.extend(reason.bytes());
         self.link.send(message);
+        self.wait_sent()
     }
 
     /// The refusal whose first bytes, [`REFUSED`], were just read.
@@ -255,12 +257,12 @@ mod tests {
         let set = open_set(folder.path(), &Form::Tree).unwrap();
         for is_sending in [false, true] {
             let [here, there] = PeerConnection::pair(["a", "b"].map(str::to_owned)).unwrap();
-            let (mut here, there) = (drive(&*set, here), drive(&*set, there));
+            let (mut here, mut there) = (drive(&*set, here), drive(&*set, there));
             here.bytes_max = u64::MAX;
+            let why = format!("b: disk full\u{1b}[2J\u{202e}{}", "\u{e9}".repeat(REASON_BYTES_MAX));
+            assert!(there.send_refusal(&ReconcileError::Failed(why)));
             // Nobody takes as much, so that it is never written.
             here.send(vec![0; 16 << 20]).unwrap();
-            let why = format!("b: disk full\u{1b}[2J\u{202e}{}", "\u{e9}".repeat(REASON_BYTES_MAX));
-            there.send_refusal(&ReconcileError::Failed(why));
             drop(there);
             let waited = if is_sending { here.wait_written() } else { here.receive_applied() };
             let error = waited.unwrap_err();
@@ -270,6 +272,41 @@ mod tests {
             assert!(text.starts_with(begins) && text.ends_with("\u{e9}\""), "{text}");
             assert!(text.len() < begins.len() + REASON_BYTES_MAX, "{text}");
         }
+    }
+
+    /// Every write fails, though the connection is open.
+    struct Broken;
+
+    impl io::Write for Broken {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::TimedOut.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Regression: neither side showed the reason.
+    #[test]
+    fn a_refusal_that_is_not_written_is_not_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let set = open_set(folder.path(), &Form::Tree).unwrap();
+        let refuse = |there: PeerConnection| {
+            let mut there = drive(&*set, there);
+            let is_told = there.send_refusal(&ReconcileError::Failed("disk full".into()));
+            // What was sent before it is asked for as a whole.
+            (is_told, there.wait_sent())
+        };
+        let pair = || PeerConnection::pair(["a", "b"].map(str::to_owned)).unwrap();
+        let [_here, there] = pair();
+        assert_eq!(refuse(there), (true, true));
+        let [_here, there] = pair();
+        assert_eq!(refuse(PeerConnection { writer: Box::new(Broken), ..there }), (false, false));
+        // The other side is gone.
+        let [here, there] = pair();
+        drop(here);
+        assert!(!refuse(there).0);
     }
 
     #[test]

@@ -226,8 +226,7 @@ impl ReconcileArgs {
                     "--report is for the side that begins the session: give it there, with --stdio and --listen leave it out",
                 ));
             }
-            self.answer(&form)?;
-            return Ok(Exit::Done);
+            return self.answer(&form);
         }
         let [a, b] = &self.sets[..] else {
             return Err(usage("two sets are compared: A and B"));
@@ -311,7 +310,7 @@ impl ReconcileArgs {
         self.on_conflict.unwrap_or(OnConflict::Report).into()
     }
 
-    fn answer(&self, form: &Form) -> Result<()> {
+    fn answer(&self, form: &Form) -> Result<Exit> {
         let [path] = &self.sets[..] else {
             return Err(usage("one file is answered for"));
         };
@@ -327,14 +326,19 @@ impl ReconcileArgs {
             let open = || self.open(path, form);
             let (secret, is_insecure, once) = (self.secret()?, self.insecure, self.once);
             let listening = Listening { address, secret, is_insecure, once };
-            return Ok(listen(listening, open, responder, driving)?);
+            listen(listening, open, responder, driving)?;
+            return Ok(Exit::Done);
         }
         self.refuse_secret()?;
         let _begun = self.begin(path, form, self.writable)?;
         let set = self.open(path, form)?;
         let connection = PeerConnection::stdio();
-        answer(&*set, responder(&*set)?, connection, driving)?;
-        Ok(())
+        match answer(&*set, responder(&*set)?, connection, driving) {
+            Ok(_) => Ok(Exit::Done),
+            // Whoever has started this process shows it, mostly on the same terminal.
+            Err(error) if error.is_told() => Ok(Exit::Unanswered),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn both_here(&self, form: &Form, a: &Path, b: &Path) -> Result<(Exit, Value)> {

@@ -37,7 +37,13 @@ fn a_responder_removes_nothing_unless_both_sides_pass_delete() {
     let sandbox = Sandbox::with(&[("a", "1\n"), ("b", "1\n2\n")]);
     script(&sandbox, "--writable b");
     let refused = reconcile(&sandbox, "a exec:./there.sh --push --delete");
+    // Both sides have one terminal.
+    assert_eq!(refused.stderr.matches("answer with --writable --delete").count(), 1);
     refused.refused(2, &["answer with --writable --delete", "this side's set is unchanged"]);
+    script(&sandbox, "b");
+    let refused = reconcile(&sandbox, "a exec:./there.sh --push");
+    assert_eq!(refused.stderr.matches("started without --writable").count(), 1);
+    refused.ended_with(2);
     assert_eq!(sandbox.text("b"), "1\n2\n");
     script(&sandbox, "--writable --delete b");
     reconcile(&sandbox, "a exec:./there.sh --push").ended_with(1);
