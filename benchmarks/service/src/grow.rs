@@ -244,7 +244,9 @@ async fn leave_first(servers: &mut Servers) -> Result<()> {
             Ok(()) => break,
             // An earlier attempt has removed it.
             Err(ClientError::Refused(failure)) if failure.cause == ErrorCode::UnknownNode => break,
-            Err(ClientError::Unavailable(_)) if started.elapsed() < STEP_PATIENCE => {
+            Err(ClientError::Unavailable(_) | ClientError::OrderUnknown(_))
+                if started.elapsed() < STEP_PATIENCE =>
+            {
                 sleep(LOOK_PAUSE).await;
             }
             Err(error) => return Err(error.into()),

@@ -1,8 +1,8 @@
 //! Principals of a cluster: their rights and quotas.
 
 use umbel_proto::v1::{
-    ListPrincipalsRequest, Principal, PutPrincipalRequest, RevokePrincipalRequest, SetQuotaRequest,
-    SetQuotaResponse, WhoAmIRequest, WhoAmIResponse,
+    ListPrincipalsRequest, Principal, PutPrincipalRequest, Quota, RevokePrincipalRequest,
+    SetQuotaRequest, SetQuotaResponse, WhoAmIRequest, WhoAmIResponse,
 };
 
 use crate::caller::{CallPolicy, ask};
@@ -19,7 +19,7 @@ impl Client {
     pub async fn put_principal(&self, request: PutPrincipalRequest) -> Result<()> {
         let name = request.principal.as_ref().map_or("", |principal| &principal.name);
         let target = format!("principal {name}");
-        ask!(self, CallPolicy::freely(&target), access.put, request)?;
+        ask!(self, CallPolicy::order(&target), access.put, request)?;
         Ok(())
     }
 
@@ -31,7 +31,7 @@ impl Client {
     pub async fn revoke_principal(&self, name: &str) -> Result<()> {
         let target = format!("principal {name}");
         let message = RevokePrincipalRequest { name: name.to_owned() };
-        ask!(self, CallPolicy::freely(&target), access.revoke, message)?;
+        ask!(self, CallPolicy::order(&target), access.revoke, message)?;
         Ok(())
     }
 
@@ -45,7 +45,10 @@ impl Client {
             "" => "quota of the cluster".to_owned(),
             name => format!("quota of principal {name}"),
         };
-        Ok(ask!(self, CallPolicy::freely(&target), access.set_quota, request)?)
+        let sets = request.change.as_ref().is_some_and(|change| *change != Quota::default());
+        let changes = sets || request.from_none;
+        let policy = if changes { CallPolicy::order(&target) } else { CallPolicy::freely(&target) };
+        Ok(ask!(self, policy, access.set_quota, request)?)
     }
 
     /// All principals, sorted by name.

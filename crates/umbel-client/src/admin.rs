@@ -40,7 +40,7 @@ impl Client {
     /// [`ClientError`](crate::ClientError); calling again does no harm.
     pub async fn put_join_token(&self, digest: [u8; 32], expires_ms: u64) -> Result<()> {
         let message = PutJoinTokenRequest { digest: digest.to_vec().into(), expires_ms };
-        ask!(self, CallPolicy::freely("token for joining"), admin.put_join_token, message)?;
+        ask!(self, CallPolicy::order("token for joining"), admin.put_join_token, message)?;
         Ok(())
     }
 
@@ -53,7 +53,7 @@ impl Client {
     pub async fn drain(&self, node: u64, undo: bool) -> Result<u32> {
         let target = format!("drain of node {node}");
         let message = DrainRequest { node, undo };
-        Ok(ask!(self, CallPolicy::freely(&target), admin.drain, message)?.replica_count)
+        Ok(ask!(self, CallPolicy::order(&target), admin.drain, message)?.replica_count)
     }
 
     /// Removes a node permanently; if it still runs, drain it first.
@@ -63,7 +63,7 @@ impl Client {
     /// mean that it removed the node.
     pub async fn remove_node(&self, node: u64) -> Result<()> {
         let target = format!("removal of node {node}");
-        ask!(self, CallPolicy::freely(&target), admin.remove, RemoveNodeRequest { node })?;
+        ask!(self, CallPolicy::order(&target), admin.remove, RemoveNodeRequest { node })?;
         Ok(())
     }
 
@@ -75,7 +75,7 @@ impl Client {
     pub async fn move_shard(&self, shard: u32, from: u64, to: u64) -> Result<()> {
         let target = format!("move of shard {shard}");
         let message = MoveShardRequest { shard, from, to };
-        ask!(self, CallPolicy::freely(&target), admin.move_shard, message)?;
+        ask!(self, CallPolicy::order(&target), admin.move_shard, message)?;
         Ok(())
     }
 
@@ -86,7 +86,8 @@ impl Client {
     /// # Errors
     /// [`ClientError`](crate::ClientError); calling again does no harm.
     pub async fn upgrade(&self, check: bool) -> Result<UpgradeResponse> {
-        let policy = CallPolicy::freely("the cluster's version");
+        let target = "the cluster's version";
+        let policy = if check { CallPolicy::freely(target) } else { CallPolicy::order(target) };
         Ok(ask!(self, policy, admin.upgrade, UpgradeRequest { check })?)
     }
 
@@ -95,7 +96,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`](crate::ClientError); calling again does no harm.
     pub async fn set_auto_split(&self, is_on: bool) -> Result<()> {
-        let policy = CallPolicy::freely("splits by themselves");
+        let policy = CallPolicy::order("splits by themselves");
         ask!(self, policy, admin.set_auto_split, SetAutoSplitRequest { is_on })?;
         Ok(())
     }
@@ -108,7 +109,7 @@ impl Client {
     pub async fn split_shard(&self, shard_count: u32) -> Result<SplitShardResponse> {
         let target = format!("split into {shard_count} shards");
         let message = SplitShardRequest { shard_count };
-        Ok(ask!(self, CallPolicy::freely(&target), admin.split_shard, message)?)
+        Ok(ask!(self, CallPolicy::order(&target), admin.split_shard, message)?)
     }
 
     /// Merges the last shard into the one that it was split off, so that there are `shard_count` shards,
@@ -120,6 +121,6 @@ impl Client {
     pub async fn merge_shard(&self, shard_count: u32) -> Result<MergeShardResponse> {
         let target = format!("merge into {shard_count} shards");
         let message = MergeShardRequest { shard_count };
-        Ok(ask!(self, CallPolicy::freely(&target), admin.merge_shard, message)?)
+        Ok(ask!(self, CallPolicy::order(&target), admin.merge_shard, message)?)
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 use umbel_proto::v1::{Applied, ErrorCode};
 
-use crate::failure::{Failure, Origin};
+use crate::failure::{Failure, Origin, Weighed};
 use crate::limits::ANSWER_GRACE;
 use crate::nodes::{Called, Node, Nodes};
 use crate::options::ClientOptions;
@@ -46,6 +46,11 @@ impl<'a> CallPolicy<'a> {
         Self { target, repeat: Repeat::Freely, first: First::InTurn }
     }
 
+    /// Of a change that does no harm if it is repeated, at the next node in turn.
+    pub(crate) const fn order(target: &'a str) -> Self {
+        Self { target, repeat: Repeat::Order, first: First::InTurn }
+    }
+
     /// Of a call that is repeated only if nothing was changed, at the next node in turn.
     pub(crate) const fn if_unchanged(target: &'a str) -> Self {
         Self { target, repeat: Repeat::IfUnchanged, first: First::InTurn }
@@ -80,8 +85,10 @@ pub(crate) enum First {
 /// When a call may be repeated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Always: it is idempotent.
+    /// Always: it is idempotent, and an outcome that is unknown is its caller's own affair, or does not matter.
     Freely,
+    /// Always: it is idempotent. But it changes the cluster, so that an unknown outcome has to be told.
+    Order,
     /// Only if the attempts so far changed nothing.
     IfUnchanged,
 }
@@ -93,6 +100,20 @@ pub(crate) struct Progress {
     /// Whether an attempt may have been applied, or may still be applied later.
     pub(crate) may_be_applied: bool,
     last: Option<Arc<str>>,
+}
+
+impl Progress {
+    /// Makes the failure of an attempt tell what all attempts so far have done.
+    fn tell(&self, failure: &mut Failure) {
+        failure.attempt_count = self.attempt_count;
+        if self.may_be_applied && failure.applied != Applied::Partly {
+            failure.applied = Applied::Unknown;
+        }
+        // Nodes do not know whether an earlier attempt was applied; here it is known.
+        if is_session_lost(failure) && !self.may_be_applied {
+            failure.applied = Applied::No;
+        }
+    }
 }
 
 /// Why a call ended without an answer.
@@ -132,10 +153,11 @@ impl Caller {
         let deadline = begun + self.options.timeout;
         let mut attempts_left = self.options.attempt_count_max.max(1);
         let mut tried: u32 = 0;
+        let mut gravest: Option<Weighed> = None;
         loop {
             let node = self.pick(policy.first, progress.last.as_deref()).await;
             let node = match policy.repeat {
-                Repeat::Freely => node,
+                Repeat::Freely | Repeat::Order => node,
                 // On an ordinary connection, a missed keep-alive could end the call with an unknown
                 // outcome.
                 Repeat::IfUnchanged => self.nodes.patient(node),
@@ -159,16 +181,10 @@ impl Caller {
             };
             let is_transient = failure.is_transient();
             self.note(&failure, &called, is_transient, progress);
+            let is_open = policy.repeat != Repeat::Freely && leaves_open(&failure);
             let stays_unchanged =
-                policy.repeat == Repeat::Freely || !progress.may_be_applied || !is_transient;
-            failure.attempt_count = progress.attempt_count;
-            if progress.may_be_applied && failure.applied != Applied::Partly {
-                failure.applied = Applied::Unknown;
-            }
-            // Nodes do not know whether an earlier attempt was applied; here it is known.
-            if is_session_lost(&failure) && !progress.may_be_applied {
-                failure.applied = Applied::No;
-            }
+                policy.repeat != Repeat::IfUnchanged || !progress.may_be_applied || !is_transient;
+            progress.tell(&mut failure);
             attempts_left -= 1;
             let pause = self.pause(tried, self.wish(&failure, &called));
             tried += 1;
@@ -180,9 +196,13 @@ impl Caller {
                 && begun.elapsed() + pause >= self.options.first_contact_timeout;
             let is_over = attempts_left == 0 || is_late || is_nobody_there;
             if !is_transient || !stays_unchanged || is_over {
+                // A refusal takes nothing back that an earlier attempt may have done.
+                let earlier = gravest.filter(|earlier| is_transient || earlier.is_open);
+                let Weighed { failure, .. } = Weighed { failure, is_open }.or_graver(earlier);
                 return Err(Failed { failure, is_transient, repeat: policy.repeat });
             }
             self.tell_wait(&failure, &called);
+            gravest = Some(Weighed { failure, is_open }.or_graver(gravest));
             tokio::time::sleep(pause).await;
         }
     }
@@ -225,7 +245,7 @@ impl Caller {
             // Requests for keyed filters do not need the map, but the set of nodes may have changed.
             self.map.distrust();
         }
-        progress.may_be_applied |= failure.applied != Applied::No && !is_session_lost(failure);
+        progress.may_be_applied |= leaves_open(failure);
     }
 
     /// The pause that the node asked for. A node that is not ready speaks for itself alone: the next attempt goes to another
@@ -284,6 +304,11 @@ impl Caller {
         });
         sent.await
     }
+}
+
+/// Whether the failed attempt may have been applied, or may be applied later.
+fn leaves_open(failure: &Failure) -> bool {
+    failure.applied != Applied::No && !is_session_lost(failure)
 }
 
 /// Whether the cluster has forgotten the session, or the answer to the request's first attempt. Such an

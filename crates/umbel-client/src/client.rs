@@ -361,7 +361,7 @@ impl Client {
         let named = format!("filter {name:?}");
         let after_ms = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
         let message = ExpireRequest { name: name.to_owned(), after_ms };
-        Ok(ask!(self, CallPolicy::freely(&named), filters.expire, message)?.expires_ms)
+        Ok(ask!(self, CallPolicy::order(&named), filters.expire, message)?.expires_ms)
     }
 }
 

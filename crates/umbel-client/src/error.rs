@@ -29,7 +29,7 @@ pub enum ClientError {
     #[error("refused: {0}")]
     Refused(Box<Failure>),
     /// No node could answer in time: call again later. Nothing was changed, or (if [`Failure::applied`]
-    /// is `Unknown`) the call is idempotent.
+    /// is `Unknown`) the call asks for something or combines filters.
     #[error("not available: {0}")]
     Unavailable(Box<Failure>),
     /// Some inserts or removals were not answered in time and may have been applied, or were refused after
@@ -39,9 +39,13 @@ pub enum ClientError {
     OutcomeUnknown {
         /// The requests to resend; dropping it gives them up.
         request: Box<PendingRequest>,
-        /// The failure of the last attempt.
+        /// The attempt's failure that says most, as [`ClientError::failure`].
         failure: Box<Failure>,
     },
+    /// An order may have been carried out, or may still be, as once a majority answers again: look, or call again, which
+    /// does no harm. To take it back, give the contrary order.
+    #[error("outcome unknown, it may still be carried out: {0}")]
+    OrderUnknown(Box<Failure>),
     /// An operation that is not idempotent may have been applied: look, then decide.
     #[error("outcome unknown, look before calling again: {0}")]
     ChangeUnknown(Box<Failure>),
@@ -56,7 +60,8 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The last failed attempt; None if nothing was sent.
+    /// Of the failed attempts the last one, or an earlier one that says more: one that leaves a change open, or at which a node
+    /// answered. None if nothing was sent.
     #[must_use]
     pub fn failure(&self) -> Option<&Failure> {
         match self {
@@ -64,6 +69,7 @@ impl ClientError {
             Self::OutcomeUnknown { failure, .. }
             | Self::Refused(failure)
             | Self::Unavailable(failure)
+            | Self::OrderUnknown(failure)
             | Self::ChangeUnknown(failure)
             | Self::FirstAnswerLost(failure)
             | Self::BadAnswer(failure) => Some(failure),
@@ -77,6 +83,7 @@ impl From<Failed> for ClientError {
         let is_unknown = matches!(failure.applied, Applied::Unknown | Applied::Partly);
         match (is_transient, repeat) {
             (_, Repeat::IfUnchanged) if is_unknown => Self::ChangeUnknown(failure),
+            (_, Repeat::Order) if is_unknown => Self::OrderUnknown(failure),
             (true, _) => Self::Unavailable(failure),
             (false, _) => Self::Refused(failure),
         }

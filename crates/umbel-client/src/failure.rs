@@ -1,4 +1,4 @@
-//! The last failed attempt of a call: what a node or the connection said.
+//! Failed attempts of a call: what a node or the connection said, and which of them the caller hears of.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::limits::SESSIONS_PER_REQUEST_MAX;
 /// The target of calls that open a session.
 pub(crate) const OPEN_SESSION: &str = "open session";
 
-/// The last failed attempt of a request.
+/// A failed attempt of a request: the last one, or an earlier one that says more of the cluster. What a node answered says
+/// more than a connection that broke, and this more than one that could not be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     /// Code of the status; `DeadlineExceeded` if no answer came in time, `Unauthenticated` if one end of
@@ -36,6 +37,34 @@ pub struct Failure {
     pub(crate) origin: Origin,
 }
 
+/// A failed attempt, and whether it leaves a change open that its caller has to know of.
+pub(crate) struct Weighed {
+    pub(crate) failure: Failure,
+    pub(crate) is_open: bool,
+}
+
+impl Weighed {
+    /// The graver failure of this attempt's and the gravest before it. It tells what all attempts have done, as this one does.
+    pub(crate) fn or_graver(self, earlier: Option<Self>) -> Self {
+        let Some(earlier) = earlier.filter(|earlier| earlier.outweighs(&self)) else { return self };
+        let Failure { applied, attempt_count, .. } = self.failure;
+        Self {
+            failure: Failure { applied, attempt_count, ..earlier.failure },
+            is_open: earlier.is_open,
+        }
+    }
+
+    fn outweighs(&self, later: &Self) -> bool {
+        // What a node said before it went does not describe it any more.
+        let is_outdated = self.failure.node == later.failure.node;
+        match (self.is_open, later.is_open) {
+            (true, false) => true,
+            (false, true) => false,
+            _ => !is_outdated && self.failure.origin.weight() > later.failure.origin.weight(),
+        }
+    }
+}
+
 /// Where a failure arose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
@@ -45,6 +74,17 @@ pub(crate) enum Origin {
     Connect,
     /// The connection broke, or no answer came.
     Silence,
+}
+
+impl Origin {
+    /// How much a failure from there says of the cluster.
+    const fn weight(self) -> u8 {
+        match self {
+            Self::Connect => 0,
+            Self::Silence => 1,
+            Self::Node => 2,
+        }
+    }
 }
 
 impl fmt::Display for Failure {
@@ -254,6 +294,40 @@ mod tests {
         assert_eq!(failure.to_string(), "filter \"seen\": node a:1: no (NotFound, UNKNOWN_FILTER)");
         assert_eq!(failure.applied, Applied::No);
         assert!(!failure.is_transient());
+    }
+
+    /// A failure of this node, and whether its attempt leaves a change open.
+    fn weighed(node: &str, origin: Origin, is_open: bool) -> Weighed {
+        let failure = Failure::silence("drain of node 3", node, Duration::from_secs(10));
+        let applied = if is_open { Applied::Unknown } else { Applied::No };
+        Weighed { failure: Failure { origin, applied, ..failure }, is_open }
+    }
+
+    #[test]
+    fn a_dead_address_hides_neither_an_open_change_nor_what_a_node_said() {
+        use Origin::{Connect, Node, Silence};
+        let told = |earlier: Weighed, mut later: Weighed| {
+            later.failure.applied = Applied::Unknown;
+            later.failure.attempt_count = 2;
+            let failure = later.or_graver(Some(earlier)).failure;
+            assert_eq!((failure.applied, failure.attempt_count), (Applied::Unknown, 2));
+            failure.node
+        };
+        assert_eq!(told(weighed("a:1", Silence, true), weighed("b:1", Connect, false)), "a:1");
+        assert_eq!(told(weighed("a:1", Silence, true), weighed("b:1", Node, false)), "a:1");
+        assert_eq!(told(weighed("a:1", Node, false), weighed("b:1", Silence, true)), "b:1");
+        assert_eq!(told(weighed("a:1", Node, false), weighed("b:1", Connect, false)), "a:1");
+        assert_eq!(told(weighed("a:1", Connect, false), weighed("b:1", Node, false)), "b:1");
+        assert_eq!(told(weighed("a:1", Node, false), weighed("b:1", Node, false)), "b:1");
+    }
+
+    #[test]
+    fn what_a_node_said_before_it_went_is_outdated_unless_a_change_is_open() {
+        let last = || weighed("a:1", Origin::Connect, false);
+        let told = |earlier| last().or_graver(Some(earlier)).failure.origin;
+        assert_eq!(told(weighed("a:1", Origin::Node, false)), Origin::Connect);
+        assert_eq!(told(weighed("a:1", Origin::Node, true)), Origin::Node);
+        assert_eq!(last().or_graver(None).failure.origin, Origin::Connect);
     }
 
     #[cfg(feature = "tls")]

@@ -16,7 +16,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`](crate::ClientError); calling again with the same nonce does no harm.
     pub async fn submit_job(&self, request: SubmitJobRequest) -> Result<u64> {
-        Ok(ask!(self, CallPolicy::freely("a job"), jobs.submit_job, request)?.job)
+        Ok(ask!(self, CallPolicy::order("a job"), jobs.submit_job, request)?.job)
     }
 
     /// All jobs of the ledger, in ascending order of their numbers.
@@ -43,7 +43,7 @@ impl Client {
     /// [`ClientError`](crate::ClientError); calling again does no harm.
     pub async fn cancel_job(&self, job: u64) -> Result<()> {
         let target = format!("end of job {job}");
-        ask!(self, CallPolicy::freely(&target), jobs.cancel_job, CancelJobRequest { job })?;
+        ask!(self, CallPolicy::order(&target), jobs.cancel_job, CancelJobRequest { job })?;
         Ok(())
     }
 
@@ -53,7 +53,7 @@ impl Client {
     /// [`ClientError`](crate::ClientError); calling again does no harm.
     pub async fn resume_job(&self, job: u64) -> Result<()> {
         let target = format!("resumption of job {job}");
-        ask!(self, CallPolicy::freely(&target), jobs.resume_job, ResumeJobRequest { job })?;
+        ask!(self, CallPolicy::order(&target), jobs.resume_job, ResumeJobRequest { job })?;
         Ok(())
     }
 }

@@ -371,8 +371,10 @@ impl Filters for Node {
         let mut world = self.count("clear");
         let fault = world.faults.pop_front();
         let unconfirmed_nodes = world.silent_nodes.clone();
+        drop(world);
         match fault {
             Some(Fault::Refuse(code, detail)) => Err(status(code, &detail)),
+            Some(Fault::Break) => panic!("told to break"),
             _ => Ok(Response::new(ClearResponse { generation: 2, unconfirmed_nodes })),
         }
     }

@@ -277,3 +277,70 @@ async fn clearing_is_sent_again_only_if_nothing_happened() {
     assert!(matches!(client.rotate("seen").await, Err(ClientError::ChangeUnknown(_))));
     assert_eq!(cluster.world().calls["rotate"], 2);
 }
+
+/// A client of these nodes alone, which knows all of them from the beginning.
+fn client_of_all(cluster: &Cluster) -> Client {
+    let named = ClientOptions { learns_nodes: false, ..options() };
+    Client::connect_with(cluster.addresses.join(",").as_str(), named).unwrap()
+}
+
+/// The node that is not ready has said more, but nothing of the change.
+#[tokio::test]
+async fn a_change_that_broke_off_is_told_by_the_node_that_may_have_made_it() {
+    let cluster = Cluster::start(2).await;
+    cluster.fail([not_ready(), Fault::Break]);
+    let error = client_of_all(&cluster).clear("seen").await.unwrap_err();
+    let ClientError::ChangeUnknown(failure) = &error else { panic!("{error}") };
+    assert_eq!((failure.applied, failure.attempt_count), (Applied::Unknown, 2), "{error}");
+    assert_eq!(failure.cause, ErrorCode::Unspecified, "of the node that broke off: {error}");
+    assert_eq!(cluster.world().calls["clear"], 2);
+}
+
+/// A client of this node and of an address where nobody listens, which gives each of them one attempt.
+fn beside_a_dead_address(cluster: &Cluster) -> Client {
+    let addresses = format!("{},127.0.0.1:1", cluster.addresses[0]);
+    let once = ClientOptions { attempt_count_max: 2, learns_nodes: false, ..options() };
+    Client::connect_with(addresses.as_str(), once).unwrap()
+}
+
+#[tokio::test]
+async fn an_order_that_may_still_be_carried_out_is_not_told_as_a_dead_address() {
+    let (cluster, _, _) = start(1, options()).await;
+    for _ in 0..2 {
+        cluster.fail([unknown()]);
+        let error = beside_a_dead_address(&cluster).drain(3, false).await.unwrap_err();
+        let ClientError::OrderUnknown(failure) = &error else { panic!("{error}") };
+        assert_eq!((failure.cause, failure.applied), (ErrorCode::OutcomeUnknown, Applied::Unknown));
+        assert_eq!((&failure.node, failure.attempt_count), (&cluster.addresses[0], 2));
+        assert!(error.to_string().starts_with("outcome unknown, it may still be carried out"));
+
+        cluster.fail([no_quorum()]);
+        let error = beside_a_dead_address(&cluster).drain(3, false).await.unwrap_err();
+        let ClientError::Unavailable(failure) = &error else { panic!("{error}") };
+        assert_eq!((failure.cause, failure.applied), (ErrorCode::NoQuorum, Applied::No));
+        assert_eq!((&failure.node, failure.attempt_count), (&cluster.addresses[0], 2));
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_after_an_order_that_may_be_carried_out_does_not_hide_it() {
+    let cluster = Cluster::start(2).await;
+    let client = client_of_all(&cluster);
+    let refused = |code, applied| Fault::Refuse(code, detail(ErrorCode::Unspecified, applied));
+    cluster.fail([unknown(), refused(Code::PermissionDenied, Applied::No)]);
+    let error = client.drain(3, false).await.unwrap_err();
+    let ClientError::OrderUnknown(failure) = &error else { panic!("{error}") };
+    assert_eq!((failure.cause, failure.applied), (ErrorCode::OutcomeUnknown, Applied::Unknown));
+    assert_eq!(failure.attempt_count, 2, "{error}");
+
+    cluster.fail([refused(Code::Internal, Applied::Unknown)]);
+    let error = client.drain(3, false).await.unwrap_err();
+    assert!(matches!(error, ClientError::OrderUnknown(_)), "{error}");
+
+    for before in [None, Some(no_quorum())] {
+        cluster.fail(before.into_iter().chain([refused(Code::PermissionDenied, Applied::No)]));
+        let error = client.drain(3, false).await.unwrap_err();
+        let ClientError::Refused(failure) = &error else { panic!("{error}") };
+        assert_eq!((failure.code, failure.applied), (Code::PermissionDenied, Applied::No));
+    }
+}

@@ -115,7 +115,7 @@ pub(crate) async fn remove(cluster: &Cluster, number: u64) {
     until("the removal", || async {
         match client.remove_node(number).await {
             Ok(()) => Some(()),
-            Err(ClientError::Unavailable(_)) => None,
+            Err(ClientError::Unavailable(_) | ClientError::OrderUnknown(_)) => None,
             Err(ClientError::Refused(failure)) if failure.cause == ErrorCode::UnknownNode => {
                 Some(())
             }

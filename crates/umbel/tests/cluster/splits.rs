@@ -17,7 +17,7 @@ pub(crate) async fn split_to(cluster: &Cluster, wanted: usize) {
         }
         match client.split_shard(u32::try_from(count + 1).unwrap()).await {
             // The number of shards is read again.
-            Ok(_) | Err(ClientError::Unavailable(_) | ClientError::ChangeUnknown(_)) => None,
+            Ok(_) | Err(ClientError::Unavailable(_) | ClientError::OrderUnknown(_)) => None,
             Err(error) => panic!("{error}"),
         }
     })
@@ -34,7 +34,7 @@ async fn merge_to(cluster: &Cluster, wanted: usize) {
         }
         match client.merge_shard(u32::try_from(count - 1).unwrap()).await {
             // The number of shards is read again.
-            Ok(_) | Err(ClientError::Unavailable(_) | ClientError::ChangeUnknown(_)) => None,
+            Ok(_) | Err(ClientError::Unavailable(_) | ClientError::OrderUnknown(_)) => None,
             Err(error) => panic!("{error}"),
         }
     })

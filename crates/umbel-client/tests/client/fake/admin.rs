@@ -18,6 +18,10 @@ impl Admin for Node {
     }
 
     async fn drain(&self, _: Request<DrainRequest>) -> Answer<DrainResponse> {
+        let fault = self.count("drain").faults.pop_front();
+        if let Some(Fault::Refuse(code, detail) | Fault::DoAndRefuse(code, detail)) = fault {
+            return Err(status(code, &detail));
+        }
         Ok(Response::new(DrainResponse { replica_count: 3 }))
     }
 

@@ -81,6 +81,10 @@ fn not_ready_advice(message: &str) -> &'static str {
 const NO_QUORUM_ADVICE: &str =
     "`umbel cluster status` names the groups without a majority, and the nodes to start";
 
+/// What to do about an order that may still be carried out.
+const OPEN_ORDER_ADVICE: &str = "giving it again does no harm; `umbel cluster status` names the groups without a majority, \
+                                 and the nodes to start";
+
 /// For what a call waits after this failure. The same text for all groups without a majority: many requests may wait.
 fn waits_for(failure: &Failure) -> String {
     if failure.lacks_majority() {
@@ -202,6 +206,7 @@ fn advised(error: Error) -> Error {
             not_ready_advice(&failure.message)
         }
         Some(ClientError::Unavailable(failure)) if failure.lacks_majority() => NO_QUORUM_ADVICE,
+        Some(ClientError::OrderUnknown(_)) => OPEN_ORDER_ADVICE,
         Some(ClientError::OutcomeUnknown { .. } | ClientError::FirstAnswerLost(_)) => {
             "what was sent last may have been applied: `umbel filter contains` tells"
         }

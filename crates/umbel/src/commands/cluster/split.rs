@@ -147,7 +147,7 @@ async fn set_auto(client: &Client, is_on: bool, json: bool) -> Result<()> {
 
 /// Whether the same call may have another outcome later.
 pub(super) fn is_passing(error: &ClientError) -> bool {
-    matches!(error, ClientError::Unavailable(_) | ClientError::ChangeUnknown(_))
+    matches!(error, ClientError::Unavailable(_) | ClientError::OrderUnknown(_))
 }
 
 #[cfg(test)]
