@@ -15,6 +15,7 @@ use umbel_ports::PeerIdentity;
 use umbel_proto::v1;
 use umbel_proto::v1::access_server::{self, AccessServer};
 
+use super::audit;
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::ACCESS_MESSAGE_BYTES_MAX;
@@ -189,12 +190,56 @@ fn to_proto(name: &PrincipalName, principal: &Principal) -> v1::Principal {
     }
 }
 
+/// What a request about a principal orders, for the audit log.
+fn put_order(asked: &v1::PutPrincipalRequest) -> String {
+    let v1::PutPrincipalRequest { principal, replace, keep_proof } = asked;
+    let Some(v1::Principal { name, grants, cluster_verbs, expires_ms, .. }) = principal else {
+        return String::new();
+    };
+    let of_cluster = |&number: &i32| {
+        cluster_verb(number).map_or_else(|_| number.to_string(), |verb| verb.name().to_owned())
+    };
+    let of_filters = |&number: &i32| {
+        filter_verb(number).map_or_else(|_| number.to_string(), |verb| verb.name().to_owned())
+    };
+    let granted = |v1::Grant { pattern, verbs }: &v1::Grant| {
+        format!(" {}={}", audit::word(pattern), audit::list(verbs.iter().map(of_filters)))
+    };
+    let grants: Vec<String> = grants.iter().map(granted).collect();
+    format!(
+        "principal={} replace={replace} keep_proof={keep_proof} expires_ms={expires_ms} cluster={}{}",
+        audit::word(name),
+        audit::list(cluster_verbs.iter().map(of_cluster)),
+        grants.concat()
+    )
+}
+
+/// What a request about a quota orders, for the audit log.
+fn quota_order(asked: &v1::SetQuotaRequest) -> String {
+    let v1::SetQuotaRequest { principal, change, from_none } = asked;
+    let unset = v1::Quota::default();
+    let v1::Quota { filters, memory_bytes, calls_per_second, items_per_second, bytes_per_second } =
+        change.as_ref().unwrap_or(&unset);
+    let limits = [
+        ("filters", filters),
+        ("memory_bytes", memory_bytes),
+        ("calls_per_second", calls_per_second),
+        ("items_per_second", items_per_second),
+        ("bytes_per_second", bytes_per_second),
+    ];
+    let set = |(name, limit): (&str, &Option<u64>)| limit.map(|limit| format!(" {name}={limit}"));
+    let set: Vec<String> = limits.into_iter().filter_map(set).collect();
+    // No name is that of the cluster.
+    format!("principal={} from_none={from_none}{}", audit::word(principal), set.concat())
+}
+
 /// The methods of the service, which its trait boxes.
 impl AccessService {
     async fn put(
         &self,
         request: Request<v1::PutPrincipalRequest>,
     ) -> Result<v1::PutPrincipalResponse> {
+        audit::note(&request, put_order);
         let deadline = self.deadlines.of_meta(request.metadata());
         let caller = Caller::of(&request)?;
         let v1::PutPrincipalRequest { principal, replace, keep_proof } = request.into_inner();
@@ -214,6 +259,7 @@ impl AccessService {
         &self,
         request: Request<v1::RevokePrincipalRequest>,
     ) -> Result<v1::RevokePrincipalResponse> {
+        audit::note(&request, |asked| format!("principal={}", audit::word(&asked.name)));
         let deadline = self.deadlines.of_meta(request.metadata());
         let name = name_of("name", request.into_inner().name)?;
         let command = MetaCommand::DropPrincipal { name };
@@ -225,6 +271,7 @@ impl AccessService {
         &self,
         request: Request<v1::SetQuotaRequest>,
     ) -> Result<v1::SetQuotaResponse> {
+        audit::note(&request, quota_order);
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::SetQuotaRequest { principal, change, from_none } = request.into_inner();
         let of = if principal.is_empty() { None } else { Some(name_of("principal", principal)?) };

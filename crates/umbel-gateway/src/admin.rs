@@ -17,6 +17,7 @@ use umbel_ports::PeerIdentity;
 use umbel_proto::v1;
 use umbel_proto::v1::admin_server::{self, AdminServer};
 
+use super::audit;
 use super::caller::Caller;
 use super::convert;
 use super::deadlines::Deadlines;
@@ -101,6 +102,7 @@ impl AdminService {
     }
 
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<v1::JoinResponse> {
+        audit::note(&request, |asked| format!("address={}", audit::word(&asked.address)));
         let deadline = self.deadlines.of_meta(request.metadata());
         let request = request.into_inner();
         let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
@@ -139,6 +141,7 @@ impl AdminService {
         &self,
         request: Request<v1::PutJoinTokenRequest>,
     ) -> Result<v1::PutJoinTokenResponse> {
+        audit::note(&request, |asked| format!("expires_ms={}", asked.expires_ms));
         let deadline = self.deadlines.of_meta(request.metadata());
         let is_open = *Caller::of(&request)?.connection() == PeerIdentity::Unchecked;
         let now_ms = self.coordinator.seed().wall_ms();
@@ -149,6 +152,7 @@ impl AdminService {
     }
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<v1::DrainResponse> {
+        audit::note(&request, |asked| format!("node={} undo={}", asked.node, asked.undo));
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::DrainRequest { node, undo } = request.into_inner();
         let node = NodeId(node);
@@ -166,6 +170,7 @@ impl AdminService {
         &self,
         request: Request<v1::RemoveNodeRequest>,
     ) -> Result<v1::RemoveNodeResponse> {
+        audit::note(&request, |asked| format!("node={}", asked.node));
         let deadline = self.deadlines.of_meta(request.metadata());
         let command = MetaCommand::RemoveNode { node: NodeId(request.into_inner().node) };
         self.coordinator.meta_propose(command, deadline).await?;
@@ -176,6 +181,9 @@ impl AdminService {
         &self,
         request: Request<v1::MoveShardRequest>,
     ) -> Result<v1::MoveShardResponse> {
+        audit::note(&request, |v1::MoveShardRequest { shard, from, to }| {
+            format!("shard={shard} from={from} to={to}")
+        });
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::MoveShardRequest { shard, from, to } = request.into_inner();
         let (shard, from, to) = (ShardId(shard), NodeId(from), NodeId(to));
@@ -190,6 +198,7 @@ impl AdminService {
     }
 
     async fn upgrade(&self, request: Request<v1::UpgradeRequest>) -> Result<v1::UpgradeResponse> {
+        audit::note(&request, |asked| format!("check={}", asked.check));
         let deadline = self.deadlines.of_meta(request.metadata());
         let releases = if request.into_inner().check {
             self.coordinator.releases().list(deadline).await?
@@ -208,6 +217,7 @@ impl AdminService {
         &self,
         request: Request<v1::SetAutoSplitRequest>,
     ) -> Result<v1::SetAutoSplitResponse> {
+        audit::note(&request, |asked| format!("is_on={}", asked.is_on));
         let deadline = self.deadlines.of_meta(request.metadata());
         let command = MetaCommand::SetAutoSplit { is_on: request.into_inner().is_on };
         self.coordinator.meta_propose(command, deadline).await?;
@@ -218,6 +228,7 @@ impl AdminService {
         &self,
         request: Request<v1::SplitShardRequest>,
     ) -> Result<v1::SplitShardResponse> {
+        audit::note(&request, |asked| format!("shard_count={}", asked.shard_count));
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let shard_count = request.into_inner().shard_count;
         let (shard, into) = self.coordinator.shards().split(shard_count, deadline).await?;
@@ -228,6 +239,7 @@ impl AdminService {
         &self,
         request: Request<v1::MergeShardRequest>,
     ) -> Result<v1::MergeShardResponse> {
+        audit::note(&request, |asked| format!("shard_count={}", asked.shard_count));
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let shard_count = request.into_inner().shard_count;
         let (shard, gone) = self.coordinator.shards().merge(shard_count, deadline).await?;
@@ -238,6 +250,7 @@ impl AdminService {
         &self,
         request: Request<v1::BackupRequest>,
     ) -> Result<BoxStream<v1::BackupChunk>> {
+        audit::note(&request, |asked| format!("snapshot={}", asked.snapshot));
         let deadline = self.deadlines.of_meta(request.metadata());
         let is_snapshot = request.get_ref().snapshot;
         let parts = self.coordinator.backup(is_snapshot, deadline).await?.into_stream();
@@ -260,6 +273,7 @@ impl AdminService {
         &self,
         request: Request<v1::ScrubRequest>,
     ) -> Result<BoxStream<v1::ScrubReport>> {
+        audit::note(&request, |asked| format!("filter={}", audit::word(&asked.filter)));
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::ScrubRequest { filter } = request.into_inner();
         let named = (!filter.is_empty()).then_some(&*filter);

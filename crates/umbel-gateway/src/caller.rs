@@ -15,6 +15,7 @@ use umbel_engine::meta::{
 };
 use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
+use umbel_ports::channel::PeerAddress;
 use umbel_ports::{NodeIdentity, PeerIdentity};
 use umbel_proto::v1;
 use umbel_step::planted::{self, Planted};
@@ -46,6 +47,8 @@ pub(super) enum Need {
 #[derive(Clone)]
 pub(super) struct Caller {
     connection: PeerIdentity,
+    /// Where it calls from, for the audit log.
+    from: Option<PeerAddress>,
     standing: CallerStanding,
     coordinator: Arc<Coordinator>,
 }
@@ -205,7 +208,18 @@ impl Caller {
         } else {
             standing
         };
-        Self { connection: connection.clone(), standing, coordinator: Arc::clone(coordinator) }
+        let (connection, coordinator) = (connection.clone(), Arc::clone(coordinator));
+        Self { connection, from: None, standing, coordinator }
+    }
+
+    /// The same caller, which calls from this address.
+    pub(super) fn at(self, from: Option<PeerAddress>) -> Self {
+        Self { from, ..self }
+    }
+
+    /// The address that it calls from, if that is known.
+    pub(super) fn address(&self) -> Option<&str> {
+        self.from.as_ref().map(PeerAddress::as_str)
     }
 
     /// A caller while this node does not know, or cannot learn, what the cluster grants to whom.
@@ -217,7 +231,8 @@ impl Caller {
             PeerIdentity::Node | PeerIdentity::Member(_) => CallerStanding::Unlimited,
             _ => CallerStanding::Unknown,
         };
-        Self { connection: connection.clone(), standing, coordinator: Arc::clone(coordinator) }
+        let (connection, coordinator) = (connection.clone(), Arc::clone(coordinator));
+        Self { connection, from: None, standing, coordinator }
     }
 
     /// A node of a cluster that is not formed.
@@ -397,8 +412,8 @@ impl Caller {
         if is_open || self.has(|rights| rights.may(verb, name.as_str())) {
             return Ok(name);
         }
-        let (text, verb) = (name.as_str(), verb.name());
-        tracing::warn!(target: "umbel::audit", who = %self, verb, filter = text, "denied");
+        let (text, verb, from) = (name.as_str(), verb.name(), self.address());
+        tracing::warn!(target: "umbel::audit", who = %self, from, verb, filter = text, "denied");
         umbel_node::metrics::call_denied();
         let what = format!(
             "{self} has no right to {verb} filters of this name: a grant of {verb} is needed"

@@ -263,7 +263,8 @@ fn note_denial(who: &Caller, address: &str, failure: &CallFailure) {
     };
     // Nobody has checked the address: it may fill the whole message.
     let address: String = address.chars().take(NODE_ADDRESS_BYTES_MAX).collect();
-    tracing::warn!(target: "umbel::audit", %who, address, reason = %failure, "an enrolment was denied");
+    let from = who.address();
+    tracing::warn!(target: "umbel::audit", %who, from, address, reason = %failure, "an enrolment was denied");
     metrics::call_denied();
 }
 

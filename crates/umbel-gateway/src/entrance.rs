@@ -10,6 +10,7 @@ use umbel_coordinator::{CaughtUp, Coordinator};
 use umbel_node::failure::CallFailure;
 use umbel_node::metrics;
 use umbel_ports::PeerIdentity;
+use umbel_ports::channel::PeerAddress;
 
 use super::caller::{Caller, Need};
 use super::credential::Credential;
@@ -22,6 +23,8 @@ pub(super) struct Entrance {
     /// Whether a node's certificate must name the node.
     pub(super) needs_member: bool,
     pub(super) connection: PeerIdentity,
+    /// The caller's address.
+    pub(super) from: Option<PeerAddress>,
     /// The header `authorization`.
     pub(super) shown: Option<HeaderValue>,
     pub(super) path: String,
@@ -43,13 +46,14 @@ impl Entrance {
         let Self { coordinator, connection, need, .. } = self;
         // `/metrics` does not wait for a majority: metrics matter most when the majority is unreachable.
         let needs_grants = self.path != "/metrics" && need.asks_for_grants(connection);
-        let without_grants = || Caller::without_grants(connection, coordinator);
+        let from = || self.from.clone();
+        let without_grants = || Caller::without_grants(connection, coordinator).at(from());
         if needs_grants && !coordinator.callers().has_caught_up().await {
             return without_grants();
         }
         let identify = || {
             let shown = Credential::of_header(self.shown.as_ref());
-            Caller::identify(connection, shown, coordinator, self.needs_member)
+            Caller::identify(connection, shown, coordinator, self.needs_member).at(from())
         };
         let known = identify();
         if !known.may_be_new() {
@@ -69,7 +73,8 @@ impl Entrance {
             return Ok(());
         }
         if !caller.is_unknown() {
-            tracing::warn!(target: "umbel::audit", who = %caller, path = self.path, "denied");
+            let (path, from) = (&self.path, caller.address());
+            tracing::warn!(target: "umbel::audit", who = %caller, from, path, "denied");
             metrics::call_denied();
         }
         Err(self.refused(caller))
@@ -133,6 +138,7 @@ mod tests {
             coordinator: Arc::clone(coordinator),
             needs_member: false,
             connection,
+            from: None,
             shown: None,
             path: "/umbel.v1.Filters/Info".to_owned(),
             need: Need::Filter(FilterVerb::Read),

@@ -13,6 +13,7 @@ use umbel_coordinator::Coordinator;
 use umbel_engine::meta::{ClusterVerb, FilterVerb};
 use umbel_ports::{ConnectionHandle, PeerIdentity};
 
+use super::audit::AuditLine;
 use super::caller::Need;
 use super::console;
 use super::entrance::{Entrance, Refused};
@@ -119,8 +120,9 @@ pub(super) async fn gate(
     let connection = request.extensions().get().cloned().unwrap_or(PeerIdentity::Anonymous);
     let path = request.uri().path().to_owned();
     let need = Need::of(&path);
+    let from = request.extensions().get().cloned();
     let shown = request.headers().get(header::AUTHORIZATION).cloned();
-    let entrance = Entrance { coordinator, needs_member, connection, shown, path, need };
+    let entrance = Entrance { coordinator, needs_member, connection, from, shown, path, need };
     let caller = entrance.identify().await;
     if let Err(refused) = entrance.check(&caller) {
         return answer(request.headers(), &refused);
@@ -133,15 +135,17 @@ pub(super) async fn gate(
     if let Err(refused) = entrance.charge(&caller) {
         return answer(request.headers(), &refused);
     }
-    let audited = need.is_audited(&entrance.path).then(|| caller.to_string());
+    let audited = need.is_audited(&entrance.path).then(|| {
+        let (who, path) = (caller.to_string(), entrance.path.clone());
+        AuditLine::begin(who, path, request.extensions_mut())
+    });
     request.extensions_mut().insert(caller);
     if STREAMS_OF_REQUESTS.contains(&entrance.path.as_str()) {
         request.extensions_mut().insert(entrance.clone());
     }
     let response = next.run(request).await;
-    if let Some(who) = audited {
-        let (path, outcome) = (entrance.path, outcome(&response));
-        tracing::info!(target: "umbel::audit", who, path, outcome, "called");
+    if let Some(line) = audited {
+        line.answered(outcome(&response));
     }
     response
 }

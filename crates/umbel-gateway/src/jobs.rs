@@ -11,6 +11,7 @@ use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_proto::v1;
 use umbel_proto::v1::jobs_server::{self, JobsServer};
 
+use super::audit;
 use super::deadlines::Deadlines;
 use super::describe::numbers;
 use super::service_methods::service_methods;
@@ -62,6 +63,9 @@ impl JobsService {
         &self,
         request: Request<v1::SubmitJobRequest>,
     ) -> Result<v1::SubmitJobResponse> {
+        audit::note(&request, |asked| {
+            format!("workers={} spec_bytes={}", audit::list(&asked.workers), asked.spec.len())
+        });
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::SubmitJobRequest { nonce, spec, workers, seed } = request.into_inner();
         let workers = workers.into_iter().map(NodeId).collect();
@@ -104,6 +108,7 @@ impl JobsService {
         &self,
         request: Request<v1::CancelJobRequest>,
     ) -> Result<v1::CancelJobResponse> {
+        audit::note(&request, |asked| format!("job={}", asked.job));
         let deadline = self.deadlines.of_meta(request.metadata());
         self.coordinator.jobs().cancel(JobId(request.into_inner().job), deadline).await?;
         Ok(v1::CancelJobResponse {})
@@ -113,6 +118,7 @@ impl JobsService {
         &self,
         request: Request<v1::ResumeJobRequest>,
     ) -> Result<v1::ResumeJobResponse> {
+        audit::note(&request, |asked| format!("job={}", asked.job));
         let deadline = self.deadlines.of_meta(request.metadata());
         self.coordinator.jobs().resume(JobId(request.into_inner().job), deadline).await?;
         Ok(v1::ResumeJobResponse {})

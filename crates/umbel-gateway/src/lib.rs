@@ -9,7 +9,7 @@
 //! | `filters`, `admin`, `jobs`, `access`, `enrolment`, `service_methods` | the gRPC services |
 //! | `convert`, `describe`, `errors` | messages of clients to the node's types and back |
 //! | `item_calls`, `item_streams` | inserts and questions, and streams of them |
-//! | `gate`, `entrance`, `caller`, `credential` | who calls, and whether the caller may |
+//! | `gate`, `entrance`, `caller`, `credential`, `audit` | who calls, whether the caller may, and what the audit log says |
 //! | `admission`, `budget`, `deadlines`, `limits` | bounds on requests |
 //! | `resp` | the Redis protocol |
 //! | `console` | the console: pages, what they show, and what they order |
@@ -38,6 +38,7 @@ use umbel_ports::{Listener, PortFuture, channel};
 mod access;
 mod admin;
 mod admission;
+mod audit;
 mod budget;
 mod caller;
 mod console;
@@ -63,6 +64,8 @@ mod resp;
 mod service_methods;
 mod status;
 
+#[cfg(test)]
+mod audit_test;
 #[cfg(test)]
 mod gateway_test;
 #[cfg(test)]

@@ -4,6 +4,16 @@ use std::time::Duration;
 
 use umbel_node::limits::LINK_MESSAGE_BYTES_MAX;
 
+/// Longest text of the audit log about what a call ordered: grants of a principal may be long, and others pay for the log's
+/// space.
+pub(super) const ORDER_CHARS_MAX: usize = 500;
+
+/// Most values of a list in such a text; more would be cut in any case.
+pub(super) const ORDER_LIST_MAX: usize = 64;
+
+/// Longest name in such a text: as long as a principal's may be.
+pub(super) const ORDER_WORD_CHARS_MAX: usize = 128;
+
 /// Calls that one connection may have open; HTTP/2 announces the limit, and the client opens no more.
 pub(super) const STREAMS_PER_CONNECTION_MAX: u32 = 200;
 

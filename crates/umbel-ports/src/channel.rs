@@ -1,5 +1,6 @@
 //! gRPC over the network port, in both directions.
 
+use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ pub fn channel_to(
 }
 
 /// A server with the windows and pings that match [`channel_to`]; the caller adds the services. Each
-/// request carries the [`PeerIdentity`] and the [`ConnectionHandle`] that it came on in its extensions.
+/// request carries the [`PeerIdentity`], the [`PeerAddress`] and the [`ConnectionHandle`] that it came on in its extensions.
 pub fn server() -> Server<Stack<MapRequestLayer<NameOrigin>, Identity>> {
     let name: NameOrigin = name_origin;
     Server::builder()
@@ -87,12 +88,37 @@ pub fn server() -> Server<Stack<MapRequestLayer<NameOrigin>, Identity>> {
 pub type NameOrigin = fn(Request<Body>) -> Request<Body>;
 
 fn name_origin(mut request: Request<Body>) -> Request<Body> {
-    if let Some(RequestOrigin { identity, connection }) = request.extensions_mut().remove() {
+    if let Some(RequestOrigin { identity, from, connection }) = request.extensions_mut().remove() {
         connection.note_request();
         request.extensions_mut().insert(identity);
+        request.extensions_mut().insert(from);
         request.extensions_mut().insert(connection);
     }
     request
+}
+
+/// The address of the other end of a connection, for messages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerAddress(Arc<str>);
+
+impl PeerAddress {
+    /// The address as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for PeerAddress {
+    fn from(address: String) -> Self {
+        Self(address.into())
+    }
+}
+
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// The connections of a listener, for `serve_with_incoming_shutdown`. The stream never ends and never
@@ -137,6 +163,7 @@ impl tokio_stream::Stream for IncomingConnections {
 pub struct Accepted {
     stream: Box<dyn Stream>,
     identity: PeerIdentity,
+    from: PeerAddress,
     connection: ConnectionHandle,
     watch: FrameWatch,
     allowance: FrameAllowance,
@@ -149,7 +176,7 @@ pub struct Accepted {
 
 impl Accepted {
     fn new(taken: crate::Incoming) -> Self {
-        let crate::Incoming { stream, identity, slot, .. } = taken;
+        let crate::Incoming { stream, identity, slot, from } = taken;
         let connection = slot.as_ref().map(|slot| slot.connection().clone()).unwrap_or_default();
         if !matches!(identity, PeerIdentity::Unchecked | PeerIdentity::Anonymous) {
             connection.prove();
@@ -158,6 +185,7 @@ impl Accepted {
         Self {
             stream,
             identity,
+            from: from.into(),
             connection,
             watch,
             allowance: FrameAllowance::new(),
@@ -212,6 +240,7 @@ impl Accepted {
 #[derive(Clone)]
 pub struct RequestOrigin {
     identity: PeerIdentity,
+    from: PeerAddress,
     connection: ConnectionHandle,
 }
 
@@ -219,7 +248,11 @@ impl Connected for Accepted {
     type ConnectInfo = RequestOrigin;
 
     fn connect_info(&self) -> RequestOrigin {
-        RequestOrigin { identity: self.identity.clone(), connection: self.connection.clone() }
+        RequestOrigin {
+            identity: self.identity.clone(),
+            from: self.from.clone(),
+            connection: self.connection.clone(),
+        }
     }
 }
 

@@ -89,6 +89,7 @@ where
         coordinator: Arc::clone(&coordinator),
         needs_member: false,
         connection: PeerIdentity::Node,
+        from: None,
         shown: None,
         path: String::new(),
         need: Need::Filter(FilterVerb::Insert),

@@ -322,7 +322,8 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
             .iter()
             .any(|word| arguments.get(0).is_some_and(|n| n.eq_ignore_ascii_case(word)))
     {
-        tracing::warn!(from = session.client.from, "a browser was made to speak to this port");
+        let from = session.client.from.as_str();
+        tracing::warn!(from, "a browser was made to speak to this port");
         session.is_ending = true;
         return;
     }

@@ -121,7 +121,7 @@ impl Session {
         client: Arc<Client>,
         identity: PeerIdentity,
     ) -> Self {
-        let caller = look(&shared, &identity, None).await;
+        let caller = look(&shared, &client, &identity, None).await;
         Self {
             shared,
             client,
@@ -141,7 +141,7 @@ impl Session {
 
     /// Identifies the caller again: principals are added and revoked.
     pub(super) async fn look_again(&mut self) {
-        self.caller = look(&self.shared, &self.identity, self.shown.as_ref()).await;
+        self.caller = look(&self.shared, &self.client, &self.identity, self.shown.as_ref()).await;
     }
 
     /// Whether the caller has proved its identity, or need not.
@@ -202,9 +202,8 @@ impl Session {
     pub(super) fn check(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
         self.permit(spec).inspect_err(|refusal| {
             if matches!(refusal, Refusal::NoPermission { .. }) {
-                tracing::warn!(
-                    target: "umbel::audit", who = %self.caller, command = spec.name, "denied"
-                );
+                let (from, command) = (self.caller.address(), spec.name);
+                tracing::warn!(target: "umbel::audit", who = %self.caller, from, command, "denied");
                 metrics::call_denied();
             }
         })
@@ -268,7 +267,7 @@ impl Session {
         &mut self,
         credentials: Credentials<'_>,
     ) -> Result<(), Refusal> {
-        let bare = look(&self.shared, &self.identity, None).await;
+        let bare = look(&self.shared, &self.client, &self.identity, None).await;
         let is_guarded = self.shared.coordinator.read_meta(MetaState::is_guarded).unwrap_or(true);
         if !is_guarded && bare.is_somebody() {
             return match credentials.user {
@@ -283,10 +282,12 @@ impl Session {
             return Err(Refusal::WrongPassword);
         };
         let shown = Some((user, password));
-        let mut caller = look(&self.shared, &self.identity, shown.as_ref()).await;
+        let mut caller = look(&self.shared, &self.client, &self.identity, shown.as_ref()).await;
         if caller.may_be_new() {
             caller = match self.shared.coordinator.callers().catch_up_for_stranger().await {
-                CaughtUp::Done => look(&self.shared, &self.identity, shown.as_ref()).await,
+                CaughtUp::Done => {
+                    look(&self.shared, &self.client, &self.identity, shown.as_ref()).await
+                }
                 // The majority, and therefore another node, may know this caller.
                 CaughtUp::NoMajority => {
                     Caller::without_grants(&self.identity, &self.shared.coordinator)
@@ -299,7 +300,8 @@ impl Session {
             return Err(Refusal::Other(format!("LOADING {why}").into()));
         }
         if !caller.is_somebody() {
-            tracing::warn!(target: "umbel::audit", from = self.client.from, "a password is wrong");
+            let from = self.client.from.as_str();
+            tracing::warn!(target: "umbel::audit", from, "a password is wrong");
             metrics::call_denied();
             return Err(Refusal::WrongPassword);
         }
@@ -400,18 +402,19 @@ fn prefix(database: u8) -> String {
 /// Identifies the caller of a connection that has presented this.
 async fn look(
     shared: &Shared,
+    client: &Client,
     identity: &PeerIdentity,
     shown: Option<&(Option<String>, String)>,
 ) -> Caller {
-    let coordinator = &shared.coordinator;
+    let (coordinator, from) = (&shared.coordinator, Some(client.from.clone()));
     if Need::Somebody.asks_for_grants(identity) && !coordinator.callers().has_caught_up().await {
-        return Caller::without_grants(identity, coordinator);
+        return Caller::without_grants(identity, coordinator).at(from);
     }
     let credential = match shown {
         None => Credential::None,
         Some((user, password)) => Credential::of_password(user.as_deref(), password),
     };
-    Caller::identify(identity, credential, coordinator, shared.needs_member)
+    Caller::identify(identity, credential, coordinator, shared.needs_member).at(from)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
 use umbel_node::config::{ClusterAnswers, Config, Transactions, reached_at};
+use umbel_ports::channel::PeerAddress;
 use umbel_ports::{ConnectionHandle, locked};
 use umbel_resp::Protocol;
 
@@ -150,7 +151,7 @@ impl Drop for ConnectionPlace {
 pub(super) struct Client {
     pub(super) id: u64,
     /// The client's address.
-    pub(super) from: String,
+    pub(super) from: PeerAddress,
     connection: ConnectionHandle,
     since: Instant,
     /// Seconds from then to the last command.
@@ -172,6 +173,7 @@ pub(super) struct Details {
 impl Clients {
     /// Adds a connection, which counts as open until `leave`, and as a stranger's until `keep`.
     fn enter(&self, from: String, connection: ConnectionHandle) -> Arc<Client> {
+        let from = from.into();
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let details = Mutex::new(Details { user: "default".to_owned(), ..Details::default() });
         let (since, last_command_s) = (Instant::now(), AtomicU64::default());
