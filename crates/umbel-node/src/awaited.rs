@@ -1,60 +1,88 @@
 //! What this node waits for until its cluster is formed, for clients and for whoever looks at it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
 
 use crate::failure::CallFailure;
+use crate::reasons::Reasons;
 
 /// Most founders that one text names: it goes into a log and into errors.
 pub(crate) const NAMED_MAX: usize = 8;
 
 /// What this node waits for; nothing that it knows, at first.
 #[derive(Default)]
-pub(crate) struct Awaited(Mutex<Option<String>>);
+pub(crate) struct Awaited(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// What is to come by itself, or by a start of nodes.
+    missing: Option<String>,
+    /// What somebody has to correct before.
+    conflict: Option<String>,
+}
 
 impl Awaited {
     /// Notes which founders do not answer; returns what this node waits for, if that is known.
     pub(crate) fn note_missing(&self, missing: &[&str]) -> Option<String> {
         let text = missing_text(missing);
-        self.set(text.clone());
+        self.known().missing.clone_from(&text);
         text
     }
 
     /// Notes that a founder has adopted this node, and waits for the others itself.
     pub(crate) fn note_adopted(&self, founder: &str) {
-        self.set(Some(format!(
+        let missing = Some(format!(
             "the founder {founder} forms it, and its page /readyz names the nodes that are still to be started"
-        )));
+        ));
+        *self.known() = Known { missing, conflict: None };
+    }
+
+    /// Notes why this node and another one cannot found a cluster as they were started, or that they can.
+    pub(crate) fn note_conflict(&self, conflict: Option<String>) {
+        self.known().conflict = conflict;
     }
 
     /// Why this node serves nobody yet.
     pub(crate) fn failure(&self) -> CallFailure {
-        let what = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = self.known();
+        let what = known.conflict.as_ref().or(known.missing.as_ref()).cloned();
         what.map_or(CallFailure::NotFormed, |what| CallFailure::Forming { what })
     }
 
-    fn set(&self, text: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Logs why founders cannot found a cluster as they were started, unless it was logged a moment ago.
+pub(crate) fn log_conflict(reason: &str, reasons: &mut Reasons) {
+    if reasons.is_due(reason, Instant::now()) {
+        tracing::warn!(reason, "the cluster is not formed");
+    }
+}
+
+/// Names nodes by their addresses, up to a limit.
+pub(crate) fn named(addresses: &[&str]) -> String {
+    let shown = addresses.get(..NAMED_MAX).unwrap_or(addresses).join(", ");
+    match addresses.len().saturating_sub(NAMED_MAX) {
+        0 => shown,
+        more => format!("{shown}, and {more} more"),
     }
 }
 
 /// Names the founders that are to be started, unless they run and this node's log says why it does not reach them; None
 /// if there are none.
 fn missing_text(missing: &[&str]) -> Option<String> {
-    let named = missing.get(..NAMED_MAX).unwrap_or(missing).join(", ");
-    match missing.len() {
-        0 => None,
-        1 => Some(format!(
-            "the founder {named} does not answer this node: start it, or see this node's log"
+    match missing {
+        [] => None,
+        [one] => Some(format!(
+            "the founder {one} does not answer this node: start it, or see this node's log"
         )),
-        count => {
-            let more = match count.saturating_sub(NAMED_MAX) {
-                0 => String::new(),
-                more => format!(", and {more} more"),
-            };
-            Some(format!(
-                "the founders {named}{more} do not answer this node: start them, or see this node's log"
-            ))
-        }
+        many => Some(format!(
+            "the founders {} do not answer this node: start them, or see this node's log",
+            named(many)
+        )),
     }
 }
 
@@ -87,6 +115,13 @@ mod tests {
         assert_eq!(failure, CallFailure::Forming { what });
         let expected = format!("{}: the founder n2:1 does not", CallFailure::NotFormed);
         assert!(failure.to_string().starts_with(&expected), "{failure}");
+        let conflict = "n1:1 and n3:1 name different founders".to_owned();
+        awaited.note_conflict(Some(conflict.clone()));
+        awaited.note_missing(&["n2:1"]);
+        assert_eq!(awaited.failure(), CallFailure::Forming { what: conflict.clone() });
+        awaited.note_conflict(None);
+        assert!(awaited.failure().to_string().contains("n2:1"), "the others are awaited still");
+        awaited.note_conflict(Some(conflict));
         awaited.note_adopted("n1:1");
         assert!(awaited.failure().to_string().contains("the founder n1:1 forms it"));
         assert_eq!(awaited.note_missing(&[]), None);

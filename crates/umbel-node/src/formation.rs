@@ -32,7 +32,7 @@ use umbel_step::planted::{self, Planted};
 use umbel_storage::identity::{Identity, MemberState};
 use umbel_storage::types::NodeAddress;
 
-use crate::awaited::Awaited;
+use crate::awaited::{Awaited, log_conflict};
 use crate::calls::{MetaAnswer, MetaRequest};
 use crate::config::{Config, ConfigError};
 use crate::founder_looks::{
@@ -42,7 +42,7 @@ use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 use crate::local::release::versions_of;
 use crate::node::StartError;
-use crate::peer_admission::PeerAdmission;
+use crate::peer_admission::{OTHER_LIST, PeerAdmission};
 use crate::ports::Ports;
 use crate::reasons::{Reasons, passes, reason_of};
 
@@ -161,8 +161,12 @@ async fn wait_for_adoption(
                 return Err(StartError::Founded(lost_disk(founder, &other.cluster_id)));
             }
         }
-        // Others that start at the same time are not missing yet.
-        if began.elapsed() >= LOOK_PAUSE {
+        let conflict = admission.conflict();
+        // Others that start at the same time are not missing yet; and if the lists differ, this one may name nodes that
+        // do not exist.
+        let is_told = conflict.is_none() && began.elapsed() >= LOOK_PAUSE;
+        looks.note_conflict(conflict);
+        if is_told {
             looks.note(&missing);
         }
         let adopted = membership.wait_for(Option::is_some);
@@ -305,7 +309,7 @@ pub(crate) async fn complete(
     let looks = FounderLooks::new(awaited, config.tls_cert.is_some());
     let outcome = tokio::select! {
         biased;
-        outcome = form(admission, identity, local, config, ports, address) => outcome,
+        outcome = form(admission, identity, (local, awaited), config, ports, address) => outcome,
         never = watch_others(looks, ports, &others) => match never {},
     };
     awaited.note_missing(&[]);
@@ -316,7 +320,7 @@ pub(crate) async fn complete(
 async fn form(
     admission: &PeerAdmission,
     identity: Identity,
-    local: &Arc<Local>,
+    (local, awaited): (&Arc<Local>, &Awaited),
     config: &Config,
     ports: &Ports,
     address: &str,
@@ -337,7 +341,7 @@ async fn form(
     };
     for (node, address) in nodes.iter().filter(|&&(node, _)| node != local.node()) {
         let request = AdoptRequest { node: node.0, ..request.clone() };
-        adopt(ports, request, address, config.tls_cert.is_some()).await?;
+        adopt(ports, awaited, request, address, config.tls_cert.is_some()).await?;
     }
     // A vote request to a node that is still starting is lost, and costs an election timeout.
     let mut newest = ports.versions.newest;
@@ -420,6 +424,7 @@ async fn newest_of(ports: &Ports, address: &str) -> ClusterVersion {
 /// Adopts one node, however long it takes to start. `has_tls` says whether this node speaks TLS.
 async fn adopt(
     ports: &Ports,
+    awaited: &Awaited,
     request: AdoptRequest,
     address: &str,
     has_tls: bool,
@@ -430,20 +435,22 @@ async fn adopt(
     loop {
         let asked = client.adopt(request.clone());
         let status = match tokio::time::timeout(REQUEST_TIMEOUT, asked).await {
-            Ok(Ok(_)) => return Ok(()),
+            Ok(Ok(_)) => {
+                awaited.note_conflict(None);
+                return Ok(());
+            }
             Ok(Err(status)) => status,
             Err(_) => tonic::Status::deadline_exceeded("no answer"),
         };
         if matches!(status.code(), Code::FailedPrecondition | Code::InvalidArgument) {
-            return Err(format!(
-                "{address} cannot found the cluster with this node: {}; if this node lost its data, \
-                 run `umbel cluster remove` for its old number on another node, then start this \
-                 one with --join in place of --initial-cluster",
-                status.message()
-            ));
+            return Err(format!("{address} refuses to found the cluster: {}", status.message()));
         }
         let reason = reason_of(&status, has_tls);
-        if reasons.is_due(&reason, Instant::now()) {
+        let is_conflict = status.code() == OTHER_LIST;
+        awaited.note_conflict(is_conflict.then(|| reason.clone()));
+        if is_conflict {
+            log_conflict(&reason, &mut reasons);
+        } else if reasons.is_due(&reason, Instant::now()) {
             tracing::info!(address, reason, "waiting for a founding node");
         }
         tokio::time::sleep(RETRY_PAUSE).await;

@@ -10,7 +10,7 @@ use tonic::Status;
 use umbel_proto::v1::{WhoAreYouRequest, WhoAreYouResponse};
 use umbel_raft::peer::peer_client;
 
-use crate::awaited::{Awaited, NAMED_MAX};
+use crate::awaited::{Awaited, NAMED_MAX, log_conflict};
 use crate::leader_calls::LeaderCalls;
 use crate::ports::Ports;
 use crate::reasons::{Reasons, reason_of};
@@ -60,6 +60,15 @@ impl<'n> FounderLooks<'n> {
             let reasons = reasons_text(missing, self.has_tls);
             tracing::info!(missing = text, reasons, "the cluster is not formed yet");
         }
+    }
+
+    /// Notes, and logs unless it was logged a moment ago, why the founders cannot found a cluster as they were started, or
+    /// that they can.
+    pub(crate) fn note_conflict(&mut self, conflict: Option<String>) {
+        if let Some(reason) = &conflict {
+            log_conflict(reason, &mut self.logged);
+        }
+        self.awaited.note_conflict(conflict);
     }
 
     /// Notes what the founder does that has adopted this node.

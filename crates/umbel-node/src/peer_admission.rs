@@ -1,11 +1,12 @@
 //! Admission at the node's peer port: calls of members, adoption by a founder, requests of strangers.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
-use tonic::{Status, Streaming};
-use umbel_engine::meta::{MetaState, NodeRecord, VersionRange};
+use tonic::{Code, Status, Streaming};
+use umbel_engine::meta::{MetaState, NODE_ADDRESS_BYTES_MAX, NodeRecord, VersionRange};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::{Disk, PortFuture};
 use umbel_proto::v1::{
@@ -21,6 +22,7 @@ use umbel_storage::Storage;
 use umbel_storage::identity::{self, Identity, MemberState};
 
 use crate::VERSION;
+use crate::awaited::named;
 use crate::cube::{answer_scrub, take_questions};
 use crate::local::Local;
 
@@ -42,6 +44,9 @@ pub(crate) struct PeerAdmission {
     versions: VersionRange,
     /// Where clients reach this node's port of the Redis protocol, as `host:port`; empty if it has none.
     resp_address: String,
+    /// How the list of a node that wanted to found a cluster with this one differs from this node's list, as of the last
+    /// try.
+    conflict: watch::Sender<Option<String>>,
     /// The membership in the identity, for tasks that wait for adoption.
     membership: watch::Sender<Option<LocalIdentity>>,
 }
@@ -68,6 +73,7 @@ impl PeerAdmission {
             formation,
             versions,
             resp_address,
+            conflict: watch::Sender::new(None),
             membership,
         }
     }
@@ -87,6 +93,11 @@ impl PeerAdmission {
         self.membership.subscribe()
     }
 
+    /// Why this node was not adopted, if its list of founders is another than that of who tried.
+    pub(crate) fn conflict(&self) -> Option<String> {
+        self.conflict.borrow().clone()
+    }
+
     /// The current identity.
     pub(crate) async fn identity_now(&self) -> Identity {
         self.identity.lock().await.clone()
@@ -102,42 +113,38 @@ impl PeerAdmission {
     }
 
     async fn adopted(&self, request: AdoptRequest) -> Result<(), Status> {
+        let node = NodeId(request.node);
+        let own = request.founders.iter().find(|founder| founder.node == node.0);
+        let own = own.ok_or_else(|| {
+            Status::invalid_argument(format!("founders: {node} is not among them"))
+        })?;
+        let first = first_founder(&request).map_or(&*own.address, |first| &*first.address);
         if request.protocol != PEER_PROTOCOL {
             return Err(Status::failed_precondition(format!(
-                "the founder speaks peer protocol {}, this node {PEER_PROTOCOL}: bring both to one \
-                 release",
-                request.protocol
+                "{first} speaks peer protocol {}, {} {PEER_PROTOCOL}: bring both to one release",
+                request.protocol, own.address
             )));
         }
         let cluster = cluster_of_bytes(&request.cluster_id)
             .ok_or_else(|| Status::invalid_argument("cluster_id: expected 16 bytes"))?;
-        let node = NodeId(request.node);
         let mut identity = self.identity.lock().await;
         if let Some(ours) = member_of(&identity) {
             return if (ours.cluster, ours.node) == (cluster, node) {
                 Ok(())
             } else {
                 Err(Status::failed_precondition(format!(
-                    "this node is {} of cluster {:032x} already; to form another cluster, give it \
-                     an empty data folder",
-                    ours.node, ours.cluster
+                    "{} is {} of cluster {:032x} already: to form another cluster, give it an empty data folder; if \
+                     {first} lost its data, run `umbel cluster remove` for its old number on another node, then start \
+                     it with --join in place of --initial-cluster",
+                    own.address, ours.node, ours.cluster
                 )))
             };
         }
-        let mut theirs: Vec<&str> =
-            request.founders.iter().map(|founder| founder.address.as_str()).collect();
-        theirs.sort_unstable();
-        if theirs != self.founders {
-            return Err(Status::failed_precondition(format!(
-                "the founder names {theirs:?} as initial cluster, this node {:?}: give all the \
-                 same list",
-                self.founders
-            )));
+        let conflict = other_list((first, &request.founders), (&own.address, &self.founders));
+        self.conflict.send_replace(conflict.clone());
+        if let Some(conflict) = conflict {
+            return Err(Status::new(OTHER_LIST, conflict));
         }
-        let own = request.founders.iter().find(|founder| founder.node == node.0);
-        let own = own.ok_or_else(|| {
-            Status::invalid_argument(format!("founders: {node} is not among them"))
-        })?;
         if let Some(warning) = other_formation(&request, own, self.formation) {
             tracing::warn!("{warning}");
         }
@@ -176,6 +183,46 @@ fn not_a_member(node: NodeId) -> String {
     )
 }
 
+/// The status of an adoption that is refused because of the lists of founders. Whoever asks tries again: the wrong list may
+/// be that of the node that refuses, which is started again with the right one.
+pub(crate) const OTHER_LIST: Code = Code::Aborted;
+
+/// The founder that forms the cluster.
+fn first_founder(request: &AdoptRequest) -> Option<&Founder> {
+    request.founders.iter().min_by_key(|founder| founder.node)
+}
+
+/// How the list of a founder, at the address `first`, and that of this node, at `own`, differ; None if they are the same.
+/// Both sides log the text, so it calls neither of them "this node".
+fn other_list(
+    (first, theirs): (&str, &[Founder]),
+    (own, ours): (&str, &[String]),
+) -> Option<String> {
+    let short = |address: &str| address.chars().take(NODE_ADDRESS_BYTES_MAX).collect::<String>();
+    let (first, own) = (short(first), short(own));
+    if ours.is_empty() {
+        return Some(format!(
+            "{first} is to found a cluster with {own}, which was started without a list of founders: start all founders \
+             with the same --initial-cluster"
+        ));
+    }
+    let theirs: BTreeSet<String> = theirs.iter().map(|founder| short(&founder.address)).collect();
+    let ours: BTreeSet<String> = ours.iter().map(|address| short(address)).collect();
+    let alone = |who: &str, list: &BTreeSet<String>, other: &BTreeSet<String>| {
+        let alone: Vec<&str> = list.difference(other).map(String::as_str).collect();
+        (!alone.is_empty()).then(|| format!("{who} alone names {}", named(&alone)))
+    };
+    let differences = [alone(&first, &theirs, &ours), alone(&own, &ours, &theirs)];
+    let differences: Vec<String> = differences.into_iter().flatten().collect();
+    (!differences.is_empty()).then(|| {
+        format!(
+            "{first}, which forms the cluster, and {own} name different founders (--initial-cluster): {}; start all \
+             founders with the same list",
+            differences.join(", ")
+        )
+    })
+}
+
 /// What a founder says that was started with other numbers of shards and replicas than the one that adopts it. No
 /// refusal: the cluster is well defined, by the numbers of the first founder, and has started so in every release.
 fn other_formation(
@@ -187,7 +234,7 @@ fn other_formation(
     if (shard_count, replica_count) == (shards, replicas) {
         return None;
     }
-    let first = request.founders.iter().min_by_key(|founder| founder.node)?;
+    let first = first_founder(request)?;
     Some(format!(
         "node {} ({}) forms the cluster with {shard_count} shards and {replica_count} replicas of each, but this one, \
          node {} ({}), was started for {shards} and {replicas}: the numbers of node {} count; start all founders with \
@@ -303,5 +350,34 @@ mod tests {
             assert!(warning.contains(part), "{warning}");
         }
         assert!(said(16, 1).contains("for 16 and 1"));
+    }
+
+    #[test]
+    fn a_list_that_differs_is_told_with_both_addresses_and_the_difference() {
+        let founders = |list: &[&str]| -> Vec<Founder> {
+            let founder =
+                |(node, address): (u64, &&str)| Founder { node, address: (*address).to_owned() };
+            (1..).zip(list).map(founder).collect()
+        };
+        let list =
+            |list: &[&str]| -> Vec<String> { list.iter().map(ToString::to_string).collect() };
+        let said = |theirs: &[&str], ours: &[&str]| {
+            other_list(("n1:1", &founders(theirs)), ("n3:1", &list(ours)))
+        };
+        let three = ["n1:1", "n2:1", "n3:1"];
+        assert_eq!(said(&three, &three), None);
+        let longer = said(&three, &["n1:1", "n2:1", "n3:1", "n4:1"]).unwrap();
+        let expected = "n1:1, which forms the cluster, and n3:1 name different founders (--initial-cluster): n3:1 \
+                        alone names n4:1; start all founders with the same list";
+        assert_eq!(longer, expected);
+        let other = said(&three, &["n1:1", "n3:1", "n5:1"]).unwrap();
+        assert!(other.contains(": n1:1 alone names n2:1, n3:1 alone names n5:1; "), "{other}");
+        let none = said(&three, &[]).unwrap();
+        assert!(none.contains("n3:1, which was started without a list"), "{none}");
+        // Whoever reaches the port may send any list.
+        let many: Vec<String> =
+            (0..1000).map(|number| format!("{number}{}", "x".repeat(1000))).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(said(&many, &three).unwrap().len() < 4096);
     }
 }

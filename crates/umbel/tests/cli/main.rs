@@ -19,6 +19,7 @@ mod file_index;
 mod file_roles;
 mod filter;
 mod found_files;
+mod founding;
 mod groups;
 mod in_place;
 mod include;
