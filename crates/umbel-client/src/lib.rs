@@ -107,6 +107,7 @@ pub use kind::{kind_in_messages, kind_name};
 pub use limits::{
     BATCH_ITEMS_MAX, ITEM_BYTES_MAX, MESSAGE_BYTES_MAX, REQUEST_DATA_BYTES_CUT, REQUEST_ITEMS_MAX,
 };
+pub use measurements::NodeReadiness;
 pub use nodes::Addresses;
 pub use options::ClientOptions;
 pub use packed_batch::{ItemError, PackedBatch};

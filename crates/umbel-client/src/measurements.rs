@@ -1,4 +1,4 @@
-//! A node's metrics, in the text format of Prometheus.
+//! Pages of a node: its metrics, in the text format of Prometheus, and whether it is ready.
 
 use std::pin::pin;
 
@@ -14,7 +14,29 @@ use crate::error::{ClientError, Result};
 use crate::limits::MEASUREMENTS_BYTES_MAX;
 use crate::nodes::Node;
 
+/// Whether a node is ready for clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeReadiness {
+    /// Whether it is.
+    pub is_ready: bool,
+    /// `ready`, or what the node lacks; then, on a line of its own, the groups of which it hears no majority.
+    pub text: String,
+}
+
 impl Client {
+    /// Whether a node is ready, as its `/readyz` says. The next node in turn is asked; a client that knows only one node and
+    /// learns no others asks that one. A node that is not ready is no error.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing is changed.
+    pub async fn readiness(&self) -> Result<NodeReadiness> {
+        let policy = CallPolicy::freely("readiness");
+        self.caller
+            .request(&policy, (), |node, _| async move { readiness(&node).await })
+            .await
+            .map_err(ClientError::from)
+    }
+
     /// The text of a node's `/metrics`. It comes from the next node in turn; a client that knows only one
     /// node and learns no others reads that node's.
     ///
@@ -29,8 +51,23 @@ impl Client {
     }
 }
 
+async fn readiness(node: &Node) -> Result<Response<NodeReadiness>, Status> {
+    let (status, text) = page(node, "/readyz").await?;
+    let is_ready = status == StatusCode::OK;
+    if is_ready || status == StatusCode::SERVICE_UNAVAILABLE {
+        return Ok(Response::new(NodeReadiness { is_ready, text: text.trim().to_owned() }));
+    }
+    Err(refusal(status, &text))
+}
+
 async fn measurements(node: &Node) -> Result<Response<String>, Status> {
-    let request = Request::get("/metrics").body(Body::empty());
+    let (status, text) = page(node, "/metrics").await?;
+    if status == StatusCode::OK { Ok(Response::new(text)) } else { Err(refusal(status, &text)) }
+}
+
+/// The status and the text of a page.
+async fn page(node: &Node, path: &str) -> Result<(StatusCode, String), Status> {
+    let request = Request::get(path).body(Body::empty());
     let request = request.map_err(|error| Status::internal(error.to_string()))?;
     let sent = node.pages().oneshot(request).await;
     let answer: HttpResponse<_> = sent.map_err(|error| Status::from_error(error.into()))?;
@@ -41,13 +78,16 @@ async fn measurements(node: &Node) -> Result<Response<String>, Status> {
         let data: Bytes = frame?.into_data().unwrap_or_default();
         bytes.extend_from_slice(&data);
         if bytes.len() > MEASUREMENTS_BYTES_MAX {
-            let text = format!("its measurements have more than {MEASUREMENTS_BYTES_MAX} bytes");
+            let text = format!("its page {path} has more than {MEASUREMENTS_BYTES_MAX} bytes");
             return Err(Status::internal(text));
         }
     }
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// The status of gRPC for a page that was refused.
+fn refusal(status: StatusCode, text: &str) -> Status {
     let code = match status {
-        StatusCode::OK => return Ok(Response::new(text)),
         StatusCode::UNAUTHORIZED => Code::Unauthenticated,
         StatusCode::FORBIDDEN => Code::PermissionDenied,
         StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
@@ -55,5 +95,5 @@ async fn measurements(node: &Node) -> Result<Response<String>, Status> {
         StatusCode::NOT_FOUND => Code::Unimplemented,
         _ => Code::Unknown,
     };
-    Err(Status::new(code, text.trim().to_owned()))
+    Status::new(code, text.trim().to_owned())
 }

@@ -13,6 +13,7 @@ mod merge;
 mod moves;
 mod notes;
 mod ranges;
+mod ready;
 mod restore;
 mod scrub;
 mod split;
@@ -52,7 +53,7 @@ const WAIT_S: u64 = 600;
       umbel cluster drain 3 --wait && umbel cluster remove 3\n  \
       umbel cluster backup --out filters.backup\n\n\
     docs/cluster.md has every detail.\n\
-    Exit codes: 0 done, 1 failed or not done in time, or copies had lost bits, 2 wrong usage, 130 interrupted.")]
+    Exit codes: 0 done, 1 failed, not done in time, not ready, or copies had lost bits, 2 wrong usage, 130 interrupted.")]
 pub(crate) struct AdminArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -70,6 +71,9 @@ enum AdminVerb {
         /// Also show which replicas would move later
         #[arg(long)]
         plan: bool,
+        /// Only ask the node of --cluster whether it is ready for clients, as its page /readyz says; 1 if not
+        #[arg(long, conflicts_with = "plan")]
+        ready: bool,
     },
     /// Follow what nodes do: calls, items, memory, lag, jobs; q or ctrl-c ends it
     Top(top::TopArgs),
@@ -181,7 +185,8 @@ impl AdminArgs {
             AdminVerb::Scrub { filter, .. } => {
                 return scrub::scrub(&connect()?, filter.as_deref(), json).await;
             }
-            AdminVerb::Status { color, plan } => {
+            AdminVerb::Status { ready: true, .. } => return ready::show(&self.cluster).await,
+            AdminVerb::Status { color, plan, .. } => {
                 show_status(&connect()?, *color, *plan, json).await
             }
             AdminVerb::Join { address, timeout } => {

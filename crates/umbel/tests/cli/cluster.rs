@@ -21,6 +21,8 @@ fn wrong_usage_is_exit_code_2() {
         ("backup", "--out"),
         ("top --interval 0", "--interval"),
         ("status --color blue", "--color"),
+        ("status --ready --plan", "--plan"),
+        ("status --ready --cluster a:1,b:1", "a:1,b:1"),
         ("status --cluster a:b:c:", "a:b:c:"),
     ] {
         run(&sandbox, &format!("cluster {args}")).refused(2, &[said]);
@@ -120,6 +122,21 @@ fn a_list_is_one_json_object() {
 /// Attempts to read a status that does not change meanwhile, or is whole; far more than there are changes of leaders
 /// and moments without a processor.
 const STATUS_TRIES: usize = 50;
+
+/// How often a node is asked whether it is ready: more than a busy machine needs.
+const READY_TRIES: usize = 1000;
+
+#[test]
+fn a_node_that_serves_says_that_it_is_ready() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let ready = || server.command(&sandbox, "cluster status --ready --json").output().unwrap();
+    // It may have no leaders yet.
+    let ready =
+        std::iter::repeat_with(ready).take(READY_TRIES).find(|asked| asked.status.success());
+    let ready: Value = serde_json::from_slice(&ready.expect("it becomes ready").stdout).unwrap();
+    assert_eq!((&ready["ready"], &ready["text"]), (&Value::Bool(true), &Value::from("ready")));
+}
 
 /// Pipes get plain text; colours and drawings are for terminals, or on request.
 #[test]

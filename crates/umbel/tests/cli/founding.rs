@@ -29,6 +29,10 @@ fn a_node_whose_cluster_is_not_formed_is_told_from_none_at_once() {
         "umbel: waits for {own}: this node does not belong to a formed cluster yet: the founder 127.0.0.1:1 does \
          not answer this node: start it, or see this node's log; its log says more: "
     );
+    // A health check waits for nothing.
+    let ready = run(&sandbox, &format!("cluster status --ready --cluster {own}"));
+    let said = String::from_utf8(ready.ended_with(1)).unwrap();
+    assert!(said.contains("the founder 127.0.0.1:1 does not answer"), "{said}");
     for args in ["cluster status", "cluster top --once", "dedup a --output kept"] {
         let asked = umbel(&sandbox, &format!("{args} --cluster {own}")).spawn().unwrap();
         let mut asked = Killed(asked);
