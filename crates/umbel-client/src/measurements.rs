@@ -19,7 +19,8 @@ use crate::nodes::Node;
 pub struct NodeReadiness {
     /// Whether it is.
     pub is_ready: bool,
-    /// `ready`, or what the node lacks; then, on a line of its own, the groups of which it hears no majority.
+    /// `ready`, or what the node lacks; then, on lines of their own, the groups of which it hears no majority, and the nodes of
+    /// these that it does not hear.
     pub text: String,
 }
 

@@ -79,7 +79,7 @@ impl Coordinator {
     pub async fn readiness(&self) -> Readiness {
         let not_yet = |error: CallFailure| Readiness {
             why_not: Some(error.to_string()),
-            no_majority: Vec::new(),
+            ..Readiness::default()
         };
         // A founder that waits for others runs the meta group already, which has no leader for that reason.
         if let Err(error @ CallFailure::Forming { .. }) = self.read_meta(|_| ()) {

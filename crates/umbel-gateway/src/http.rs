@@ -93,7 +93,7 @@ mod tests {
 
     #[tokio::test]
     async fn answers_say_what_is_wrong() {
-        let mut readiness = Readiness { why_not: None, no_majority: vec![GroupId::META] };
+        let mut readiness = Readiness { no_majority: vec![GroupId::META], ..Readiness::default() };
         let answer = ready(&readiness);
         assert_eq!(answer.status(), StatusCode::OK);
         let body = axum::body::to_bytes(answer.into_body(), 100).await.unwrap();

@@ -19,6 +19,7 @@ use umbel_raft::{Group, committed_in, request_committed};
 use umbel_storage::WalHealth;
 
 use super::Local;
+use crate::awaited::named;
 
 mod elections;
 
@@ -42,6 +43,8 @@ pub struct Readiness {
     /// The groups of the node's replicas of whose voters it hears no majority, the meta group first. Calls that need
     /// them fail here, and at all other nodes, too, unless some of these hear a majority.
     pub no_majority: Vec<GroupId>,
+    /// The voters of these groups that it does not hear, with their addresses: those to be started, or to be connected again.
+    pub unheard: BTreeMap<NodeId, String>,
 }
 
 impl fmt::Display for Readiness {
@@ -51,8 +54,19 @@ impl fmt::Display for Readiness {
             let before = if index == 0 { "\nno majority of: " } else { ", " };
             write!(f, "{before}{group}")?;
         }
-        Ok(())
+        if self.unheard.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "\nnot heard: {}", listed(&self.unheard))
+        }
     }
+}
+
+/// Nodes by numbers and addresses, up to a limit.
+fn listed(nodes: &BTreeMap<NodeId, String>) -> String {
+    let texts: Vec<String> =
+        nodes.iter().map(|(node, address)| format!("{node} ({address})")).collect();
+    named(&texts.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// The groups whose leaders do not say what is committed, each with the reason; or what the replica of another group
@@ -76,7 +90,13 @@ impl Local {
         let groups = self.groups().into_iter();
         let (heard, lost): (Vec<_>, Vec<_>) = groups.partition(|group| group.hears_majority());
         let why_not = self.check(&heard, &lost).await.err();
-        Readiness { why_not, no_majority: lost.iter().map(|group| group.id()).collect() }
+        let unheard = lost.iter().flat_map(|group| group.unheard_voters()).collect();
+        Readiness { why_not, no_majority: lost.iter().map(|group| group.id()).collect(), unheard }
+    }
+
+    /// The voters of the meta group that this node does not hear; empty if it hears all of them.
+    pub(crate) fn unheard_of_meta(&self) -> String {
+        listed(&self.meta.unheard_voters())
     }
 
     /// Whether this node should get traffic, given the groups of which it hears a majority, and the others.
@@ -251,6 +271,9 @@ mod tests {
         assert_eq!(readiness.to_string(), "ready\nno majority of: meta group, shard 4");
         readiness.why_not = Some("the log failed".to_owned());
         assert_eq!(readiness.to_string(), "the log failed\nno majority of: meta group, shard 4");
+        readiness.unheard = (2..4).map(|node| (NodeId(node), format!("n{node}:1"))).collect();
+        let text = readiness.to_string();
+        assert!(text.ends_with("shard 4\nnot heard: node 2 (n2:1), node 3 (n3:1)"), "{text}");
     }
 
     /// Waits until all these nodes say this of themselves.
@@ -280,6 +303,7 @@ mod tests {
             state.shards().map(record).collect::<Vec<_>>()
         });
         let down = [records[0].1[0], records[0].1[1]];
+        let gone = BTreeSet::from(down);
         let (stopped, mut nodes): (Vec<_>, Vec<_>) =
             nodes.into_iter().partition(|node| down.contains(&node.local().node()));
         join_all(stopped.into_iter().map(Node::shutdown)).await;
@@ -291,7 +315,9 @@ mod tests {
         };
         assert!(nodes.iter().any(|node| !lost_to(node.local().node()).is_empty()));
         until_all_say(&nodes, |node, said| {
-            *said == Readiness { why_not: None, no_majority: lost_to(node) }
+            let lost = lost_to(node);
+            let unheard = if lost.is_empty() { BTreeSet::new() } else { gone.clone() };
+            said.why_not.is_none() && said.no_majority == lost && said.unheard.keys().eq(&unheard)
         })
         .await;
         nodes.remove(0).shutdown().await;

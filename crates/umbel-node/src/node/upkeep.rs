@@ -61,7 +61,8 @@ pub(super) async fn follow(local: Arc<Local>, calls: Arc<LeaderCalls>) {
                     }
                 },
                 Err(error) => {
-                    tracing::info!(%error, "the newest shard map is not known yet");
+                    let unheard = local.unheard_of_meta();
+                    tracing::info!(%error, unheard, "the newest shard map is not known yet");
                     tokio::time::sleep(MAP_PAUSE).await;
                     continue;
                 }

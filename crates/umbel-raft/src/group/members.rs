@@ -177,6 +177,18 @@ impl Group {
         }
     }
 
+    /// The voters that this node does not hear, with their addresses according to the group's log. Removed nodes are no
+    /// voters, and the node itself is not among them.
+    pub fn unheard_voters(&self) -> BTreeMap<NodeId, String> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let members = metrics.membership_config.membership();
+        let voters = members.get_joint_config().iter().flatten().copied();
+        let unheard = voters.filter(|&voter| voter != metrics.id && !self.beats.is_alive(voter));
+        let address = |voter: &NodeId| members.get_node(voter).map(|address| address.0.clone());
+        unheard.map(|voter| (voter, address(&voter).unwrap_or_default())).collect()
+    }
+
     fn view_members(&self) -> Vec<NodeId> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
