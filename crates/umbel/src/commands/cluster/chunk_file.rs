@@ -262,12 +262,12 @@ pub(crate) struct ChunkReader<C: Chunk> {
 }
 
 impl<C: Chunk> ChunkReader<C> {
-    /// Opens a file and checks its magic bytes. The key is needed if the file is wrapped, and ignored if
-    /// not.
+    /// Opens a file and checks its magic bytes.
     ///
     /// # Errors
     ///
-    /// If it cannot be read or is of another kind; a [`UsageError`] if it is wrapped and there is no key.
+    /// If it cannot be read or is of another kind; a [`UsageError`] if it is wrapped and there is no key, or a key and
+    /// it is not wrapped.
     pub(crate) fn open(path: &Path, key: Option<Arc<WrappingKey>>) -> Result<Self> {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: cannot read"))?;
@@ -296,6 +296,13 @@ impl<C: Chunk> ChunkReader<C> {
             let (name, kind) = (&reader.name, C::KIND);
             let expected = String::from_utf8_lossy(&C::MAGIC).into_owned();
             return Err(anyhow!("{name}: not an umbel {kind}: it does not begin with {expected}"));
+        }
+        // Whoever gives a key expects that nobody without it can have written the file.
+        if key.is_some() {
+            let (name, kind) = (&reader.name, C::KIND);
+            refuse!(
+                "{name}: this {kind} is not encrypted: leave --key-file out to read it all the same"
+            );
         }
         Ok(reader)
     }

@@ -139,6 +139,21 @@ fn a_wrapped_backup_is_read_with_its_key_only() {
     }
 }
 
+/// Else a plain file in the place of an encrypted one would not be noticed.
+#[test]
+fn a_backup_that_is_not_encrypted_is_not_read_with_a_key() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, key) = (folder.path().join("b"), folder.path().join("key"));
+    write(&path, &backup(2)).unwrap();
+    std::fs::write(&key, [1; 32]).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let key = Arc::new(WrappingKey::read(&key).unwrap());
+    let error = ChunkReader::<BackupChunk>::verify(&path, Some(key)).unwrap_err();
+    assert!(error.is::<UsageError>(), "{error}");
+    assert!(error.to_string().contains("not encrypted: leave --key-file out"), "{error}");
+}
+
 #[test]
 fn what_the_cluster_sends_is_verified_before_it_has_a_name() {
     let folder = tempfile::tempdir().unwrap();
