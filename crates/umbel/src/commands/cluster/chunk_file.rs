@@ -262,15 +262,25 @@ pub(crate) struct ChunkReader<C: Chunk> {
 }
 
 impl<C: Chunk> ChunkReader<C> {
-    /// Opens a file and checks its magic bytes.
+    /// Opens a regular file and checks its magic bytes.
     ///
     /// # Errors
     ///
     /// If it cannot be read or is of another kind; a [`UsageError`] if it is wrapped and there is no key, or a key and
-    /// it is not wrapped.
+    /// it is not wrapped, or if it is a pipe or device.
     pub(crate) fn open(path: &Path, key: Option<Arc<WrappingKey>>) -> Result<Self> {
         let name = path.display().to_string();
-        let file = File::open(path).with_context(|| format!("{name}: cannot read"))?;
+        let cannot = || format!("{name}: cannot read");
+        // Looked at before it is opened: a pipe would wait for somebody who writes to it.
+        let metadata = std::fs::metadata(path).with_context(cannot)?;
+        if !metadata.is_file() {
+            let kind = C::KIND;
+            refuse!(
+                "{name}: not a regular file: the {kind} is read more than once, checked first and then used: store it \
+                 in a file"
+            );
+        }
+        let file = File::open(path).with_context(cannot)?;
         let mut reader = Self {
             name,
             file: BufReader::with_capacity(1 << 20, file),

@@ -154,6 +154,21 @@ fn a_backup_that_is_not_encrypted_is_not_read_with_a_key() {
     assert!(error.to_string().contains("not encrypted: leave --key-file out"), "{error}");
 }
 
+/// It is empty when it is read for the second time; and who opens it without a writer waits.
+#[test]
+fn a_pipe_is_refused_before_it_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for path in [pipe.as_path(), folder.path()] {
+        let error = ChunkReader::<BackupChunk>::verify(path, None).unwrap_err();
+        assert!(error.is::<UsageError>(), "{error}");
+        assert!(error.to_string().contains("not a regular file"), "{error}");
+    }
+    let error = ChunkReader::<BackupChunk>::verify(&folder.path().join("gone"), None).unwrap_err();
+    assert!(!error.is::<UsageError>() && error.to_string().contains("gone: cannot read"));
+}
+
 #[test]
 fn what_the_cluster_sends_is_verified_before_it_has_a_name() {
     let folder = tempfile::tempdir().unwrap();
