@@ -50,4 +50,7 @@ pub use roles::{
 pub use roots::{NotBelow, OpenBelowError, Roots, open_regular};
 pub use state::FileState;
 pub use sync::{folder_of, sync_folder};
-pub use usage::{UsageError, existing_output, refuse_device, refuse_existing_file};
+pub use usage::{
+    UsageError, existing_output, refuse_existing_file, refuse_standard_input,
+    refuse_standard_output, refuse_stream,
+};

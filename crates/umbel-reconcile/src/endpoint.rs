@@ -1,6 +1,7 @@
 //! Where the other set is, and how to connect to it.
 
 use super::form::Form;
+use super::frozen::refuse_dash;
 use super::offline::SketchPlace;
 use super::turn::Turn;
 use crate::error::{Context, Result};
@@ -153,7 +154,10 @@ impl Endpoint {
                 Some(command) => Self::Command(command.to_owned()),
                 None => match SketchPlace::parse(words) {
                     Some(place) => Self::Sketch(place),
-                    None => Self::Path(text.into()),
+                    None => {
+                        refuse_dash(Path::new(text))?;
+                        Self::Path(text.into())
+                    }
                 },
             }),
         }
@@ -447,6 +451,8 @@ mod tests {
         }
         let error = parse("tcp://host:1/path").unwrap_err();
         assert!(error.ends_with("expected tcp://HOST:PORT, without a path"), "{error}");
+        assert!(parse("-").unwrap_err().contains("./- is a file of that name"));
+        assert_eq!(parse("./-"), Ok(Endpoint::Path("./-".into())));
         assert!(parse("s3://bucket/x").unwrap_err().contains("no way to s3://"));
     }
 

@@ -6,6 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use umbel_files::{FileState, UsageError};
 
+/// Refuses `-` as a set: it is standard input.
+///
+/// # Errors
+///
+/// If the path is `-`, whether or not there is a file of that name.
+pub(crate) fn refuse_dash(path: &Path) -> Result<(), UsageError> {
+    if path != Path::new("-") {
+        return Ok(());
+    }
+    let text = "-: standard input is no set, because a set is read more than once: name a file; \
+                ./- is a file of that name";
+    Err(UsageError(text.into()))
+}
+
 /// A file, and its state when it was opened.
 pub(crate) struct FrozenFile {
     path: PathBuf,
@@ -21,11 +35,7 @@ impl FrozenFile {
     /// If the path is not a regular file that can be read; the error names the path.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let shown = || path.display().to_string();
-        if path == Path::new("-") && !path.exists() {
-            let text =
-                "-: standard input is no set, because a set is read more than once: name a file";
-            return Err(UsageError(text.into()).into());
-        }
+        refuse_dash(path)?;
         // Looked at before it is opened: a pipe would wait for somebody who writes to it.
         let metadata = std::fs::metadata(path).with_context(shown)?;
         if metadata.is_dir() {

@@ -19,6 +19,7 @@ use info::InfoArgs;
 use std::path::PathBuf;
 use umbel_dedup::join_indexes;
 use umbel_dedup_engine::IndexBits;
+use umbel_files::refuse_standard_output;
 
 /// Arguments of `umbel index`.
 #[derive(Args)]
@@ -84,6 +85,7 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Exit> {
         IndexCommand::Merge(args) => {
             let scratch = args.scratch.clone().unwrap_or_else(std::env::temp_dir);
             let MergeArgs { inputs, output, index_bits, overwrite, quiet, .. } = args;
+            refuse_standard_output("--output", output)?;
             let count = join_indexes(inputs, output, *index_bits, *overwrite, &scratch)?;
             if !quiet {
                 eprint_line(format_args!("{}: {count} hashes", output.display()));

@@ -29,6 +29,35 @@ fn a_pipe_is_refused_where_a_file_is_not_written_from_first_to_last() {
     assert_eq!(sandbox.files(), ["a", "link", "pipe"]);
 }
 
+/// Also where a file of that name is there: what `-` means does not depend on that.
+#[test]
+fn a_dash_is_refused_where_a_file_is_needed() {
+    for is_there in [false, true] {
+        let sandbox = Sandbox::with(&[("a", "1\n2\n"), ("./-", "3\n")]);
+        if !is_there {
+            std::fs::remove_file(sandbox.path("-")).unwrap();
+        }
+        let files = sandbox.files();
+        for (args, said) in [
+            ("static build a --overwrite -o -", "--output -: standard output, expected a file"),
+            ("index build a --overwrite -o -", "--output -: standard output, expected a file"),
+            ("index merge a --overwrite -o -", "--output -: standard output, expected a file"),
+            ("index build - -o f.umbx", "-: standard input, expected a file; ./- is a file"),
+            ("reconcile a - --push", "-: standard input is no set"),
+            ("reconcile - a --two-way", "-: standard input is no set"),
+            ("reconcile --dir - a --pull", "-: standard input is no set"),
+            ("reconcile --stdio - --writable", "-: standard input is no set"),
+            ("reconcile a exec:true --resume -", "--resume -: standard output, expected a file"),
+            ("reconcile a exec:true --sketch -", "--sketch -: standard input, expected a file"),
+        ] {
+            run(&sandbox, args).refused(2, &[said]);
+            assert_eq!(sandbox.files(), files, "{args}");
+        }
+        run(&sandbox, "static build a -o ./- --overwrite --quiet").kept();
+        assert_eq!(sandbox.files(), ["-", "a"]);
+    }
+}
+
 #[test]
 fn a_sketch_is_written_into_a_pipe() {
     let sandbox = Sandbox::with(&[("a", "1\n2\n")]);

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use umbel_client::MESSAGE_BYTES_MAX;
 use umbel_client::proto::{BackupChunk, ExportChunk, ExportEnd, backup_chunk, export_chunk};
-use umbel_files::refuse_device;
+use umbel_files::{refuse_standard_input, refuse_stream};
 use umbel_node::export_change::EXPORT_FILE_MAGIC;
 use umbel_ports::{WRAPPED_EXTRA_BYTES, WrappingKey};
 
@@ -170,17 +170,18 @@ impl<C: Chunk> ChunkWriter<C> {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if the file exists and `overwrite` is false, or it is a device or pipe; if it cannot be created.
+    /// A [`UsageError`] if the file exists and `overwrite` is false, or it is `-`, a device or pipe; if it cannot be
+    /// created.
     pub(crate) fn create(
         target: &Path,
         overwrite: bool,
         key: Option<Arc<WrappingKey>>,
     ) -> Result<Self> {
         let shown = target.display();
+        refuse_stream("--out", target)?;
         if !overwrite && target.symlink_metadata().is_ok() {
             refuse!("{shown}: exists already; --overwrite replaces it");
         }
-        refuse_device(target)?;
         target.file_name().with_context(|| format!("{shown}: not a file name"))?;
         let created = PartialFile::beside(target, OWNER_ONLY);
         let (aside, file) = created.with_context(|| format!("{shown}: cannot create"))?;
@@ -267,9 +268,11 @@ impl<C: Chunk> ChunkReader<C> {
     /// # Errors
     ///
     /// If it cannot be read or is of another kind; a [`UsageError`] if it is wrapped and there is no key, or a key and
-    /// it is not wrapped, or if it is a pipe or device.
+    /// it is not wrapped, or if it is `-`, a pipe
+    /// or a device.
     pub(crate) fn open(path: &Path, key: Option<Arc<WrappingKey>>) -> Result<Self> {
         let name = path.display().to_string();
+        refuse_standard_input(&name, path)?;
         let cannot = || format!("{name}: cannot read");
         // Looked at before it is opened: a pipe would wait for somebody who writes to it.
         let metadata = std::fs::metadata(path).with_context(cannot)?;

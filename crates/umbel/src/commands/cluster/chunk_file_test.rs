@@ -170,6 +170,19 @@ fn a_pipe_is_refused_before_it_is_opened() {
 }
 
 #[test]
+fn a_dash_is_no_file() {
+    let path = Path::new("-");
+    let written = ChunkWriter::<BackupChunk>::create(path, true, None).map(drop).unwrap_err();
+    let read = ChunkReader::<BackupChunk>::verify(path, None).unwrap_err();
+    for (error, expected) in [
+        (written, "--out -: standard output, expected a file"),
+        (read, "-: standard input, expected a file"),
+    ] {
+        assert!(error.is::<UsageError>() && error.to_string().starts_with(expected), "{error}");
+    }
+}
+
+#[test]
 fn what_the_cluster_sends_is_verified_before_it_has_a_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("e");

@@ -12,7 +12,9 @@ use crate::stderr::eprint_line;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
-use umbel_files::{ANY_NEW_FILE, FileRoles, refuse_device, refuse_existing_file};
+use umbel_files::{
+    ANY_NEW_FILE, FileRoles, refuse_existing_file, refuse_standard_input, refuse_stream,
+};
 use umbel_static::sliced::{SLICED_PROBES_MAX, SlicedShape};
 
 /// From this rate on, one probe is the default: it needs at most a fifth more bits than the optimum. At
@@ -81,10 +83,12 @@ impl BuildArgs {
             None => Hashing::seeded(self.seed.unwrap_or(0)),
         };
         // The head is written last, before the rows: only a file can be written so.
-        refuse_device(&self.output)?;
+        refuse_stream("--output", &self.output)?;
         if !self.overwrite {
             refuse_existing_file(&self.output)?;
         }
+        // Each set is reported by the name of its file.
+        self.files.iter().try_for_each(|path| refuse_standard_input("-", path))?;
         if let Some(folder) = self.files.iter().find(|path| path.is_dir()) {
             let (shown, files) = (folder.display(), folder.join("*"));
             refuse!("{shown}: a directory, expected files: name them, like {}", files.display());

@@ -3,7 +3,7 @@
 use super::{ReconcileArgs, usage};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
-use umbel_files::{FileRoles, place_of};
+use umbel_files::{FileRoles, place_of, refuse_standard_input, refuse_standard_output};
 use umbel_reconcile::{Endpoint, Form};
 
 /// The absolute path of a directory without links; also of one that does not exist yet.
@@ -33,6 +33,11 @@ impl ReconcileArgs {
         ];
         for (flag, path) in outputs {
             let Some(path) = path.as_deref() else { continue };
+            match flag {
+                "--sketch" => refuse_standard_input("--sketch -", path)?,
+                "--resume" => refuse_standard_output(flag, path)?,
+                _ => {}
+            }
             roles.add_output(flag, path)?;
             let is_around = |set: &&PathBuf| place_of(path).starts_with(resolved(set));
             // A sketch is none of what is written here, and no directory has one.

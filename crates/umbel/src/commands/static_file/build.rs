@@ -16,7 +16,7 @@ use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use umbel_dedup::{FoundRecord, ItemSource, OpenedItems};
-use umbel_files::{ANY_NEW_FILE, FileRoles, refuse_device, refuse_existing_file};
+use umbel_files::{ANY_NEW_FILE, FileRoles, refuse_existing_file, refuse_stream};
 use umbel_filter::ItemHash;
 use umbel_records::Normaliser;
 use umbel_static::{
@@ -103,7 +103,7 @@ impl BuildArgs {
     ///
     /// # Errors
     ///
-    /// A usage error if arguments contradict each other, or the output is a device or pipe; if keys cannot be read or do not fit the shape;
+    /// A usage error if arguments contradict each other, or the output is `-`, a device or pipe; if keys cannot be read or do not fit the shape;
     /// if the file cannot be written. No file is left then.
     pub(super) fn run(&self) -> Result<Exit> {
         let hashing = match &self.hash_key {
@@ -111,7 +111,7 @@ impl BuildArgs {
             None => Hashing::seeded(self.seed.unwrap_or(0)),
         };
         // The head is written last, before the chunks: only a file can be written so.
-        refuse_device(&self.output)?;
+        refuse_stream("--output", &self.output)?;
         if !self.overwrite {
             refuse_existing_file(&self.output)?;
         }
