@@ -5,6 +5,7 @@ mod logs;
 mod node_jobs;
 mod settings;
 mod signals;
+mod unknown_variables;
 
 use crate::exit::{Exit, UsageError};
 use crate::stderr::{eprint_line, eprint_text};
@@ -115,6 +116,10 @@ pub(crate) struct ServeArgs {
 ///
 /// A [`UsageError`] if settings are wrong; else the error that stopped the node.
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
+    // Before the settings are checked: a misspelt one may be what they lack.
+    unknown_variables::warnings(std::env::vars_os().map(|(name, _)| name))
+        .iter()
+        .for_each(eprint_line);
     let mut settings = args.settings()?;
     if args.print_config {
         return print(&settings.print());

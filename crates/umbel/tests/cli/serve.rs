@@ -178,6 +178,25 @@ fn flags_go_before_the_environment_and_that_before_the_file() {
 }
 
 #[test]
+fn a_misspelt_variable_is_warned_of_and_those_of_others_are_not() {
+    let sandbox = Sandbox::new();
+    let mut command = umbel(&sandbox, "serve --print-config");
+    let variables =
+        [("UMBEL_SHARD", "3"), ("UMBEL_PORT", "tcp://10.0.0.1:7400"), ("UMBEL_CLUSTER", "a:1")];
+    let ran = sandbox.ended(command.envs(variables).output().unwrap());
+    assert_eq!(
+        ran.stderr,
+        "umbel: UMBEL_SHARD in the environment is no setting, and has no effect: is UMBEL_SHARDS meant?\n"
+    );
+    ran.kept();
+    // Regression: it was not named where the settings lack what it was to set.
+    let mut command = umbel(&sandbox, "serve --dev --tls-key k --tls-ca a");
+    let output = command.env("UMBEL_TLS_CRT", "c").output().unwrap();
+    let said = ["UMBEL_TLS_CRT in the environment is no setting", "tls_cert is not set"];
+    sandbox.ended(output).refused(2, &said);
+}
+
+#[test]
 fn help_describes_every_flag() {
     let sandbox = Sandbox::new();
     let help = run(&sandbox, "serve --help").kept_text();

@@ -1,0 +1,119 @@
+//! Variables of the environment that are named like settings and are none, such as misspelt ones. A node names them
+//! and starts nevertheless, because the prefix is not its own: Kubernetes, images and tests use it, too.
+
+use super::settings::all;
+use std::ffi::OsString;
+use umbel_node::config::Setting;
+
+/// How the names of all settings begin in the environment.
+const PREFIX: &str = "UMBEL_";
+
+/// What Umbel reads that is no setting of a node, also other commands in the same environment.
+const OTHERS: [&str; 5] = [
+    "UMBEL_CLUSTER",
+    "UMBEL_CONFIG",
+    "UMBEL_JOB_TOKEN",
+    "UMBEL_RECONCILE_SECRET_FILE",
+    "UMBEL_TOKEN_FILE",
+];
+
+/// In how many letters a name may differ from the setting that is suggested: with more, short names suggest any.
+const EDITS_MAX: usize = 2;
+
+/// A message for each of these variables that looks like a setting and is none, in the order of their names.
+pub(super) fn warnings(names: impl Iterator<Item = OsString>) -> Vec<String> {
+    let names = names.filter_map(|name| name.into_string().ok());
+    let mut unknown: Vec<String> = names.filter(|name| is_unknown(name)).collect();
+    unknown.sort_unstable();
+    unknown.iter().map(|name| warning(name)).collect()
+}
+
+fn is_unknown(name: &str) -> bool {
+    name.starts_with(PREFIX)
+        && !OTHERS.contains(&name)
+        && !is_of_kubernetes(name)
+        && all().all(|setting| setting.variable() != name)
+}
+
+/// Whether Kubernetes gives a variable such a name, for a Service whose own name begins with `umbel`.
+fn is_of_kubernetes(name: &str) -> bool {
+    name.contains("_SERVICE_") || name.contains("_PORT_") || name.ends_with("_PORT")
+}
+
+fn warning(name: &str) -> String {
+    let known = all().map(Setting::variable);
+    let near = known.map(|known| (edit_count(name, &known), known));
+    let nearest = near.filter(|(edits, _)| *edits <= EDITS_MAX).min();
+    let instead = nearest.map_or_else(
+        || "`umbel serve --print-config` lists all settings".to_owned(),
+        |(_, known)| format!("is {known} meant?"),
+    );
+    format!("{name} in the environment is no setting, and has no effect: {instead}")
+}
+
+/// How many letters are inserted, removed or replaced to get from one name to the other; if their lengths differ by
+/// more than is of interest, only that difference.
+fn edit_count(given: &str, known: &str) -> usize {
+    let (given, known) = (given.as_bytes(), known.as_bytes());
+    let least = given.len().abs_diff(known.len());
+    if least > EDITS_MAX {
+        return least;
+    }
+    // The counts from what was taken of `given` to each beginning of `known`.
+    let mut row: Vec<usize> = (0..=known.len()).collect();
+    for (taken, letter) in given.iter().enumerate() {
+        let mut before = row[0];
+        row[0] = taken + 1;
+        for (at, other) in known.iter().enumerate() {
+            let replaced = before + usize::from(letter != other);
+            before = row[at + 1];
+            row[at + 1] = replaced.min(before + 1).min(row[at] + 1);
+        }
+    }
+    row[known.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(names: &[&str]) -> Vec<String> {
+        warnings(names.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn a_misspelt_setting_is_named_with_the_nearest_one() {
+        for (name, meant) in [
+            ("UMBEL_SHARD", "is UMBEL_SHARDS meant?"),
+            ("UMBEL_FSYCN", "is UMBEL_FSYNC meant?"),
+            ("UMBEL_LOGLEVEL", "is UMBEL_LOG_LEVEL meant?"),
+            ("UMBEL_ELECTION_MS_MIN", "--print-config"),
+        ] {
+            let said = said(&[name]).concat();
+            assert!(said.starts_with(name) && said.contains(meant), "{said}");
+        }
+        assert_eq!(said(&["UMBEL_Y", "UMBEL_X"]).len(), 2);
+        assert!(said(&["UMBEL_Y", "UMBEL_X"])[0].starts_with("UMBEL_X "));
+    }
+
+    #[test]
+    fn what_others_set_is_passed_over() {
+        let settings: Vec<String> = all().map(Setting::variable).collect();
+        assert_eq!(said(&settings.iter().map(String::as_str).collect::<Vec<_>>()), [""; 0]);
+        assert_eq!(said(&OTHERS), [""; 0]);
+        for name in [
+            "HOME",
+            "UMBEL",
+            // Kubernetes, for Services named `umbel` and `umbel-nodes`.
+            "UMBEL_SERVICE_HOST",
+            "UMBEL_SERVICE_PORT_GRPC",
+            "UMBEL_PORT",
+            "UMBEL_PORT_7400_TCP",
+            "UMBEL_PORT_7400_TCP_ADDR",
+            "UMBEL_NODES_SERVICE_PORT",
+            "UMBEL_NODES_PORT_6379_TCP_PROTO",
+        ] {
+            assert_eq!(said(&[name]), [""; 0], "{name}");
+        }
+    }
+}
