@@ -65,6 +65,19 @@ fn every_variable_is_a_setting() {
     assert!(variable_count >= 10, "{variable_count} variables in {}", folder().display());
 }
 
+/// The unit's user is not the one that makes the files.
+#[test]
+fn files_of_the_unit_are_made_for_its_group() {
+    let unit = fs::read_to_string(folder().join("systemd/umbel.service")).unwrap();
+    let security = fs::read_to_string(folder().join("../docs/security.md")).unwrap();
+    let [group] = values(&unit, "Group=")[..] else { panic!("the unit names one group") };
+    let made = unit.lines().map(|line| line.trim_start_matches('#')).chain(security.lines());
+    let made = made.filter(|line| line.contains("/etc/umbel/") && !line.contains("umbel serve"));
+    let made: Vec<&str> = made.filter(|line| line.contains("install -m")).collect();
+    assert!(made.iter().any(|line| line.contains("/etc/umbel/wrapping.key")), "{made:?}");
+    assert!(made.iter().all(|line| line.contains(&format!("-m 0640 -g {group} "))), "{made:?}");
+}
+
 /// The rest of each line that begins with a word.
 fn values<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| Some(line.trim().strip_prefix(word)?.trim())).collect()
