@@ -30,7 +30,7 @@ use crate::units::seconds;
 use crate::waiting::Waiting;
 use anyhow::{Result, bail};
 use chunk_file::ChunkWriter;
-use clap::{Args, ColorChoice, Subcommand};
+use clap::{ArgGroup, Args, ColorChoice, Subcommand};
 use connect::{ClusterArgs, block_on};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -126,12 +126,13 @@ enum AdminVerb {
     /// Raise the cluster's version as far as the releases of all nodes can; cannot be undone
     Upgrade(upgrade::UpgradeArgs),
     /// Compare copies and replicas of filters bit by bit, and repair what one of them has lost
+    #[command(group = ArgGroup::new("scrubbed").required(true))]
     Scrub {
         /// The filter
-        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        #[arg(group = "scrubbed")]
         filter: Option<String>,
         /// All filters
-        #[arg(long)]
+        #[arg(long, group = "scrubbed")]
         all: bool,
     },
     /// Copy all filters and the keys of their hashes to a file that only its owner may read

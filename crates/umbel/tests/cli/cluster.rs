@@ -17,6 +17,8 @@ fn wrong_usage_is_exit_code_2() {
         ("drain 1 --dry-run --wait", "--wait"),
         ("move 1 --from 1", "--to"),
         ("merge --to few", "few"),
+        ("scrub", "<FILTER|--all>"),
+        ("scrub seen --all", "cannot be used with"),
         ("merge --auto off", "--auto"),
         ("backup", "--out"),
         ("top --interval 0", "--interval"),

@@ -93,7 +93,7 @@ async fn an_operator_has_copies_compared() {
 
     for (args, says) in [
         (&["unknown"][..], "unknown"),
-        (&[], "<FILTER>"),
+        (&[], "<FILTER|--all>"),
         (&["seen", "--all"], "cannot be used with"),
     ] {
         let refused = scrub(&address, args);
