@@ -44,7 +44,7 @@ use crate::local::release::versions_of;
 use crate::node::StartError;
 use crate::peer_admission::{OTHER_LIST, PeerAdmission};
 use crate::ports::Ports;
-use crate::reasons::{Reasons, passes, reason_of};
+use crate::reasons::{BrokenTries, Reasons, lacks_tls, passes, reason_of};
 
 /// Pause between requests to a node that does not respond yet.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
@@ -243,7 +243,7 @@ async fn join(
     has_tls: bool,
 ) -> Result<LocalIdentity, String> {
     let identity = admission.identity_now().await;
-    let mut reasons = Reasons::default();
+    let (mut reasons, mut broken) = (Reasons::default(), BrokenTries::default());
     let channel = channel(&ports.net, member).map_err(|error| format!("{member}: {error}"))?;
     let mut client = AdminClient::new(channel);
     loop {
@@ -269,7 +269,9 @@ async fn join(
             return Err(format!("{member} refuses this node: {}", status.message()));
         }
         let reason = reason_of(&status, has_tls);
-        if reasons.is_due(&reason, Instant::now()) {
+        if broken.warns(lacks_tls(&status, has_tls)) {
+            tracing::warn!(member, reason, "cannot join");
+        } else if reasons.is_due(&reason, Instant::now()) {
             tracing::info!(member, reason, "cannot join yet");
         }
         tokio::time::sleep(RETRY_PAUSE).await;

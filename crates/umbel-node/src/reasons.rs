@@ -2,7 +2,7 @@
 //! shard to change its slices.
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
+use std::error::Error;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -28,6 +28,26 @@ impl Reasons {
     }
 }
 
+/// Tries in a row that break before a warning. A server that ends while it is asked breaks one or two, and then there is
+/// none to connect to.
+const BROKEN_MAX: u32 = 4;
+
+/// Tries of a node without TLS whose connections broke, as those to a port that speaks TLS do: none succeeds before
+/// somebody changes the settings.
+#[derive(Default)]
+pub(crate) struct BrokenTries {
+    /// Since the last try that ended otherwise.
+    in_a_row: u32,
+}
+
+impl BrokenTries {
+    /// Takes a failed try. Returns whether to warn: once for all that break one after the other.
+    pub(crate) fn warns(&mut self, lacks_tls: bool) -> bool {
+        self.in_a_row = if lacks_tls { self.in_a_row.saturating_add(1) } else { 0 };
+        self.in_a_row == BROKEN_MAX
+    }
+}
+
 /// Whether the next try may succeed.
 pub(crate) fn passes(status: &Status) -> bool {
     matches!(
@@ -42,19 +62,23 @@ pub(crate) fn passes(status: &Status) -> bool {
     )
 }
 
-/// Why a try failed, with all that is known of a connection that broke. `has_tls` says whether this node speaks
-/// TLS: a server that does hangs up on one that does not.
+/// Whether a try may have failed because this node does not speak TLS (`has_tls`): a server that does hangs up on one
+/// that does not.
+pub(crate) fn lacks_tls(status: &Status, has_tls: bool) -> bool {
+    let is_unreached = || causes(status).any(<dyn Error + 'static>::is::<ConnectError>);
+    !has_tls && status.source().is_some() && !is_unreached()
+}
+
+/// Why a try failed, with all that is known of a connection that broke. `has_tls` says whether this node speaks TLS.
 pub(crate) fn reason_of(status: &Status, has_tls: bool) -> String {
     let mut reason = status.message().to_owned();
-    let mut is_broken = status.source().is_some();
     for cause in causes(status) {
         let text = cause.to_string();
         if !reason.contains(&text) {
             reason = format!("{reason}: {text}");
         }
-        is_broken &= !cause.is::<ConnectError>();
     }
-    if is_broken && !has_tls {
+    if lacks_tls(status, has_tls) {
         reason += "; if the cluster speaks TLS, this node needs tls_cert, tls_key and tls_ca, or join_token_file";
     }
     reason
@@ -74,6 +98,16 @@ mod tests {
         assert!(is_due("a", 0) && is_due("b", 1));
         assert!(!is_due("a", 9) && !is_due("b", 9));
         assert!(is_due("a", 10) && !is_due("b", 10) && is_due("b", 11));
+    }
+
+    #[test]
+    fn tries_that_break_one_after_the_other_are_warned_of_once() {
+        let mut tries = BrokenTries::default();
+        let mut warnings = |broken: &[bool]| broken.iter().filter(|is| tries.warns(**is)).count();
+        assert_eq!(warnings(&[true, true, true, false, true, true, true]), 0);
+        assert_eq!(warnings(&[true; 20]), 1);
+        // The address was that of another server, and is it again.
+        assert_eq!(warnings(&[false, true, true, true, true, true]), 1);
     }
 
     #[test]

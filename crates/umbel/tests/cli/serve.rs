@@ -295,6 +295,30 @@ fn a_certificate_that_others_refuse_is_warned_of() {
     }
 }
 
+#[test]
+fn a_node_that_has_no_tls_warns_where_the_cluster_has() {
+    let sandbox = Sandbox::new();
+    for args in ["init", "node 127.0.0.1"] {
+        run(&sandbox, &format!("cluster certs {args}")).kept();
+    }
+    let tls = "--tls-ca certs/ca.pem --tls-cert certs/127.0.0.1.pem --tls-key certs/127.0.0.1.key";
+    let server = Server::spawn(umbel(&sandbox, &format!("{SERVE} {tls}")));
+    let args = format!("serve --listen 127.0.0.1:0 --data second --join {}", server.address);
+    let mut child = umbel(&sandbox, &args).stdout(Stdio::null()).spawn().unwrap();
+    let mut said = String::new();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    // Of one reason a node tells once in a while, and it has warned by then.
+    while !said.contains(" WARN") && said.matches("cannot join yet").count() < 4 {
+        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "the node ended: {said}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let warning = said.lines().last().unwrap();
+    for words in [" WARN", "cannot join", &server.address, "this node needs tls_cert"] {
+        assert!(warning.contains(words), "{words}: {said}");
+    }
+}
+
 /// What a node says until it listens, with this certificate and key.
 fn said_at_start(sandbox: &Sandbox, pair: &str) -> String {
     let tls = format!("--tls-ca certs/ca.pem --tls-cert {pair}.pem --tls-key {pair}.key");
