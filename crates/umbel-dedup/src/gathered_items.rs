@@ -21,7 +21,7 @@ use super::name_filter::NameFilter;
 use super::observer::{Observer, Unit};
 use super::progress::Bar;
 use super::scope::Scope;
-use super::search::resolve;
+use super::search::{Search, resolve};
 use super::spec::JobSpec;
 use super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::turns::run_tasks;
@@ -113,7 +113,8 @@ impl ItemSource {
             best: number,
             ..JobSpec::reading(self.inputs, self.format, self.granularity, scratch, memory_bytes)
         };
-        let mut sources = resolve(&spec.search(spec.format, observer))?;
+        let search = Search { has_options: false, ..spec.search(spec.format, observer) };
+        let mut sources = resolve(&search)?;
         read_headers(&mut sources)?;
         read_footers(&spec, false, &mut sources)?;
         for source in &sources {

@@ -48,6 +48,8 @@ pub(crate) struct Search<'a> {
     pub(crate) binary: BinaryFiles,
     /// Whether a file that cannot be opened is a bad record, and not an error.
     pub(crate) skips_bad: bool,
+    /// Whether the command has options for files that are not text or cannot be opened, so that messages name them.
+    pub(crate) has_options: bool,
     /// Folders below which files must be; then devices and pipes are not allowed: for jobs that a node runs
     /// for others.
     pub(crate) roots: Option<&'a Roots>,
@@ -80,8 +82,20 @@ impl JobSpec {
                 binary => binary,
             },
             skips_bad: self.skip_bad.is_some(),
+            has_options: true,
             roots: self.roots.as_ref(),
             observer,
+        }
+    }
+}
+
+impl Search<'_> {
+    /// What can be done about a found file that is not text.
+    const fn way_out(&self) -> &'static str {
+        if self.has_options {
+            "say --binary skip, copy or text"
+        } else {
+            "name the files that are meant"
         }
     }
 }
@@ -324,7 +338,9 @@ impl<'a> Finding<'a> {
         };
         let name = path.display().to_string();
         if !self.search.skips_bad {
-            let text = format!("{text}; --skip-bad leaves such files out");
+            let hint =
+                if self.search.has_options { "; --skip-bad leaves such files out" } else { "" };
+            let text = format!("{text}{hint}");
             return Err(io::Error::new(error.kind(), text))
                 .with_context(|| format!("{name}: cannot read"));
         }
@@ -378,10 +394,9 @@ impl<'a> Finding<'a> {
                 self.sources.push(source);
             }
             (Some(kind), BinaryFiles::Refuse) => {
+                let (name, way_out) = (source.name, self.search.way_out());
                 refuse!(
-                    "{}: this is {kind}, not text: say --binary skip, copy or text; a file that is named itself is \
-                     always cut as told",
-                    source.name
+                    "{name}: this is {kind}, not text: {way_out}; a file that is named itself is always cut as told"
                 );
             }
         }
@@ -427,7 +442,7 @@ mod tests {
     fn search(args: &[String], scratch: &Path) -> Result<Vec<Source>> {
         let (output, binary, stores) = (None, BinaryFiles::Refuse, &ObjectStores::new(0));
         let (format, observer) = (FormatRule::default(), &Unwatched);
-        let (skips_bad, roots) = (false, None);
+        let (skips_bad, has_options, roots) = (false, true, None);
         let names = &NameFilter::default();
         let args: &Vec<OsString> = &args.iter().map(OsString::from).collect();
         resolve(&Search {
@@ -439,6 +454,7 @@ mod tests {
             output,
             binary,
             skips_bad,
+            has_options,
             roots,
             observer,
         })

@@ -261,6 +261,21 @@ fn no_output_takes_the_place_of_an_input() {
 }
 
 #[test]
+fn a_found_file_that_is_refused_comes_with_a_way_out_that_is_there() {
+    let sandbox = Sandbox::with(&[("d/keys", "a\n"), ("d/image", "\x7fELF\0\0")]);
+    let said = "d/image: this is ";
+    let built = stat(&sandbox, "build d -o f.umbs");
+    assert!(!built.stderr.contains("--binary"), "{}", built.stderr);
+    built.refused(2, &[said, "not text: name the files that are meant"]);
+    std::fs::remove_file(sandbox.path("d/image")).unwrap();
+    std::os::unix::fs::symlink("gone", sandbox.path("d/link")).unwrap();
+    let built = stat(&sandbox, "build d -o f.umbs");
+    assert!(!built.stderr.contains("--skip-bad"), "{}", built.stderr);
+    built.refused(1, &["d/link: cannot read: a link to gone: No such file"]);
+    stat(&sandbox, "build d/keys -o f.umbs").kept();
+}
+
+#[test]
 fn a_rate_is_kept_or_refused() {
     let sandbox = Sandbox::with(&[("keys", lines(0..3))]);
     stat(&sandbox, "build keys --rate 1e-17 -o f.umbs")
