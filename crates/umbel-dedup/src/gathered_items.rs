@@ -54,6 +54,8 @@ pub struct ItemSource {
     pub number: Option<String>,
     /// The largest allowed number.
     pub number_max: u64,
+    /// The file that is made of the items: it is no input where it lies in a directory or matches a glob.
+    pub output: Option<PathBuf>,
     /// Directory for scratch files.
     pub scratch: PathBuf,
     /// Memory in bytes for hashes and reading threads; further hashes go to scratch files.
@@ -113,7 +115,8 @@ impl ItemSource {
             best: number,
             ..JobSpec::reading(self.inputs, self.format, self.granularity, scratch, memory_bytes)
         };
-        let search = Search { has_options: false, ..spec.search(spec.format, observer) };
+        let output = self.output.as_deref();
+        let search = Search { has_options: false, output, ..spec.search(spec.format, observer) };
         let mut sources = resolve(&search)?;
         read_headers(&mut sources)?;
         read_footers(&spec, false, &mut sources)?;
@@ -443,6 +446,7 @@ mod tests {
             normalise: Vec::new(),
             number: None,
             number_max: 0,
+            output: None,
             scratch: folder.path().to_owned(),
             memory_bytes: MEMORY_BYTES_MIN,
         };

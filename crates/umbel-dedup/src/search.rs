@@ -18,6 +18,7 @@ use super::spec::{BinaryFiles, JobSpec, OutputTarget};
 use super::unreadable::Unreadable;
 use crate::error::{Context, Result, refuse};
 use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ pub(crate) struct Search<'a> {
     pub(crate) scratch: &'a Path,
     /// The object store.
     pub(crate) stores: &'a ObjectStores,
-    /// The output directory or prefix.
+    /// The output directory, file or prefix, which is no input.
     pub(crate) output: Option<&'a Path>,
     /// The treatment of files that are not text.
     pub(crate) binary: BinaryFiles,
@@ -155,7 +156,7 @@ pub(crate) fn resolve(search: &Search<'_>) -> Result<Vec<Source>> {
 /// The sources found so far.
 struct Finding<'a> {
     search: &'a Search<'a>,
-    /// The output directory, if it exists.
+    /// The output directory or file, if it exists.
     output: Option<(Inode, PathBuf)>,
     directories: Directories,
     sources: Vec<Source>,
@@ -204,7 +205,7 @@ impl<'a> Finding<'a> {
             );
         }
         if path.is_dir() {
-            if self.is_output(path) {
+            if std::fs::metadata(path).is_ok_and(|metadata| self.is_output(&metadata)) {
                 self.in_place = Some(arg);
             }
             self.roots.extend(std::fs::canonicalize(path));
@@ -213,7 +214,7 @@ impl<'a> Finding<'a> {
             sort(&mut files);
             if files.is_empty() {
                 let but = match (self.passed_over, self.search.names.is_empty()) {
-                    (true, _) => " but those of the output directory",
+                    (true, _) => " but the output",
                     (false, true) => "",
                     (false, false) => " that --include and --exclude let pass",
                 };
@@ -242,9 +243,8 @@ impl<'a> Finding<'a> {
         source(path, format, scratch, &mut self.directories, roots)
     }
 
-    fn is_output(&self, path: &Path) -> bool {
-        let inode = std::fs::metadata(path).ok().and_then(|metadata| inode_of(&metadata));
-        self.output.as_ref().is_some_and(|(output, _)| Some(*output) == inode)
+    fn is_output(&self, found: &Metadata) -> bool {
+        self.output.as_ref().is_some_and(|(output, _)| Some(*output) == inode_of(found))
     }
 
     /// Adds all regular files below `directory`, which is `root` or below it, in any order.
@@ -270,9 +270,7 @@ impl<'a> Finding<'a> {
             match std::fs::metadata(&path) {
                 // Links to directories are not followed, because they may form cycles.
                 Ok(metadata) if metadata.is_dir() && is_link => {}
-                Ok(metadata) if metadata.is_dir() && self.is_output(&path) => {
-                    self.passed_over = true;
-                }
+                Ok(metadata) if self.is_output(&metadata) => self.passed_over = true,
                 Ok(metadata) if metadata.is_dir() && !names.enters(below) => {}
                 Ok(metadata) if metadata.is_dir() => self.walk(root, &path, files)?,
                 _ if !names.takes(below) => {}
@@ -304,7 +302,7 @@ impl<'a> Finding<'a> {
             }
         }
         sort(&mut files);
-        // A pattern that matches only files of the output directory is meant to read them.
+        // A pattern that matches only files of the output is meant to read them.
         let output = self.output.as_ref().map(|(_, output)| output.clone());
         let is_inside = |found: &Found| {
             let location = identity(found.path());

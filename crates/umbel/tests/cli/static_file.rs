@@ -260,6 +260,26 @@ fn no_output_takes_the_place_of_an_input() {
     assert!(!sandbox.exists("f.umbs"));
 }
 
+/// Else the second build would read what the first one has made.
+#[test]
+fn a_build_into_the_folder_of_its_keys_can_be_run_again() {
+    let sandbox = Sandbox::with(&[("d/a", "x\n"), ("d/b", "y\n")]);
+    for (inputs, again) in [("d", false), ("d", true), ("d/*", true)] {
+        let built = stat(&sandbox, &format!("build {inputs} -o d/f.umbs --overwrite"));
+        assert_eq!(built.stderr.contains("d/f.umbs is inside of the input"), again, "{inputs}");
+        built.kept();
+        assert_eq!(info(&sandbox, "d/f.umbs")["keys"], 2, "{inputs}");
+    }
+    stat(&sandbox, "build d/a d/f.umbs -o d/f.umbs --overwrite").refused(2, &["d/f.umbs", "input"]);
+    sandbox.write("only/f.umbs", sandbox.read("d/f.umbs"));
+    stat(&sandbox, "build only -o only/f.umbs --overwrite")
+        .refused(2, &["only: no file in this directory but the output"]);
+    // It is no file of ours that the output would replace.
+    std::fs::remove_file(sandbox.path("d/f.umbs")).unwrap();
+    stat(&sandbox, "build d -o d/a --overwrite").refused(2, &["d/a", "input"]);
+    assert_eq!(sandbox.text("d/a"), "x\n");
+}
+
 #[test]
 fn a_found_file_that_is_refused_comes_with_a_way_out_that_is_there() {
     let sandbox = Sandbox::with(&[("d/keys", "a\n"), ("d/image", "\x7fELF\0\0")]);

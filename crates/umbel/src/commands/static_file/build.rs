@@ -14,13 +14,16 @@ use crate::interrupt::PartialFile;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use umbel_dedup::{FoundRecord, ItemSource, OpenedItems};
 use umbel_files::{ANY_NEW_FILE, FileRoles, refuse_existing_file, refuse_stream};
 use umbel_filter::ItemHash;
 use umbel_records::Normaliser;
 use umbel_static::{
-    BuildError, CELL_BITS_MAX, Head, StaticShape, StaticShapeError, check_bits_for,
+    BuildError, CELL_BITS_MAX, Head, STATIC_HEADER_BYTES, StaticShape, StaticShapeError,
+    check_bits_for,
 };
 
 /// Default false-positive rate of a filter.
@@ -166,9 +169,18 @@ impl BuildArgs {
             normalise: self.normalise.clone(),
             number: self.value.clone(),
             number_max: if is_map { (1 << self.value_bits_max()) - 1 } else { 0 },
+            output: self.earlier_output(),
             scratch: self.scratch.clone().unwrap_or_else(std::env::temp_dir),
             memory_bytes: self.memory,
         })
+    }
+
+    /// The output, if an earlier build has made it: then it is none of the keys beside which it lies. Any other file there
+    /// is an input, which no output replaces.
+    fn earlier_output(&self) -> Option<PathBuf> {
+        let mut header = [0; STATIC_HEADER_BYTES];
+        File::open(&self.output).and_then(|mut file| file.read_exact(&mut header)).ok()?;
+        Head::bytes_needed(&header).is_ok().then(|| self.output.clone())
     }
 
     /// Refuses a rate for which a key has too few bits.
