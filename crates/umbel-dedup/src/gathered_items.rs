@@ -11,7 +11,7 @@
 use super::bad::{BadCause, BadRecord};
 use super::best::BestField;
 use super::chunks::{Chunk, cut};
-use super::content::{Found, Position, open_content, read_on};
+use super::content::{Found, Position, open_content, open_records, read_on};
 use super::footers::read_footers;
 use super::format_rule::FormatRule;
 use super::headers::read_headers;
@@ -25,7 +25,7 @@ use super::search::{Search, resolve};
 use super::spec::JobSpec;
 use super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::turns::run_tasks;
-use crate::error::{Context, InputError, Result, refuse};
+use crate::error::{Context, DedupError, InputError, Result, refuse};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,7 +33,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use umbel_dedup_engine::Rank;
 use umbel_files::{FileRoles, UsageError};
 use umbel_filter::{ItemHash, ItemHasher};
-use umbel_records::{Granularity, Normaliser, Score, ScoreValue, item_before, records_ending};
+use umbel_records::{
+    Granularity, Normaliser, RecordItemError, Score, ScoreValue, item_before, records_ending,
+};
 
 /// Bytes of a hash, and of a hash with a number.
 const HASH_BYTES: usize = 16;
@@ -247,16 +249,57 @@ impl OpenedItems<'_> {
         };
         match whole.filter(|number| *number <= self.number_max) {
             Some(number) => Ok(Some(number)),
-            None => {
-                let record = self.records_before(task)? + seen.number + 1;
-                Err(InputError::Bad(format!(
-                    "{}: record {record}: `{field}` is no whole number from 0 to {}",
-                    self.source(task).name,
-                    self.number_max
-                ))
-                .into())
+            None => Err(self.without_number(task, seen.number, field)),
+        }
+    }
+
+    /// The error of a record whose field is missing, as that of a key that is missing, or has no number in range.
+    fn without_number(&self, task: usize, record: u64, field: &str) -> DedupError {
+        let text = || -> Result<String> {
+            let (source, before) = (self.source(task), self.records_before(task)?);
+            if let Some(bad) = self.missing_field(task, record, field)? {
+                return Ok(bad.text(source, before));
+            }
+            let (name, most) = (&source.name, self.number_max);
+            let record = before + record + 1;
+            Ok(format!("{name}: record {record}: `{field}` is no whole number from 0 to {most}"))
+        };
+        match text() {
+            Ok(text) => InputError::Bad(text).into(),
+            Err(error) => error,
+        }
+    }
+
+    /// The record of a chunk with this number, if it has no such field.
+    fn missing_field(&self, task: usize, record: u64, field: &str) -> Result<Option<BadRecord>> {
+        let (chunk, source) = (self.chunks[task], self.source(task));
+        // All rows of Parquet have all columns.
+        if chunk.row_group.is_some() {
+            return Ok(None);
+        }
+        let name = || source.name.clone();
+        let key = Granularity::Key(vec![field.to_owned()]);
+        let Some(mut extractor) = source.extractor(&key).with_context(name)? else {
+            return Ok(None);
+        };
+        let mut reader = open_records(source, chunk)?;
+        let mut passed = 0;
+        while reader.next_block().with_context(name)?.is_some() {
+            let block_offset = reader.block_offset();
+            for (at, bytes) in reader.block_records() {
+                if passed < record {
+                    passed += 1;
+                    continue;
+                }
+                let error = extractor.item(bytes).err();
+                let missing =
+                    error.filter(|error| matches!(error, RecordItemError::MissingKey { .. }));
+                let content_offset = block_offset + at as u64;
+                let cause = missing.map(BadCause::Item);
+                return Ok(cause.map(|cause| BadRecord { record, content_offset, cause }));
             }
         }
+        Ok(None)
     }
 
     /// The number of records of the file before a chunk, for messages. It is counted by reading them.
@@ -287,7 +330,7 @@ impl OpenedItems<'_> {
         })
     }
 
-    fn bad(&self, task: usize, bad: BadRecord) -> crate::DedupError {
+    fn bad(&self, task: usize, bad: BadRecord) -> DedupError {
         match self.records_before(task) {
             Ok(before) => InputError::Bad(bad.text(self.source(task), before)).into(),
             Err(error) => error,

@@ -103,6 +103,7 @@ fn a_map_refuses_wrong_numbers_by_name() {
         ("none.csv", "id,n\na,1\nb,x\n"),
         ("less.csv", "id,n\na,-1\n"),
         ("part.jsonl", "{\"id\":1,\"n\":1}\n{\"id\":2,\"n\":1.5}\n"),
+        ("void.jsonl", "{\"id\":1,\"n\":1}\n{\"id\":2}\n"),
         ("lacks.jsonl", "{\"id\":1,\"n\":1}\n\n{\"n\":1}\n"),
     ]);
     let build = |args: &str| stat(&sandbox, &format!("build {args} --key id --value n -o m.umbs"));
@@ -119,6 +120,7 @@ fn a_map_refuses_wrong_numbers_by_name() {
         let said = build(file).stderr;
         assert_eq!(said.matches(file).count(), 1, "{said}");
     }
+    build("void.jsonl").refused(1, &["void.jsonl: record 2 (byte 15): no field `n` in the record"]);
     build("lacks.jsonl").refused(1, &["lacks.jsonl: record 3 (byte 16)", "id"]);
     stat(&sandbox, "build two.csv --value n -o m.umbs").refused(2, &["--key"]);
     stat(&sandbox, "build two.csv --key id --value m -o m.umbs").refused(2, &["no column `m`"]);
