@@ -206,8 +206,10 @@ mod tests {
             assert_eq!((window.slice_ms, window.slice_count, window.refresh), (600_000, 6, true));
             for (more, expected) in [
                 (" --memory 1M", "planned by --rate"),
-                (" --slices 0", "does not cut a window"),
-                (" --slices 7", "does not cut a window"),
+                (" --slices 0", "--slices 0: expected 1 to 62"),
+                (" --slices 63", "--slices 63: expected 1 to 62"),
+                (" --slices 7", "number of slices, like 6"),
+                (" --slices 7", "does not cut a window of 3600000 ms into"),
             ] {
                 let error = settings(&line(more)).unwrap_err();
                 assert!(

@@ -7,8 +7,9 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
 use umbel_client::{LateItems, Window};
+use umbel_engine::shard::{SLICE_MS_MIN, WINDOW_SLICE_COUNT_MAX};
 
-/// Default number of slices of a window.
+/// Default number of slices of a window, or the next smaller one that cuts it as slices are allowed to be.
 const DEFAULT_SLICES: u32 = 24;
 
 /// Default number of slices of a manual window: items from before the last rotation are kept, those from
@@ -31,7 +32,7 @@ pub(super) struct WindowArgs {
     #[arg(long, value_name = "TIME|manual", value_parser = parse_span, conflicts_with = "kind")]
     window: Option<Span>,
     /// Slices that the window is divided into, 1 to 62: an item is kept for the window and at most one slice
-    /// more [default: 24, for a manual window 1]
+    /// more [default: 24, or the next lower number that divides the window; for a manual window 1]
     #[arg(long, value_name = "COUNT", requires = "window")]
     slices: Option<u32>,
     /// Let `insert --at` give the time of items; otherwise it is the time of arrival
@@ -67,9 +68,14 @@ impl WindowArgs {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if the window does not divide into the slices, or a manual window has
-    /// `--event-time`.
+    /// A [`UsageError`] if the window does not divide into the slices, there are too many or none, or a manual window
+    /// has `--event-time`.
     pub(super) fn window(&self) -> Result<Option<Window>, UsageError> {
+        if let Some(slices) = self.slices
+            && !(1..=WINDOW_SLICE_COUNT_MAX).contains(&slices)
+        {
+            refuse!("--slices {slices}: expected 1 to {WINDOW_SLICE_COUNT_MAX}");
+        }
         let (event_time, refresh) = (self.event_time, self.refresh);
         let time = match self.window {
             None => return Ok(None),
@@ -83,14 +89,22 @@ impl WindowArgs {
             }
             Some(Span::Time(time)) => time,
         };
-        let slice_count = self.slices.unwrap_or(DEFAULT_SLICES);
         let window_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        if slice_count == 0 || !window_ms.is_multiple_of(slice_count.into()) {
-            refuse!(
-                "--slices {slice_count} does not cut a window of {window_ms} ms into whole \
-                 milliseconds: name another number of slices"
-            );
-        }
+        let cuts = |slice_count: &u32| {
+            let slice_count = u64::from(*slice_count);
+            window_ms.is_multiple_of(slice_count) && window_ms / slice_count >= SLICE_MS_MIN
+        };
+        let slice_count = match self.slices {
+            None => (1..=DEFAULT_SLICES).rev().find(cuts).unwrap_or(1),
+            Some(slices) if cuts(&slices) => slices,
+            Some(slices) => {
+                let near = (1..slices).rev().find(cuts).unwrap_or(1);
+                refuse!(
+                    "--slices {slices} does not cut a window of {window_ms} ms into slices of whole milliseconds, \
+                     {SLICE_MS_MIN} at least: name another number of slices, like {near}"
+                );
+            }
+        };
         let late = match self.late {
             None | Some(LateArg::Reject) => LateItems::Reject,
             Some(LateArg::Drop) => LateItems::Drop,
@@ -222,6 +236,11 @@ mod tests {
         assert_eq!((runs.slice_ms, runs.slice_count, runs.manual), (0, 7, true));
         assert_eq!(text(&runs), "7 slices that end by hand");
         assert_eq!(window("--window manual").map(|window| window.slice_count), Some(1));
+        // 1,000 ms are no 24 slices of whole milliseconds, and 20 slices would be too short.
+        let short = window("--window 1s").unwrap();
+        assert_eq!((short.slice_ms, short.slice_count), (100, 10));
+        let most = window("--window 62d --slices 62").unwrap();
+        assert_eq!((most.slice_ms, most.slice_count), (86_400_000, 62));
         for line in [
             "",
             "--window 24",
@@ -229,6 +248,9 @@ mod tests {
             "--window -1h",
             "--window 1s --slices 0",
             "--window 1s --slices 7",
+            "--window 1s --slices 20",
+            "--window 24h --slices 63",
+            "--window manual --slices 63",
             "--slices 24",
             "--refresh",
             "--window 1h --late drop",
