@@ -176,6 +176,15 @@ fn planned_over(
         FilterSize::Bytes(bytes) => planned_bytes(kind, capacity, bytes, cells)?,
     };
     let memory_bytes = memory_bytes(&shape, capacity, cells)?;
+    if let FilterSize::Bytes(bytes) = size
+        && memory_bytes > bytes
+    {
+        let what = format!(
+            "memory_bytes is {bytes}, expected at least {memory_bytes}: a filter of kind {kind} has a block in \
+             each shard"
+        );
+        return Err(CallFailure::Invalid { what });
+    }
     Ok((shape, false_positive_rate, memory_bytes))
 }
 
@@ -440,7 +449,12 @@ mod tests {
         assert!(is_invalid(plan(Kind::Scalable, 10, FilterSize::Bytes(1000))));
         assert!(is_quota(plan(Kind::Blocked, 1 << 40, FilterSize::Rate(0.001))));
         assert!(is_quota(plan(Kind::Classic, 10, FilterSize::Bytes(1 << 60))));
-        // One line for each shard is the minimum, at which every absent item is called present.
+        // One line for each shard is the minimum.
+        let of_bytes = |bytes| plan(Kind::Blocked, 10, FilterSize::Bytes(bytes));
+        let said = of_bytes(255).unwrap_err().to_string();
+        assert!(said.contains("memory_bytes is 255, expected at least 256"), "{said}");
+        assert_eq!(of_bytes(256).unwrap().memory_bytes, 256);
+        // At it, with so many items, every absent item is called present.
         assert!(is_invalid(plan(Kind::Blocked, 1 << 30, FilterSize::Bytes(0))));
     }
 }

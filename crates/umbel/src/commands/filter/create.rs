@@ -6,6 +6,7 @@ use super::window::WindowArgs;
 use crate::amounts::{parse_bytes, parse_count};
 use crate::exit::{UsageError, refuse};
 use crate::printer::{facts, print};
+use crate::stderr::eprint_line;
 use anyhow::Result;
 use clap::Args;
 use umbel_client::{Client, Distribution, Hashing, Kind, NewFilter, kind_in_messages};
@@ -13,6 +14,10 @@ use umbel_filter::Kind as FilterKind;
 
 /// Default probability that an absent item is reported as present.
 const DEFAULT_RATE: f64 = 0.01;
+
+/// The highest rate at which a filter that was planned by its size is taken for meant: above, most absent items are
+/// reported present.
+const USEFUL_RATE_MAX: f64 = 0.5;
 
 /// Arguments of `umbel filter create`.
 #[derive(Args)]
@@ -62,11 +67,26 @@ impl CreateArgs {
         let mut value = summary_json(&created.filter);
         value["unconfirmed_nodes"] = unconfirmed.as_slice().into();
         print(json, &value, || facts(&summary_facts(&created.filter)))?;
+        if let Some(warning) = self.of_little_use(created.filter.false_positive_rate) {
+            eprint_line(warning);
+        }
         report_unconfirmed(
             unconfirmed,
             "each makes its copy as soon as it hears of it, and knows no such filter until then",
         );
         Ok(())
+    }
+
+    /// A warning if the size that was named makes a filter that tells little.
+    fn of_little_use(&self, rate: f64) -> Option<String> {
+        (self.memory.is_some() && rate > USEFUL_RATE_MAX).then(|| {
+            format!(
+                "{} reports {:.0} of 100 absent items present once it has its capacity: give it more --memory, \
+                 or name a --rate",
+                self.name,
+                rate * 100.0
+            )
+        })
     }
 
     fn settings(&self) -> Result<NewFilter, UsageError> {
@@ -192,6 +212,18 @@ mod tests {
         ] {
             assert!(settings(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_size_that_is_too_small_is_warned_of_and_a_rate_is_what_was_asked_for() {
+        let warning = |line: &str, rate| {
+            let line = Line::try_parse_from(["create"].into_iter().chain(line.split(' ')));
+            line.unwrap().args.of_little_use(rate)
+        };
+        let small = warning("seen --capacity 400 --memory 64", 0.858).unwrap();
+        assert!(small.starts_with("seen reports 86 of 100 absent items"), "{small}");
+        assert_eq!(warning("seen --capacity 400 --memory 640", 0.02), None);
+        assert_eq!(warning("seen --capacity 400 --rate 0.9", 0.9), None);
     }
 
     #[test]
