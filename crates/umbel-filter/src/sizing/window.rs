@@ -134,6 +134,15 @@ fn slots_of(item_count: u64, block_count: u64) -> f64 {
 mod tests {
     use super::*;
 
+    /// As docs/windows.md says.
+    #[test]
+    fn small_windows_have_whole_lines_of_slots() {
+        for (item_count, slots) in [(1, 512), (100, 512), (481, 512), (482, 1024), (1_000, 1536)] {
+            let size = window_size(item_count, 0.01, WINDOW_BLOCK_SLOTS_MAX).unwrap();
+            assert_eq!((size.block_count, size.block_slots), (1, slots), "{item_count}");
+        }
+    }
+
     /// Every size holds what it was planned for, and is not much larger.
     #[test]
     fn sizes_hold_their_items_and_little_more() {
