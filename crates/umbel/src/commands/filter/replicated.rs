@@ -52,23 +52,32 @@ fn named(nodes: &[u64]) -> String {
     format!("node{} {}", if nodes.len() == 1 { "" } else { "s" }, numbers(nodes))
 }
 
+/// The columns of the table of copies.
+const COPY_COLUMNS: [&str; 12] = [
+    "",
+    "node",
+    "generation",
+    "items",
+    "new",
+    "lag",
+    "sweeps",
+    "broken",
+    "sent",
+    "received",
+    "ms to converge",
+    "settled",
+];
+
+/// The copies: a table with a heading for people; for programs tab-separated lines, behind one that names their fields,
+/// as all lines before them have names.
+pub(super) fn copies_text(copies: &[CopyInfo], people: bool) -> String {
+    let rows = copy_rows(copies).text_for(people);
+    if people { rows } else { format!("copies\t{}\n{rows}", COPY_COLUMNS[1..].join("\t")) }
+}
+
 /// A table with one row per copy.
-pub(super) fn copy_rows(copies: &[CopyInfo]) -> Rows {
-    let heading = &[
-        "",
-        "node",
-        "generation",
-        "items",
-        "new",
-        "lag",
-        "sweeps",
-        "broken",
-        "sent",
-        "received",
-        "ms to converge",
-        "settled",
-    ];
-    let mut rows = Rows::new(heading, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+fn copy_rows(copies: &[CopyInfo]) -> Rows {
+    let mut rows = Rows::new(&COPY_COLUMNS, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     for copy in copies {
         let mut row = vec!["copy".to_owned(), copy.node.to_string()];
         if copy.is_reachable {
@@ -85,7 +94,7 @@ pub(super) fn copy_rows(copies: &[CopyInfo]) -> Rows {
                 if copy.is_settled { "yes" } else { "no" }.to_owned(),
             ]);
         } else {
-            row.resize(heading.len() - 1, "-".to_owned());
+            row.resize(COPY_COLUMNS.len() - 1, "-".to_owned());
             row.push("unreachable".to_owned());
         }
         rows.push(row);
@@ -184,11 +193,14 @@ mod tests {
     #[test]
     fn a_copy_is_a_row() {
         assert_eq!(
-            copy_rows(&copies()).lines(),
-            "copy\t1\t2\t100\t40\t9\t12\t1\t300\t500\t250\tyes\n\
+            copies_text(&copies(), false),
+            "copies\tnode\tgeneration\titems\tnew\tlag\tsweeps\tbroken\tsent\treceived\tms to converge\tsettled\n\
+             copy\t1\t2\t100\t40\t9\t12\t1\t300\t500\t250\tyes\n\
              copy\t2\t0\tfull\t0\t-\t0\t0\t0\t0\t-\tno\n\
              copy\t3\t-\t-\t-\t-\t-\t-\t-\t-\t-\tunreachable\n"
         );
+        let table = copies_text(&copies(), true);
+        assert!(!table.contains("copies") && table.contains("ms to converge"), "{table}");
         let [whole, alone, lost] = &copies()[..] else { panic!() };
         assert_eq!((&copy_json(whole)["lag"], &copy_json(alone)["lag"]), (&json!(9), &json!(null)));
         assert_eq!(copy_json(lost), json!({ "node": 3, "reachable": false }));

@@ -101,12 +101,14 @@ pub(super) fn info_text(info: &InfoResponse) -> String {
         return facts(&lines);
     }
     let mut text = facts(&lines);
+    let people = std::io::stdout().is_terminal();
+    let copies = replicated::copies_text(&info.copies, people);
     let distinct = info.distinct.as_ref().map(replicated::distinct_rows);
-    for rows in [Some(replicated::copy_rows(&info.copies)), distinct].into_iter().flatten() {
-        if std::io::stdout().is_terminal() {
+    for part in std::iter::once(copies).chain(distinct.map(|rows| rows.text_for(people))) {
+        if people {
             text.push('\n');
         }
-        text += &rows.text();
+        text += &part;
     }
     text
 }
