@@ -29,6 +29,7 @@ mod orders;
 pub mod outlook;
 pub mod overlap;
 mod rename;
+mod room;
 mod sums;
 mod unfinished;
 
@@ -182,7 +183,7 @@ impl Coordinator {
 
     /// Proposes a new filter to the meta group; its slices are created later. A filter beyond a quota is
     /// not proposed; the meta group checks again, because other calls may create filters at the same
-    /// time.
+    /// time. Neither is one for which a disk has no room.
     pub(super) async fn propose_filter(
         &self,
         name: &FilterName,
@@ -203,6 +204,7 @@ impl Coordinator {
                 None => check(state),
             })??;
         }
+        self.refuse_without_room(name, settings, deadline).await?;
         let (name, settings) = (name.clone(), settings.clone());
         let command = if importing {
             self.begun_import(name, settings, owner)?

@@ -19,6 +19,7 @@ mod arrivals_test;
 mod confirm_test;
 mod dropped_exports_test;
 mod expiry_test;
+mod full_disk_test;
 mod golden_folder_test;
 mod imports_test;
 mod intersect_test;

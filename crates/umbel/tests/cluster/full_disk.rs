@@ -119,9 +119,11 @@ async fn fills_and_frees(reserve_bytes: &str) {
         assert!(found.iter().all(|found| *found), "through {}", node.address);
     }
 
-    // The refusal of a new filter names the node that lacks space for its part.
-    let refusal = cluster.client().create("more", &sharp_filter()).await.unwrap_err().to_string();
-    assert!(refusal.contains(&format!("on node {}: the disk of", full + 1)), "{refusal}");
+    // A new filter is refused before anything of it is written.
+    let refusal = cluster.client().create("more", &sharp_filter()).await.unwrap_err();
+    assert_eq!(refusal.failure().unwrap().cause, ErrorCode::DiskFull, "{refusal}");
+    let listed = cluster.client().list("").await.unwrap();
+    assert!(listed.iter().all(|filter| filter.name != "more"), "{listed:?}");
 
     disks[full].free();
     until("inserts are taken again", || async {
