@@ -22,6 +22,7 @@ use umbel_node::calls::{CopyLoad, CopyReport, ShardAnswer, ShardRequest, SliceLo
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::unexpected;
 
+mod drops;
 pub(crate) mod expiry;
 pub mod load;
 mod merge;
@@ -264,34 +265,6 @@ impl Coordinator {
             Some(_) => shape.placed(self.seed().number(Purpose::FilterKey)),
             None => shape,
         }
-    }
-
-    /// Drops a filter in any state; returns once no shard has a slice of it, and whether it was
-    /// replicated. With `seen`, another filter of the name is left alone.
-    pub async fn drop_filter(
-        &self,
-        name: &FilterName,
-        seen: Option<Seen>,
-        deadline: Instant,
-    ) -> Result<bool> {
-        let (id, record) = self.filter_in_any_state(name, deadline).await?;
-        seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
-        // Whoever drops what it made itself, because a later step failed, does not try again.
-        while let Err(error) = self.propose_order(id, &record, FilterChange::Drop, deadline).await {
-            self.wait_for_merge(error, deadline).await?;
-        }
-        let is_gone = |state: &MetaState| state.filter(id).is_none().then_some(());
-        self.wait_change(id, is_gone, deadline).await?;
-        Ok(record.is_replicated())
-    }
-
-    /// Waits for the end of the merge of shards because of which a drop was refused; any other error is the drop's.
-    async fn wait_for_merge(&self, refused: CallFailure, deadline: Instant) -> Result<()> {
-        let is_merging = matches!(refused, CallFailure::Meta(MetaError::ShardBusy { .. }));
-        if !is_merging || Instant::now() >= deadline {
-            return Err(refused);
-        }
-        self.shards().wait_unsplit(deadline).await
     }
 
     /// Clears a filter; returns its new generation once every shard has begun it, and whether the filter

@@ -191,7 +191,9 @@ impl Quotas {
                 reply,
             ) => self.create(index, (name, settings, owner.as_ref()), reply),
             (
-                MetaCommand::DropFilter { filter } | MetaCommand::DropExpired { filter, .. },
+                MetaCommand::DropFilter { filter }
+                | MetaCommand::TakeFilter { filter }
+                | MetaCommand::DropExpired { filter, .. },
                 MetaReply::Done,
             ) => {
                 self.dropped(*filter, newest);

@@ -18,7 +18,7 @@ impl Coordinator {
         change: FilterChange,
         deadline: Instant,
     ) -> Result<()> {
-        let is_drop = change == FilterChange::Drop;
+        let is_drop = matches!(change, FilterChange::Drop | FilterChange::Take);
         let order = FilterOrder { filter, name: record.name.clone(), change };
         let bare = order.command();
         let named = MetaCommand::Order(order);

@@ -200,6 +200,12 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
+    /// Drops a filter that nobody has dropped.
+    pub(super) fn take_filter(&mut self, filter: FilterId) -> Result<MetaReply> {
+        self.named(filter)?;
+        self.drop_filter(filter)
+    }
+
     pub(super) fn filter_dropped(&mut self, filter: FilterId) -> Result<MetaReply> {
         match self.filters.get(&filter) {
             Some(record) if record.state != FilterState::Dropping => return Err(record.busy()),

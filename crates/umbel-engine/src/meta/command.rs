@@ -336,4 +336,11 @@ pub enum MetaCommand {
         /// Milliseconds since 1970; None for never.
         expires_ms: Option<u64>,
     },
+    /// Drops a filter like [`DropFilter`](Self::DropFilter), unless that has been done: of several who propose it, one is
+    /// answered that it is done, and the others that there is no such filter. Proposed once, whatever becomes of
+    /// the answer ([`MetaCommand::is_repeatable`]).
+    TakeFilter {
+        /// The filter.
+        filter: FilterId,
+    },
 }

@@ -54,4 +54,6 @@ pub enum FilterChange {
         /// Milliseconds since 1970; None for never.
         expires_ms: Option<u64>,
     },
+    /// `TakeFilter`.
+    Take,
 }

@@ -42,6 +42,7 @@ impl FilterOrder {
             &FilterChange::ReplaceExpiry { seen_ms, expires_ms } => {
                 MetaCommand::ReplaceExpiry { filter, seen_ms, expires_ms }
             }
+            FilterChange::Take => MetaCommand::TakeFilter { filter },
         }
     }
 }
@@ -56,9 +57,9 @@ impl MetaCommand {
         }
     }
 
-    /// Whether proposing the command once more does no harm, as when the answer was lost. Of all commands only
-    /// [`ReplaceExpiry`](Self::ReplaceExpiry) must not be: if somebody else has restored the time that was seen, a
-    /// repetition would find it and replace it again.
+    /// Whether proposing the command once more does no harm, as when the answer was lost. Of all commands two must
+    /// not be. If somebody else has restored the time that [`ReplaceExpiry`](Self::ReplaceExpiry) saw, a repetition would find
+    /// it and replace it again. And the answer to a second [`TakeFilter`](Self::TakeFilter) would not say who has taken it.
     ///
     /// ```
     /// use umbel_engine::FilterId;
@@ -67,10 +68,11 @@ impl MetaCommand {
     /// let (filter, expires_ms) = (FilterId(7), Some(1_000));
     /// assert!(MetaCommand::SetExpiry { filter, expires_ms }.is_repeatable());
     /// assert!(!MetaCommand::ReplaceExpiry { filter, seen_ms: None, expires_ms }.is_repeatable());
+    /// assert!(!MetaCommand::TakeFilter { filter }.is_repeatable());
     /// ```
     #[must_use]
     pub fn is_repeatable(&self) -> bool {
-        !matches!(*self.bare(), Self::ReplaceExpiry { .. })
+        !matches!(*self.bare(), Self::ReplaceExpiry { .. } | Self::TakeFilter { .. })
     }
 }
 

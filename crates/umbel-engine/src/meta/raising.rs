@@ -21,9 +21,11 @@ impl MetaCommand {
                 ClusterVersion(3)
             }
             Self::ReplaceExpiry { .. }
-            | Self::Order(FilterOrder { change: FilterChange::ReplaceExpiry { .. }, .. }) => {
-                ClusterVersion(6)
-            }
+            | Self::TakeFilter { .. }
+            | Self::Order(FilterOrder {
+                change: FilterChange::ReplaceExpiry { .. } | FilterChange::Take,
+                ..
+            }) => ClusterVersion(6),
             Self::Order(_) | Self::RenewImport { .. } => ClusterVersion(4),
             Self::BeginImport { .. } => IMPORTS_BEGIN_SINCE,
             _ => ClusterVersion::FIRST,
@@ -164,10 +166,14 @@ mod tests {
         assert_eq!(state.check_writable(&dropped), Ok(()));
         // Some changes came later than orders.
         let replaced = order(FilterChange::ReplaceExpiry { seen_ms: None, expires_ms: None });
+        let taken = order(FilterChange::Take);
         let state = state.at_version(ClusterVersion(5));
-        for command in [&replaced, &*replaced.bare()] {
+        for command in [&replaced, &*replaced.bare(), &taken, &*taken.bare()] {
             assert!(state.check_writable(command).is_err());
         }
-        assert_eq!(state.at_version(ClusterVersion(6)).check_writable(&replaced), Ok(()));
+        let state = state.at_version(ClusterVersion(6));
+        for command in [&replaced, &taken] {
+            assert_eq!(state.check_writable(command), Ok(()));
+        }
     }
 }

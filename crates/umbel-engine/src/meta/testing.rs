@@ -68,6 +68,7 @@ fn order((filter, named, change, number): (FilterId, u64, u8, u64)) -> MetaComma
         2 => FilterChange::Clear { generation },
         3 => FilterChange::Rotate { generation },
         4 => FilterChange::ReplaceExpiry { seen_ms: None, expires_ms: Some(number) },
+        5 => FilterChange::Take,
         _ => FilterChange::Rename { generation, name: name(number), replaced: None },
     };
     MetaCommand::Order(FilterOrder { filter, name: name(named), change })
@@ -145,7 +146,7 @@ fn about_filters() -> impl Strategy<Value = MetaCommand> {
             generation: Generation(g),
         }),
         2 => (filter(), 0_u64..4, 0..4_u64, prop::option::of(filter())).prop_map(rename),
-        2 => (filter(), 0..4_u64, 0..6_u8, 0..4_u64).prop_map(order),
+        2 => (filter(), 0..4_u64, 0..7_u8, 0..4_u64).prop_map(order),
         1 => (filter(), 0_u64..4)
             .prop_map(|(filter, expires_ms)| MetaCommand::RenewImport { filter, expires_ms }),
         1 => (0..4_u64, 0_u64..3, 0_u64..4).prop_map(|(name, key, expires_ms)| {

@@ -13,7 +13,7 @@
 //! | 3 | [`MergeShard`](super::MetaCommand::MergeShard) and [`ShardMerged`](super::MetaCommand::ShardMerged); snapshots of the meta group contain the eras of shards |
 //! | 4 | [`Order`](super::MetaCommand::Order) and [`RenewImport`](super::MetaCommand::RenewImport), whose time of expiry ends with the import; [`homes`](crate::placement::homes()) of shards by the whole map |
 //! | 5 | [`BeginImport`](super::MetaCommand::BeginImport): two imports do not load one filter; the spec of a [`JobOrder`](super::JobOrder) is a message, no longer the words of a command |
-//! | 6 | [`InsertAbsent`](crate::shard::ShardCommand::InsertAbsent): of several clients that add a new item by `CF.ADDNX`, one inserts it; [`ReplaceExpiry`](super::MetaCommand::ReplaceExpiry): a time of expiry is set as it was seen |
+//! | 6 | [`InsertAbsent`](crate::shard::ShardCommand::InsertAbsent): of several clients that add a new item by `CF.ADDNX`, one inserts it; [`ReplaceExpiry`](super::MetaCommand::ReplaceExpiry): a time of expiry is set as it was seen; [`TakeFilter`](super::MetaCommand::TakeFilter): of several clients that drop a filter, one has done it |
 
 use std::fmt;
 

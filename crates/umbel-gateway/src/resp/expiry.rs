@@ -118,7 +118,7 @@ async fn change(
 ) -> Result<bool, CallFailure> {
     let seen = Seen { filter, generation: None };
     match change {
-        Change::Drop => coordinator.drop_filter(name, Some(seen), deadline).await,
+        Change::Drop => coordinator.take_filter(name, Some(seen), deadline).await,
         Change::Expire { had, at_ms } => {
             coordinator.expire_now(name, seen, had, at_ms, deadline).await
         }

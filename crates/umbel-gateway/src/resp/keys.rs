@@ -225,7 +225,12 @@ async fn drop_known(
 ) -> Result<DroppedFilters, CallFailure> {
     let mut dropped = DroppedFilters::default();
     for (name, seen) in filters {
-        match coordinator.drop_filter(name, *seen, deadline).await {
+        let outcome = match seen {
+            // Nobody asks who has dropped the filters of a list.
+            Some(_) => coordinator.drop_filter(name, *seen, deadline).await,
+            None => coordinator.take_filter(name, None, deadline).await,
+        };
+        match outcome {
             Ok(is_replicated) => {
                 dropped.count += 1;
                 dropped.has_replicated |= is_replicated;
@@ -253,7 +258,10 @@ fn behind_dropped(count: u64, failure: CallFailure) -> CallFailure {
 mod tests {
     use std::time::Duration;
 
-    use super::super::resp_test::node;
+    use futures_util::future::join_all;
+    use umbel_engine::meta::ClusterVersion;
+
+    use super::super::resp_test::{Client, node, node_up_to};
     use super::*;
     use crate::test_node::{create, deadline};
 
@@ -266,6 +274,32 @@ mod tests {
             panic!("clients would send it again");
         };
         assert_eq!(what, format!("2 filters were dropped, others were not: {failure}"));
+    }
+
+    /// Programs take a key that exists for a task that is to be done, and who deletes it does it.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_clients_that_delete_a_key_one_is_told_that_it_has() {
+        for newest in [ClusterVersion(5), ClusterVersion::NEWEST] {
+            let (_folder, node) = node_up_to(newest).await;
+            let asked = node.coordinator();
+            let name = FilterName::new("k").unwrap();
+            for command in ["DEL k", "UNLINK k", "EXPIRE k 0"] {
+                create(&asked, "k", Kind::Blocked).await;
+                let answers = join_all((0..10).map(|_| async {
+                    let mut client = Client::new(&node).await;
+                    client.send(format!("{command}\r\n").as_bytes()).await;
+                    client.line().await
+                }));
+                let answers = answers.await;
+                let told_count = answers.iter().filter(|answer| *answer == ":1").count();
+                let most = if newest < ClusterVersion(6) { 10 } else { 1 };
+                assert!((1..=most).contains(&told_count), "{command}: {answers:?}");
+                let gone = asked.take_filter(&name, None, deadline()).await;
+                assert!(matches!(gone, Err(CallFailure::UnknownFilter { .. })), "{gone:?}");
+            }
+            drop(asked);
+            node.shutdown().await;
+        }
     }
 
     /// Another filter that has got the name since the list was made is not dropped.

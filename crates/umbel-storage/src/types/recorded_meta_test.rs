@@ -19,7 +19,7 @@ umbel_ports::recorded! {
         ClearFilter, FilterCleared, OpenSession, SubmitJob, EndJob, CancelJob, ResumeJob, PutPrincipal,
         DropPrincipal, SetQuota, NoteMemoryLimit, NoteZone, NoteCoreCount, SetAutoSplit, GrowFilter,
         SetExpiry, DropExpired, RotateFilter, RenameFilter, RaiseVersion, MergeShard, ShardMerged,
-        MergeGivenUp, Order, RenewImport, BeginImport, ReplaceExpiry,
+        MergeGivenUp, Order, RenewImport, BeginImport, ReplaceExpiry, TakeFilter,
     }
     MetaReply { Done, Node, Filter, Session, Job, Refused }
     MetaError {
@@ -27,7 +27,7 @@ umbel_ports::recorded! {
         UnknownJob, JobState, Quota, NotFormed, BadSettings, BadJoinToken, BadPrincipal, VersionTooLow,
         BadVersion, BadMerge, ExpiryChanged,
     }
-    FilterChange { Drop, SetExpiry, Clear, Rotate, Rename, ReplaceExpiry }
+    FilterChange { Drop, SetExpiry, Clear, Rotate, Rename, ReplaceExpiry, Take }
     JobEnd { Done, Failed, Cancelled }
     Proof { Token, Certificate }
     FilterVerb { Read, Insert, Remove, Manage, Export }
@@ -121,6 +121,7 @@ fn commands_about_filters() -> Vec<MetaCommand> {
         MetaCommand::RenewImport { filter, expires_ms: 9 },
         begin,
         MetaCommand::ReplaceExpiry { filter, seen_ms: None, expires_ms: Some(9) },
+        MetaCommand::TakeFilter { filter },
     ]
 }
 
@@ -200,6 +201,7 @@ fn every_command_of_the_meta_group_is_understood_as_it_was_recorded() {
         FilterChange::Rotate { generation },
         FilterChange::Rename { generation, name: name(), replaced },
         FilterChange::ReplaceExpiry { seen_ms: Some(8), expires_ms: Some(9) },
+        FilterChange::Take,
     ];
     check_all(&mut recordings, &changes);
     let failed = JobEnd::Failed { cause: "disk full".to_owned(), resumable: true };

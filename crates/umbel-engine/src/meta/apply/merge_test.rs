@@ -238,6 +238,7 @@ fn no_slice_changes_from_beginning_to_end() {
         MetaCommand::RotateFilter { filter: window, generation },
         renamed(filter, "g", None),
         renamed(other, "f", Some(filter)),
+        MetaCommand::TakeFilter { filter },
     ];
     for command in refused.clone() {
         assert_eq!(busy(&mut cluster, &command), "shard 2 is being merged into shard 0: try again");

@@ -87,6 +87,7 @@ fn an_order_does_not_follow_a_filter_to_another_name() {
         FilterChange::Rotate { generation },
         FilterChange::Rename { generation, name, replaced: None },
         FilterChange::ReplaceExpiry { seen_ms: None, expires_ms: Some(1) },
+        FilterChange::Take,
     ] {
         assert_eq!(cluster.error(&order(filter, "a", change)), unknown);
     }
@@ -112,4 +113,25 @@ fn an_order_that_was_carried_out_may_arrive_again() {
     }
     cluster.done(&MetaCommand::FilterDropped { filter });
     cluster.done(&order(filter, "b", FilterChange::Drop));
+}
+
+/// Whoever is told that it is done has dropped it, and nobody else has.
+#[test]
+fn of_those_who_take_a_filter_one_has_dropped_it() {
+    let mut cluster = Cluster::new(1, 2, 1);
+    let reply = cluster.apply(&create_replicated("near", 1, false));
+    let MetaReply::Filter(near) = reply else { panic!() };
+    for (filter, name) in [(made(&mut cluster, "a"), "a"), (near, "near")] {
+        let unknown = MetaError::UnknownFilter { filter };
+        cluster.done(&order(filter, name, FilterChange::Take));
+        assert_eq!(id_of(&cluster, name), None);
+        assert_eq!(cluster.error(&order(filter, name, FilterChange::Take)), unknown);
+        cluster.done(&order(filter, name, FilterChange::Drop));
+        cluster.done(&MetaCommand::FilterDropped { filter });
+        assert_eq!(cluster.error(&order(filter, name, FilterChange::Take)), unknown);
+    }
+    let dropped = made(&mut cluster, "b");
+    cluster.done(&order(dropped, "b", FilterChange::Drop));
+    let unknown = MetaError::UnknownFilter { filter: dropped };
+    assert_eq!(cluster.error(&order(dropped, "b", FilterChange::Take)), unknown);
 }

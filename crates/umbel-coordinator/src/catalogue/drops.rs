@@ -1,0 +1,72 @@
+//! Drops filters.
+
+use tokio::time::Instant;
+use umbel_engine::FilterId;
+use umbel_engine::meta::{
+    FilterChange, FilterName, FilterRecord, MetaCommand, MetaError, MetaState,
+};
+
+use super::Seen;
+use crate::{Coordinator, Result};
+use umbel_node::failure::CallFailure;
+
+impl Coordinator {
+    /// Drops a filter in any state; returns once no shard has a slice of it, and whether it was
+    /// replicated. With `seen`, another filter of the name is left alone.
+    pub async fn drop_filter(
+        &self,
+        name: &FilterName,
+        seen: Option<Seen>,
+        deadline: Instant,
+    ) -> Result<bool> {
+        let (id, record) = self.filter_in_any_state(name, deadline).await?;
+        seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
+        self.drop_by(FilterChange::Drop, id, &record, deadline).await
+    }
+
+    /// The same for who has to know that nobody else has dropped the filter: of several callers one has, and the others get
+    /// [`CallFailure::UnknownFilter`]. It is proposed once: if the answer is lost, the outcome is unknown. In clusters of
+    /// lower versions several callers at once may all have dropped it.
+    pub async fn take_filter(
+        &self,
+        name: &FilterName,
+        seen: Option<Seen>,
+        deadline: Instant,
+    ) -> Result<bool> {
+        let (filter, record) = self.filter_in_any_state(name, deadline).await?;
+        seen.map_or(Ok(()), |seen| seen.check(filter, &record))?;
+        let taking = MetaCommand::TakeFilter { filter };
+        let is_known = self.read_meta(|state| state.check_writable(&taking).is_ok())?;
+        let change = if is_known { FilterChange::Take } else { FilterChange::Drop };
+        self.drop_by(change, filter, &record, deadline).await
+    }
+
+    async fn drop_by(
+        &self,
+        change: FilterChange,
+        id: FilterId,
+        record: &FilterRecord,
+        deadline: Instant,
+    ) -> Result<bool> {
+        // Whoever drops what it made itself, because a later step failed, does not try again.
+        while let Err(error) = self.propose_order(id, record, change.clone(), deadline).await {
+            self.wait_for_merge(error, deadline).await?;
+        }
+        let is_gone = |state: &MetaState| state.filter(id).is_none().then_some(());
+        self.wait_change(id, is_gone, deadline).await?;
+        Ok(record.is_replicated())
+    }
+
+    /// Waits for the end of the merge of shards because of which a drop was refused; any other error is the drop's.
+    pub(super) async fn wait_for_merge(
+        &self,
+        refused: CallFailure,
+        deadline: Instant,
+    ) -> Result<()> {
+        let is_merging = matches!(refused, CallFailure::Meta(MetaError::ShardBusy { .. }));
+        if !is_merging || Instant::now() >= deadline {
+            return Err(refused);
+        }
+        self.shards().wait_unsplit(deadline).await
+    }
+}
