@@ -53,7 +53,7 @@ pub(super) async fn answer(
             ExpiryCommand::Ask { unit, is_moment, .. } => {
                 return Ok(Reply::Integer(time_left(had, now_ms, unit, is_moment)));
             }
-            ExpiryCommand::Persist(_) => had.map(|_| Change::Set(None)),
+            ExpiryCommand::Persist(_) => had.map(|had_ms| Change::Persist { had_ms }),
             ExpiryCommand::Set { expiry, condition, .. } => {
                 wanted(condition, had, moment(expiry, now_ms), now_ms)
             }
@@ -61,7 +61,7 @@ pub(super) async fn answer(
         let Some(wanted) = wanted else { return Ok(Reply::Integer(0)) };
         let until = match wanted {
             Change::Drop | Change::Expire { .. } => session.shared.deadlines.of_long_command(),
-            Change::Set(_) | Change::Replace { .. } => deadline,
+            Change::Set(_) | Change::Replace { .. } | Change::Persist { .. } => deadline,
         };
         match change(coordinator, &name, filter, wanted, until).await {
             Ok(has_dropped_copies) => {
@@ -88,10 +88,12 @@ enum Change {
     Drop,
     /// The same, if the filter still has the expiry that was seen.
     Expire { had: Option<u64>, at_ms: u64 },
-    /// The moment at which it is dropped, if there is one.
-    Set(Option<u64>),
+    /// The moment at which it is dropped.
+    Set(u64),
     /// The same, if the filter still has the expiry that was seen.
     Replace { had: Option<u64>, at_ms: u64 },
+    /// It lasts for ever, if it still has the expiry that was seen.
+    Persist { had_ms: u64 },
 }
 
 /// What a moment that is set under a condition does to a filter that has this expiry; None for nothing.
@@ -100,7 +102,7 @@ fn wanted(condition: Condition, had: Option<u64>, at_ms: u64, now_ms: u64) -> Op
     match condition {
         _ if !allows(condition, had, at_ms) => None,
         Condition::Always if has_passed => Some(Change::Drop),
-        Condition::Always => Some(Change::Set(Some(at_ms))),
+        Condition::Always => Some(Change::Set(at_ms)),
         // It has expired already, maybe by such a command that is about to drop it.
         _ if has_passed && had.is_some_and(|had_ms| had_ms <= now_ms) => None,
         _ if has_passed => Some(Change::Expire { had, at_ms }),
@@ -122,12 +124,16 @@ async fn change(
         Change::Expire { had, at_ms } => {
             coordinator.expire_now(name, seen, had, at_ms, deadline).await
         }
-        Change::Set(wanted) => {
-            coordinator.expire(name, Some(seen), wanted, deadline).await.map(|()| false)
+        Change::Set(at_ms) => {
+            coordinator.expire(name, Some(seen), Some(at_ms), deadline).await.map(|()| false)
         }
         Change::Replace { had, at_ms } => {
             let replaced = coordinator.replace_expiry(name, seen, had, Some(at_ms), deadline).await;
             replaced.map(|()| false)
+        }
+        Change::Persist { had_ms } => {
+            let replaced = coordinator.replace_expiry(name, seen, Some(had_ms), None, deadline);
+            replaced.await.map(|()| false)
         }
     }
 }
@@ -255,7 +261,7 @@ mod tests {
         let seen = create(&asked, "k", Kind::Blocked).await;
         asked.drop_filter(&name, None, deadline()).await.unwrap();
         let replace = |at_ms| Change::Replace { had: None, at_ms };
-        let [set, unset] = [Some(u64::MAX), None].map(Change::Set);
+        let (set, unset) = (Change::Set(u64::MAX), Change::Persist { had_ms: 1 });
         let expire = Change::Expire { had: None, at_ms: 1 };
         for wanted in [Change::Drop, expire, set, unset, replace(u64::MAX)] {
             let gone = change(&asked, &name, seen, wanted, deadline()).await;
@@ -276,6 +282,12 @@ mod tests {
         }
         let found = asked.expiry(&name, deadline()).await.unwrap();
         assert_eq!(found, Some((newer, Some(u64::MAX))));
+        // Of those who saw it with this expiry, one makes it last for ever.
+        let unset = Change::Persist { had_ms: u64::MAX };
+        assert_eq!(change(&asked, &name, newer, unset, deadline()).await, Ok(false));
+        let late = change(&asked, &name, newer, unset, deadline()).await;
+        assert_eq!(late, Err(MetaError::ExpiryChanged { filter: newer }.into()));
+        assert_eq!(asked.expiry(&name, deadline()).await.unwrap(), Some((newer, None)));
         drop(asked);
         node.shutdown().await;
     }
@@ -305,7 +317,7 @@ mod tests {
     fn what_has_expired_does_not_expire_again() {
         let wanted = |condition, had, at_ms| wanted(condition, had, at_ms, 50);
         assert_eq!(wanted(Condition::Always, Some(40), 50), Some(Change::Drop));
-        assert_eq!(wanted(Condition::Always, None, 51), Some(Change::Set(Some(51))));
+        assert_eq!(wanted(Condition::Always, None, 51), Some(Change::Set(51)));
         let expire = |had, at_ms| Some(Change::Expire { had, at_ms });
         assert_eq!(wanted(Condition::IfNone, None, 50), expire(None, 50));
         assert_eq!(wanted(Condition::IfSome, Some(51), 0), expire(Some(51), 0));
