@@ -21,13 +21,9 @@ pub(super) async fn answer(
 ) -> Result<Reply, Refusal> {
     let coordinator = &session.shared.coordinator;
     let deadline = session.shared.deadlines.of_command();
-    let now_ms = match command {
-        ExpiryCommand::Set { expiry, .. } => now_for(coordinator, expiry),
-        // What `EXPIRE` was told is what is left at once.
-        ExpiryCommand::Ask { .. } | ExpiryCommand::Persist(_) => coordinator.term_start_ms(),
-    };
+    let begun_ms = time_of(coordinator, command);
     if let ExpiryCommand::Set { command, expiry, .. } = command {
-        check_moment(command, expiry, now_ms)?;
+        check_moment(command, expiry, begun_ms)?;
     }
     let (key, verb) = match command {
         ExpiryCommand::Set { key, .. } | ExpiryCommand::Persist(key) => (key, FilterVerb::Manage),
@@ -49,13 +45,15 @@ pub(super) async fn answer(
     loop {
         let found = coordinator.expiry(&name, deadline).await.map_err(|error| refusal(&error))?;
         let Some((filter, had)) = found else { return Ok(missing(command)) };
+        // A command of another node may have set a time that has passed since this one began.
+        let now_ms = time_of(coordinator, command).max(begun_ms);
         let wanted = match command {
             ExpiryCommand::Ask { unit, is_moment, .. } => {
                 return Ok(Reply::Integer(time_left(had, now_ms, unit, is_moment)));
             }
-            ExpiryCommand::Persist(_) => had.map(|had_ms| Change::Persist { had_ms }),
+            ExpiryCommand::Persist(_) => lasting(had, now_ms),
             ExpiryCommand::Set { expiry, condition, .. } => {
-                wanted(condition, had, moment(expiry, now_ms), now_ms)
+                wanted(condition, had, moment(expiry, begun_ms), now_ms)
             }
         };
         let Some(wanted) = wanted else { return Ok(Reply::Integer(0)) };
@@ -102,12 +100,23 @@ fn wanted(condition: Condition, had: Option<u64>, at_ms: u64, now_ms: u64) -> Op
     match condition {
         _ if !allows(condition, had, at_ms) => None,
         Condition::Always if has_passed => Some(Change::Drop),
+        _ if has_expired(had, now_ms) => None,
         Condition::Always => Some(Change::Set(at_ms)),
-        // It has expired already, maybe by such a command that is about to drop it.
-        _ if has_passed && had.is_some_and(|had_ms| had_ms <= now_ms) => None,
         _ if has_passed => Some(Change::Expire { had, at_ms }),
         _ => Some(Change::Replace { had, at_ms }),
     }
+}
+
+/// What lets a filter that has this expiry last for ever; None for nothing.
+fn lasting(had: Option<u64>, now_ms: u64) -> Option<Change> {
+    let had_ms = had.filter(|_| !has_expired(had, now_ms))?;
+    Some(Change::Persist { had_ms })
+}
+
+/// Whether a filter counts as missing although it is not dropped yet. The command that gave it this expiry may have been
+/// answered that the filter is gone, so that nothing revives it.
+fn has_expired(had: Option<u64>, now_ms: u64) -> bool {
+    had.is_some_and(|had_ms| had_ms <= now_ms)
 }
 
 /// Changes a filter as it was seen; returns whether a replicated filter was dropped.
@@ -159,6 +168,15 @@ fn check_moment(command: &'static str, expiry: Expiry, now_ms: u64) -> Result<()
     match expiry {
         Expiry::InMs(ms) if ms > i64::MAX - now_ms => Err(Refusal::ExpireTime { command }),
         Expiry::InMs(_) | Expiry::AtMs(_) => Ok(()),
+    }
+}
+
+/// The time of a command: with it expiries are compared, or from it they count.
+fn time_of(coordinator: &Coordinator, command: ExpiryCommand<'_>) -> u64 {
+    match command {
+        ExpiryCommand::Set { expiry, .. } => now_for(coordinator, expiry),
+        // What `EXPIRE` was told is what is left at once.
+        ExpiryCommand::Ask { .. } | ExpiryCommand::Persist(_) => coordinator.term_start_ms(),
     }
 }
 
@@ -328,6 +346,20 @@ mod tests {
         }
         let replaced = Some(Change::Replace { had: Some(51), at_ms: 52 });
         assert_eq!(wanted(Condition::IfLater, Some(51), 52), replaced);
+    }
+
+    /// A command of another node has let it expire, and the leader of the catalogue has not dropped it yet.
+    #[test]
+    fn what_has_expired_is_not_revived() {
+        for (condition, had_ms) in
+            [(Condition::Always, 40), (Condition::IfSome, 50), (Condition::IfLater, 50)]
+        {
+            assert_eq!(wanted(condition, Some(had_ms), 52, 50), None);
+        }
+        assert_eq!(wanted(Condition::Always, Some(51), 52, 50), Some(Change::Set(52)));
+        assert_eq!(lasting(Some(50), 50), None);
+        assert_eq!(lasting(Some(51), 50), Some(Change::Persist { had_ms: 51 }));
+        assert_eq!(lasting(None, 50), None);
     }
 
     #[test]
