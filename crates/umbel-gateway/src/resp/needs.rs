@@ -57,6 +57,47 @@ mod tests {
 
     use super::*;
 
+    /// The table of commands and rights of docs/redis.md: the commands of each row, and what it says of them.
+    fn documented() -> Vec<(Vec<&'static str>, &'static str)> {
+        let docs = include_str!("../../../../docs/redis.md");
+        let rows = docs.lines().skip_while(|line| *line != "| commands | right |").skip(2);
+        let cells =
+            rows.map_while(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
+        cells
+            .map(|(commands, right)| (commands.split('`').skip(1).step_by(2).collect(), right))
+            .collect()
+    }
+
+    #[test]
+    fn the_documented_rights_are_those_that_commands_require() {
+        let rows = documented();
+        assert!(rows.len() > 5, "{rows:?}");
+        for command in table::all() {
+            let leaves = match command.subcommands {
+                [] => std::slice::from_ref(command),
+                subcommands => subcommands,
+            };
+            for spec in leaves {
+                let name = spec.name.to_uppercase().replace('|', " ");
+                let found =
+                    rows.iter().find(|(commands, _)| commands.iter().any(|one| **one == *name));
+                let right = found.map(|(_, right)| *right);
+                match need_of(spec.name) {
+                    Need::Filter(verb) => {
+                        assert!(
+                            right.is_some_and(|right| right.starts_with(verb.name())),
+                            "{name}: {right:?}"
+                        );
+                    }
+                    Need::Cluster(_) => {
+                        assert_eq!(right, Some("the cluster's verb admin"), "{name}");
+                    }
+                    _ => assert_eq!(right, None, "{name}"),
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_command_has_its_need() {
         let mut for_admins = Vec::new();
