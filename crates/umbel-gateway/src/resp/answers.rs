@@ -38,7 +38,8 @@ pub(super) fn refusal(failure: &CallFailure) -> Refusal {
         CallFailure::DiskFull { is_partial: true, .. } | CallFailure::OutcomeUnknown { .. } => {
             coded("UNCERTAIN", failure)
         }
-        CallFailure::Denied { .. } => Refusal::NoKeyPermission,
+        // A name of the command is refused before: this is about the creation of a missing filter.
+        CallFailure::Denied { .. } => coded("NOPERM", failure),
         CallFailure::Changed { .. }
         | CallFailure::Invalid { .. }
         // No command restores a backup.
@@ -118,7 +119,7 @@ mod tests {
         );
         assert_eq!(text_of(&CallFailure::UnknownFilter { name: name.clone() }), "ERR not found");
         assert_eq!(text_of(&CallFailure::Meta(MetaError::NameTaken { name })), "ERR item exists");
-        assert_eq!(text_of(&CallFailure::Denied { what }), "NOPERM No permissions to access a key");
+        assert_eq!(text_of(&CallFailure::Denied { what }), "NOPERM w");
     }
 
     #[test]

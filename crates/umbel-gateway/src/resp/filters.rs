@@ -34,6 +34,10 @@ const LINK_BYTES: u64 = 64;
 /// Bytes that Redis counts for the key and the object of such a filter, besides its `Size`.
 const KEY_BYTES: u64 = 48;
 
+/// What a caller is told who may insert into filters of a name, but not create the one that is missing.
+pub(super) const MAY_NOT_CREATE: &str = "No permissions to access a key: there is no such filter, and whoever creates one \
+                                         needs the right to manage it";
+
 /// The outcome for items: an answer for each of the first ones, and why the others have none.
 pub(super) struct ItemAnswers {
     pub(super) bits: Vec<bool>,
@@ -288,7 +292,11 @@ async fn try_create(
     name: &FilterName,
     new: FilterRequest,
 ) -> Result<(), CallFailure> {
-    let name = session.caller.filter(FilterVerb::Manage, "key", name.as_str().to_owned())?;
+    let name = session.caller.filter(FilterVerb::Manage, "key", name.as_str().to_owned());
+    let name = name.map_err(|failure| match failure {
+        CallFailure::Denied { .. } => CallFailure::Denied { what: MAY_NOT_CREATE.to_owned() },
+        failure => failure,
+    })?;
     let (deadline, owner) =
         (session.shared.deadlines.of_long_command(), session.caller.principal_name());
     let (_, record) = session.shared.coordinator.create(&name, &new, owner, deadline).await?;

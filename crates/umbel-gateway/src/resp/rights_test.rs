@@ -11,6 +11,7 @@ use umbel_ports::{Net, RealNet};
 use umbel_proto::v1;
 use umbel_proto::v1::filters_client::FiltersClient;
 
+use super::filters::MAY_NOT_CREATE;
 use super::resp_test::{Client, node};
 use crate::test_node::{SECRET, deadline, grant, put};
 
@@ -49,10 +50,12 @@ async fn principals_do_what_is_granted_to_them() {
     alice.call("SISMEMBER b-seen x", no_key).await;
     alice.call("SCARD b-seen", no_key).await;
     alice.call("CF.COUNT b-seen x", no_key).await;
-    alice.call("SADD a-new x", no_key).await;
     alice.call("EXISTS a-seen b-seen", no_key).await;
     // Alice may insert, but not create.
-    alice.call("BF.ADD a-new x", no_key).await;
+    let no_filter = format!("-NOPERM {MAY_NOT_CREATE}\r\n");
+    for command in ["BF.ADD a-new x", "SADD a-new x", "CF.ADD a-new x"] {
+        alice.call(command, &no_filter).await;
+    }
     let refused = |command: &str| {
         format!("-NOPERM User alice has no permissions to run the '{command}' command\r\n")
     };
