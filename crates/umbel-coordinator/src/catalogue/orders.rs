@@ -18,7 +18,12 @@ impl Coordinator {
         change: FilterChange,
         deadline: Instant,
     ) -> Result<()> {
-        let is_drop = matches!(change, FilterChange::Drop | FilterChange::Take);
+        // A drop leaves nothing to rename, and what is proposed once was not done by an earlier try.
+        let is_certain = matches!(
+            change,
+            FilterChange::Drop | FilterChange::Take | FilterChange::ReplaceExpiry { .. }
+        );
+        let sets_expiry = matches!(change, FilterChange::SetExpiry { .. });
         let order = FilterOrder { filter, name: record.name.clone(), change };
         let bare = order.command();
         let named = MetaCommand::Order(order);
@@ -29,9 +34,9 @@ impl Coordinator {
                 let now = self.read_meta(|state| state.filter(filter).cloned())?;
                 let moved = now.filter(|now| now.name != record.name);
                 Err(match moved {
-                    // An earlier try, whose reply was lost, may have been applied before the rename. A drop
-                    // leaves nothing to rename.
-                    Some(now) if !is_drop => super::rename::meanwhile(record, &now),
+                    // An earlier try, whose reply was lost, may have been applied before the rename.
+                    Some(now) if sets_expiry => super::rename::unknown(record, &now),
+                    Some(now) if !is_certain => super::rename::meanwhile(record, &now),
                     _ => CallFailure::UnknownFilter { name: record.name.as_str().to_owned() },
                 })
             }

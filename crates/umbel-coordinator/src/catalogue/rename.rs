@@ -98,9 +98,20 @@ fn is_renamed(now: &FilterRecord, before: &FilterRecord, new: &FilterName) -> Re
     if is_next { Err(changed()) } else { Ok(false) }
 }
 
+/// The error of a change to a filter's next generation if somebody renamed the filter meanwhile. If it is at the next
+/// generation, or on the way to it, the rename has begun that one, and the change did nothing.
+pub(super) fn meanwhile(before: &FilterRecord, now: &FilterRecord) -> CallFailure {
+    let begun = now.state.next_generation().unwrap_or(now.generation);
+    // The generation of a replicated filter stays when it is renamed.
+    if !before.is_replicated() && begun.0 <= before.generation.0.saturating_add(1) {
+        return CallFailure::UnknownFilter { name: before.name.as_str().to_owned() };
+    }
+    unknown(before, now)
+}
+
 /// The error of a change of a filter that somebody renamed meanwhile: before the change, which then did nothing, or
 /// after it.
-pub(super) fn meanwhile(before: &FilterRecord, now: &FilterRecord) -> CallFailure {
+pub(super) fn unknown(before: &FilterRecord, now: &FilterRecord) -> CallFailure {
     let (name, now) = (before.name.as_str(), now.name.as_str());
     CallFailure::OutcomeUnknown { what: format!("{name:?} was renamed to {now:?} meanwhile") }
 }
@@ -130,7 +141,15 @@ mod tests {
         let cleared = CallFailure::Changed { name: "a".to_owned() }.to_string();
         assert_eq!(text(now(&before.name, 2, FilterState::Live)), Err(cleared));
         // Another client's rename came first, and there is no filter "b".
-        let other = text(now(&c, 2, FilterState::Live)).unwrap_err();
-        assert!(other.contains(r#""a" was renamed to "c" meanwhile"#), "{other}");
+        let missing = CallFailure::UnknownFilter { name: "a".to_owned() }.to_string();
+        for (generation, state) in [(1, changing), (2, FilterState::Live)] {
+            assert_eq!(text(now(&c, generation, state)), Err(missing.clone()));
+        }
+        // Two changes: the first may have been this one.
+        let twice = FilterState::Renaming { to: Generation(3) };
+        for (generation, state) in [(2, twice), (3, FilterState::Live)] {
+            let other = text(now(&c, generation, state)).unwrap_err();
+            assert!(other.contains(r#""a" was renamed to "c" meanwhile"#), "{other}");
+        }
     }
 }
