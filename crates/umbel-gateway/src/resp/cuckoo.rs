@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use umbel_coordinator::catalogue::{FilterRequest, Hashing};
 use umbel_coordinator::sizes::FilterSize;
 use umbel_coordinator::{graver, partly};
-use umbel_engine::meta::{Distribution, FilterName, FilterVerb, MetaState};
+use umbel_engine::meta::{Distribution, FilterName, FilterVerb, MetaError, MetaState};
 use umbel_engine::shard::PartError;
 use umbel_filter::Kind;
 use umbel_filter::sizing::{CUCKOO_BUCKETS_LOOKED_AT, WINDOW_BUCKET_SLOTS};
@@ -19,7 +19,7 @@ use umbel_node::item_batch::ItemBatch;
 use umbel_resp::{Arguments, CuckooCommand, CuckooInsert, Items, Protocol, Refusal, Reply};
 
 use super::answers::refusal;
-use super::filters::{create, described, memory_bytes, or_create, unless_busy};
+use super::filters::{create, described, memory_bytes, or_create, try_create, unless_busy};
 use super::look_and_add::look_and_add;
 use super::packed::Packed;
 use super::session::{NoFilter, Session};
@@ -143,10 +143,10 @@ async fn insert(session: &Session, command: CuckooInsert<'_>) -> Result<Reply, R
         Some(false) => return Err(Refusal::WrongType),
         None => {
             let capacity = capacity.ok_or(Refusal::NotFound)?;
-            match create(session, &name, plan(capacity, true)).await {
+            match try_create(session, &name, plan(capacity, true), deadline).await {
                 // Another client created it at the same time.
-                Ok(()) | Err(Refusal::ItemExists) => {}
-                Err(refusal) => return Err(refusal),
+                Ok(()) | Err(CallFailure::Meta(MetaError::NameTaken { .. })) => {}
+                Err(failure) => return Err(refusal(&failure)),
             }
         }
     }

@@ -207,7 +207,7 @@ where
         match unless_busy(deadline, &call).await {
             Err(missing @ CallFailure::UnknownFilter { .. }) => {
                 let Some(new) = new() else { return Err(missing) };
-                match try_create(session, name, new).await {
+                match try_create(session, name, new, deadline).await {
                     // Another client created it at the same time.
                     Ok(()) | Err(CallFailure::Meta(MetaError::NameTaken { .. }))
                         if Instant::now() < deadline => {}
@@ -278,27 +278,29 @@ fn plan(session: &Session, new: NewBloom) -> FilterRequest {
     FilterRequest::Planned { kind, distribution, capacity: new.capacity, size, hashing }
 }
 
-/// Creates a filter, if the caller may.
+/// Creates a filter, if the caller may: until the deadline of a command that does only this.
 pub(super) async fn create(
     session: &Session,
     name: &FilterName,
     new: FilterRequest,
 ) -> Result<(), Refusal> {
-    try_create(session, name, new).await.map_err(|failure| refusal(&failure))
+    let deadline = session.shared.deadlines.of_long_command();
+    try_create(session, name, new, deadline).await.map_err(|failure| refusal(&failure))
 }
 
-async fn try_create(
+/// The same until this deadline.
+pub(super) async fn try_create(
     session: &Session,
     name: &FilterName,
     new: FilterRequest,
+    deadline: Instant,
 ) -> Result<(), CallFailure> {
     let name = session.caller.filter(FilterVerb::Manage, "key", name.as_str().to_owned());
     let name = name.map_err(|failure| match failure {
         CallFailure::Denied { .. } => CallFailure::Denied { what: MAY_NOT_CREATE.to_owned() },
         failure => failure,
     })?;
-    let (deadline, owner) =
-        (session.shared.deadlines.of_long_command(), session.caller.principal_name());
+    let owner = session.caller.principal_name();
     let (_, record) = session.shared.coordinator.create(&name, &new, owner, deadline).await?;
     session.confirm(record.is_replicated(), deadline).await
 }
