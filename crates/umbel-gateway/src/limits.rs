@@ -147,6 +147,10 @@ pub(super) const RESP_FREE_BYTES: usize = RESP_READ_BYTES;
 /// request may have, which a client may also make a node hold. The buffer grows by doubling.
 pub(super) const RESP_AHEAD_BYTES_MAX: usize = 64 << 20;
 
+/// Bytes that such a connection may send after what it sent was refused; they are dropped. As many as one request may
+/// have, as many libraries send all of a request before they read an answer.
+pub(super) const RESP_DROPPED_BYTES_MAX: usize = 64 << 20;
+
 /// Bytes of answers that are buffered before they are written.
 pub(super) const RESP_WRITE_BYTES: usize = 64 << 10;
 

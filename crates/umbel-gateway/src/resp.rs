@@ -2,7 +2,7 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `connection` | bytes to commands and back, within limits |
+//! | `connection`, `parting` | bytes to commands and back, within limits |
 //! | `pipeline` | commands in their order, adjacent ones joined, transactions |
 //! | `filters`, `cuckoo`, `keys`, `server`, `cluster`, `info` | what commands do |
 //! | `nodes` | the nodes that clients in cluster mode can use |
@@ -44,6 +44,7 @@ mod names;
 mod needs;
 mod nodes;
 mod packed;
+mod parting;
 mod payloads;
 mod pipeline;
 mod server;

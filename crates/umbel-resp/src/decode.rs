@@ -42,10 +42,18 @@ pub enum ProtocolError {
     /// The number of arguments is no integer, or above [`ARGUMENTS_MAX`].
     #[error("Protocol error: invalid multibulk length")]
     InvalidCount,
-    /// The length of an argument is no integer, negative, or above [`BULK_BYTES_MAX`]; for a piece of a
-    /// copy, above [`PIECE_BYTES_MAX`].
+    /// The length of an argument is no integer, or negative.
     #[error("Protocol error: invalid bulk length")]
     InvalidLength,
+    /// An argument has more bytes than [`BULK_BYTES_MAX`], or if it is a piece of a copy, than
+    /// [`PIECE_BYTES_MAX`].
+    #[error("Protocol error: invalid bulk length: {bytes}, expected at most {most}")]
+    ArgumentTooLong {
+        /// Its bytes.
+        bytes: usize,
+        /// As many as it may have.
+        most: usize,
+    },
     /// An argument is no bulk string. Contains the byte received instead of `$`, or a blank for a line
     /// end.
     #[error("Protocol error: expected '$', got '{}'", char::from(*.0))]
@@ -252,8 +260,10 @@ impl Decoder {
             return Err(ProtocolError::ExpectedBulk(shown(*line.first().unwrap_or(&b'\r'))));
         };
         let bytes = integer(digits).and_then(|bytes| usize::try_from(bytes).ok());
-        let bytes = bytes.filter(|&bytes| bytes <= self.bulk_bytes_max());
-        let bytes = bytes.ok_or(ProtocolError::InvalidLength)?;
+        let (bytes, most) = (bytes.ok_or(ProtocolError::InvalidLength)?, self.bulk_bytes_max());
+        if bytes > most {
+            return Err(ProtocolError::ArgumentTooLong { bytes, most });
+        }
         if bytes > STRANGER_BULK_BYTES_MAX && !self.is_known {
             return Err(ProtocolError::StrangerLength);
         }

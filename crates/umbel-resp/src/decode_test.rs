@@ -58,10 +58,12 @@ fn what_is_no_request_is_named() {
     assert_eq!(of(b"*1\r\n:5\r\n"), "Protocol error: expected '$', got ':'");
     assert_eq!(of(b"*1\r\n*1\r\n"), "Protocol error: expected '$', got '*'");
     assert_eq!(of(b"*1\r\n\r\n"), "Protocol error: expected '$', got ' '");
-    for wrong in ["-1", "x", "524289", "07", ""] {
+    for wrong in ["-1", "x", "07", ""] {
         let bytes = format!("*1\r\n${wrong}\r\n");
         assert_eq!(of(bytes.as_bytes()), "Protocol error: invalid bulk length", "{wrong}");
     }
+    let long = "Protocol error: invalid bulk length: 524289, expected at most 524288";
+    assert_eq!(of(b"*1\r\n$524289\r\n"), long);
     for wrong in ["a \"b\r\n", "a \"b\"c\r\n", "'b\n"] {
         assert_eq!(of(wrong.as_bytes()), "Protocol error: unbalanced quotes in request");
     }

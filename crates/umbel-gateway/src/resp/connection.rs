@@ -17,6 +17,7 @@ use umbel_node::metrics;
 use umbel_ports::{ConnectionHandle, Incoming, PeerIdentity, Stream};
 use umbel_resp::{Decoder, ProtocolError, Refusal, Request};
 
+use super::parting::part;
 use super::pipeline;
 use super::session::{Executing, Queue, Session};
 use super::shared::{ConnectionPlace, Counts, Shared};
@@ -128,7 +129,17 @@ impl Served {
             self.flush().await?;
             // The commands are done and no longer held. Holding less needs no room.
             let _ = self.input.hold(self.session.queue.as_ref());
-            if self.session.is_ending || self.input.failed.is_some() {
+            if self.session.is_ending {
+                return Ok(());
+            }
+            if self.input.failed.is_some() {
+                // Nobody keeps a stranger's place.
+                if self.input.is_known {
+                    tokio::select! {
+                        _ = stop.wait_for(|&is_stopped| is_stopped) => {}
+                        () = part(&mut self.stream, &self.input.connection) => {}
+                    }
+                }
                 return Ok(());
             }
         }

@@ -300,7 +300,7 @@ async fn what_is_no_request_ends_the_connection() {
     let cases = [
         ("PING\r\n*x\r\n", "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"),
         (&*nested, "-ERR Protocol error: expected '$', got '*'\r\n"),
-        ("*1\r\n$1000000000\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        ("*1\r\n$x\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
         ("PING \"\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
         ("POST / HTTP/1.1\r\nHost: x\r\n\r\n", ""),
         ("PING\r\nQUIT\r\nPING\r\n", "+PONG\r\n+OK\r\n"),
@@ -318,6 +318,12 @@ async fn what_is_no_request_ends_the_connection() {
     let _ = client.stream.write_all(long.as_bytes()).await;
     let message = client.rest().await;
     assert!(message.contains("Protocol error: too big inline request"), "{message}");
+    // It is sent as a whole before the answer is read.
+    let head = b"*3\r\n$6\r\nBF.ADD\r\n$1\r\nk\r\n$5242880\r\n";
+    let mut client = Client::new(&node).await;
+    client.send(&[&head[..], &vec![b'x'; 5 << 20], b"\r\n"].concat()).await;
+    let expected = "-ERR Protocol error: invalid bulk length: 5242880, expected at most 524288\r\n";
+    assert_eq!(client.rest().await, expected);
     // Other connections are served.
     Client::new(&node).await.call("PING", "+PONG\r\n").await;
     node.shutdown().await;

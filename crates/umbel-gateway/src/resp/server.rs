@@ -3,6 +3,7 @@
 use umbel_engine::ShardId;
 use umbel_engine::meta::MetaState;
 use umbel_engine::placement::ShardRecord;
+use umbel_resp::limits::BULK_BYTES_MAX;
 use umbel_resp::number::natural;
 use umbel_resp::{
     Arguments, ClientAttribute, ClientChoice, ClientCommand, ConnectionCommand, Hello, Protocol,
@@ -194,8 +195,9 @@ const SETTINGS: [(&str, &str); 14] = [
 ];
 
 fn settings(patterns: Arguments<'_>) -> Reply {
-    let clients = RESP_CONNECTIONS_MAX.to_string();
-    let known = SETTINGS.into_iter().chain([("maxclients", &*clients)]);
+    let (clients, bytes) = (RESP_CONNECTIONS_MAX.to_string(), BULK_BYTES_MAX.to_string());
+    let limits = [("maxclients", &*clients), ("proto-max-bulk-len", &*bytes)];
+    let known = SETTINGS.into_iter().chain(limits);
     let is_asked = |name: &str| {
         let mut patterns = patterns.iter().map(<[u8]>::to_ascii_lowercase);
         patterns.any(|pattern| glob::matches(&pattern, name.as_bytes()))
