@@ -1,5 +1,6 @@
 //! Commands that rename or copy filters.
 
+use tokio::time::timeout_at;
 use umbel_engine::meta::{FilterVerb, MetaError};
 use umbel_node::failure::CallFailure;
 use umbel_resp::{Refusal, Reply};
@@ -55,6 +56,10 @@ pub(super) async fn copy(
     }
     let owner = session.caller.principal_name();
     let deadline = session.shared.deadlines.of_long_command();
+    let Ok(Ok(turn)) = timeout_at(deadline, session.shared.copying.acquire()).await else {
+        let what = "TRYAGAIN other filters were copied through this node for as long as this command may take";
+        return Err(Refusal::Other(what.into()));
+    };
     let coordinator = &session.shared.coordinator;
     let made = if replaces {
         coordinator.copy_over(&name, &new_name, owner, deadline).await
@@ -62,6 +67,8 @@ pub(super) async fn copy(
         let made = coordinator.copy_filter(&name, &new_name, owner, deadline).await;
         made.map(|(_, is_replicated)| is_replicated)
     };
+    // Nobody waits for what other nodes confirm.
+    drop(turn);
     let confirmed = match made {
         Ok(has_copies) => session.confirm(has_copies, deadline).await,
         Err(failure) => Err(failure),

@@ -1,5 +1,7 @@
 //! Tests of renaming and copying filters.
 
+use futures_util::future::join_all;
+
 use super::resp_test::{Client, node, node_at};
 use crate::test_node::Clock;
 
@@ -55,4 +57,18 @@ async fn a_filter_is_copied() {
     client.call("COPY a c SOON", "-ERR syntax error\r\n").await;
     client.call("SELECT 2", "+OK\r\n").await;
     client.call("BF.EXISTS a y", ":1\r\n").await;
+}
+
+/// Nodes serve one snapshot of a filter at a time, and refuse what is more.
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_of_one_node_wait_for_each_other() {
+    let (_folder, node) = node().await;
+    Client::new(&node).await.call("BF.MADD a x y", "*2\r\n:1\r\n:1\r\n").await;
+    let copies = (0..6).map(|number| {
+        let node = &node;
+        async move { Client::new(node).await.call(&format!("COPY a copy-{number}"), ":1\r\n").await }
+    });
+    join_all(copies).await;
+    Client::new(&node).await.call("BF.MEXISTS copy-5 x y z", "*3\r\n:1\r\n:1\r\n:0\r\n").await;
+    node.shutdown().await;
 }

@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     /// The permit of the one payload that is being produced. The others wait for it: nodes serve few exports at once, and
     /// refuse what is more.
     pub(super) producing: Semaphore,
+    /// The permit of the one `COPY` that is being carried out; the others wait for it, too.
+    pub(super) copying: Semaphore,
 }
 
 impl Shared {
@@ -85,6 +87,7 @@ impl Shared {
             turns: Turns::default(),
             payloads: Arc::new(Semaphore::new(RESP_PAYLOADS_MAX)),
             producing: Semaphore::new(1),
+            copying: Semaphore::new(1),
         }
     }
 }
