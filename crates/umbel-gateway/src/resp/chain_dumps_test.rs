@@ -6,7 +6,7 @@ use umbel_filter::{Insert, ItemHasher, RedisBloom, RedisBloomHeader, RedisBloomS
 use umbel_node::config::Config;
 
 use super::dumps::COPIES_MAX;
-use super::dumps_test::{add, dump, gone, load, piece};
+use super::dumps_test::{NOT_LOADING, add, dump, gone, load, piece};
 use super::resp_test::{Client, node};
 use crate::test_node::Node;
 use crate::test_node::{config, start};
@@ -227,7 +227,7 @@ async fn hostile_headers_and_pieces_leave_nothing() {
         client.expect(bad, "a header").await;
     }
     load(&mut client, "BF.LOADCHUNK", "k", &pieces[1]).await;
-    client.expect("-ERR not found\r\n", "a piece without a header").await;
+    client.expect(NOT_LOADING, "a piece without a header").await;
     let large = "-ERR invalid chunk - Too big for current filter\r\n";
     let refused = [
         ((17, vec![0; 17]), bad),

@@ -283,14 +283,14 @@ async fn load(
         let reader = DumpReader::new(data).map_err(|_| Refusal::BadData)?;
         begin_load(session, &name, Coming::Chain(Box::new(reader))).await?
     } else if is_chain {
-        known.ok_or(Refusal::NotFound)?
+        known.ok_or_else(not_loading)?
     } else {
         match split(iterator).map(|(_, number)| number).ok_or(Refusal::BadData)? {
             1 => {
                 let reader = PartReader::default();
                 begin_load(session, &name, Coming::Parts { reader, last: 0, is_cuckoo }).await?
             }
-            _ => known.ok_or(Refusal::NotFound)?,
+            _ => known.ok_or_else(not_loading)?,
         }
     };
     let mut ours = writing.lock().await;
@@ -307,6 +307,13 @@ async fn load(
         }
     }
     outcome
+}
+
+/// A piece that is not the first one of a copy of which this node has none.
+fn not_loading() -> Refusal {
+    Refusal::Other(
+        "ERR this node is not loading the filter: send all pieces to one node, from the first one on".into(),
+    )
 }
 
 /// Begins to load a copy; an incomplete copy of the same name is ended first.

@@ -9,6 +9,8 @@ use super::dumps::IDLE_MAX;
 use super::resp_test::{Client, node};
 use crate::test_node::{Node, deadline};
 
+pub(super) const NOT_LOADING: &str = "-ERR this node is not loading the filter: send all pieces to one node, from the first one on\r\n";
+
 /// The iterator and the piece of an answer.
 pub(super) async fn piece(client: &mut Client, request: &str) -> (i64, Vec<u8>) {
     client.send(format!("{request}\r\n").as_bytes()).await;
@@ -194,7 +196,7 @@ async fn cuckoo_filters_are_loaded_from_their_own_pieces_alone() {
         gone(&node, "copy").await;
     }
     load(&mut client, "CF.LOADCHUNK", "copy", two).await;
-    client.expect("-ERR not found\r\n", "a piece without the first one").await;
+    client.expect(NOT_LOADING, "a piece without the first one").await;
     load(&mut client, "CF.LOADCHUNK", "copy", &(-7, one.1.clone())).await;
     client.expect(chunk, "a piece of no number").await;
     load(&mut client, "CF.LOADCHUNK", "copy", one).await;
@@ -226,7 +228,7 @@ async fn pieces_that_are_none_leave_nothing() {
     let (one, two) = (pieces[0].clone(), pieces[1].clone());
     let bad = "-ERR received bad data\r\n";
     for (piece, answer) in [
-        (two.clone(), "-ERR not found\r\n"),
+        (two.clone(), NOT_LOADING),
         ((one.0, b"UMBLEXP2".to_vec()), bad),
         ((0, one.1.clone()), bad),
         ((-7, one.1.clone()), bad),
