@@ -26,6 +26,9 @@ fn names_of_keys_are_items() {
         run("contains names seen:1 seen:2 1 2 seen:3 3 other --count").kept_text(),
         "present\t5\nabsent\t2\nlevel\tlinearizable\n"
     );
+    let none = insert(" --keys nomatch*");
+    assert!(none.stderr.contains("keys \"nomatch*\": no key matches"), "{}", none.stderr);
+    none.kept();
     insert(" --keys * --strip-prefix seen:")
         .refused(1, &["keys \"*\"", "does not begin with \"seen:\""]);
     insert("/other").refused(1, &["key \"other\"", "`umbel filter import --from`"]);

@@ -312,8 +312,10 @@ impl FileSource {
     pub(super) fn send(&self, sender: mpsc::Sender<Result<ReadBatch>>) {
         let mut packer = Packer::new(sender);
         let outcome = self.read(&mut packer).and_then(|()| Ok(packer.blocking_flush()?));
-        if let Err(Stop::Failed(error)) = outcome {
-            packer.blocking_fail(error, self);
+        match outcome {
+            Err(Stop::Failed(error)) => packer.blocking_fail(error, self),
+            Ok(()) if matches!(self.what, FileWhat::Names { .. }) => packer.note_none(self),
+            Ok(()) | Err(Stop::Unwanted) => {}
         }
     }
 

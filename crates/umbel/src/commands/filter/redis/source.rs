@@ -8,6 +8,7 @@ use super::scan::{PageForm, Scan, ScanError};
 use super::server::{Server, unexpected_head};
 use crate::commands::filter::items::{self, Input, ReadBatch};
 use crate::exit::{UsageError, refuse};
+use crate::stderr::eprint_line;
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use clap::Args;
@@ -167,6 +168,13 @@ impl Packer {
         Ok(items::is_full(&self.batch))
     }
 
+    /// Says so if no key had a name that matches: a pattern that is mistyped would look like success.
+    pub(super) fn note_none(&self, what: &dyn fmt::Display) {
+        if self.count == 0 {
+            eprint_line(format!("{what}: no key matches, so there is no item"));
+        }
+    }
+
     async fn flush(&mut self) -> Result<(), Unwanted> {
         match self.taken() {
             Some(batch) => self.sender.send(Ok(batch)).await.map_err(|_| Unwanted),
@@ -208,7 +216,12 @@ impl Source {
         let mut packer = Packer::new(sender);
         let outcome = self.read(&mut packer).await;
         let error = match outcome {
-            Ok(Ok(())) if packer.flush().await.is_ok() => return,
+            Ok(Ok(())) if packer.flush().await.is_ok() => {
+                if matches!(self.what, What::Names { .. }) {
+                    packer.note_none(&self.what);
+                }
+                return;
+            }
             Ok(_) => return,
             Err(error) => with_position(error, packer.count, &self.what),
         };
