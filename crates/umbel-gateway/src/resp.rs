@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 use umbel_node::metrics;
 use umbel_ports::{Incoming, Listener};
 
+use self::shared::Counts;
 pub(crate) use self::shared::Shared;
 use super::limits::{RESP_CONNECTIONS_MAX, STOP_GRACE_MAX};
 
@@ -108,6 +109,7 @@ pub(crate) async fn serve(
         match taken {
             Ok(taken) if !shared.clients.has_place(RESP_CONNECTIONS_MAX) => {
                 metrics::connection_refused("no_room");
+                Counts::add(&shared.counts.rejected, 1);
                 tasks.spawn(refuse(taken));
             }
             Ok(taken) => {

@@ -36,12 +36,17 @@ const DATABASES: [&str; 16] = [
 /// Units of numbers of bytes for people, each 1,024 of the one before it.
 const BYTE_UNITS: [&str; 7] = ["B", "K", "M", "G", "T", "P", "E"];
 
+/// Seconds of a day.
+const SECONDS_OF_DAY: u64 = 24 * 60 * 60;
+
 /// Keys of a database.
 #[derive(Clone, Copy, Default)]
 struct Keys {
     count: usize,
     /// How many of them expire.
-    expiring_count: usize,
+    expiring_count: u64,
+    /// The time that these have left, in milliseconds.
+    left_ms: u64,
 }
 
 /// The sections that are asked for; without any, all of them.
@@ -67,6 +72,7 @@ pub(super) fn text(session: &Session, asked: Arguments<'_>) -> String {
 fn section_lines(session: &Session, section: &str) -> Vec<(&'static str, String)> {
     let shared = &session.shared;
     let text = ToOwned::to_owned;
+    let uptime_s = shared.started.elapsed().as_secs();
     match section {
         "Server" => vec![
             ("redis_version", text(REDIS_VERSION)),
@@ -76,7 +82,8 @@ fn section_lines(session: &Session, section: &str) -> Vec<(&'static str, String)
             ("process_id", std::process::id().to_string()),
             ("run_id", own_id(session)),
             ("tcp_port", shared.address.1.to_string()),
-            ("uptime_in_seconds", shared.started.elapsed().as_secs().to_string()),
+            ("uptime_in_seconds", uptime_s.to_string()),
+            ("uptime_in_days", (uptime_s / SECONDS_OF_DAY).to_string()),
             ("umbel_version", text(VERSION)),
         ],
         "Clients" => vec![
@@ -104,6 +111,7 @@ fn section_lines(session: &Session, section: &str) -> Vec<(&'static str, String)
             vec![
                 ("total_connections_received", shared.clients.total().to_string()),
                 ("total_commands_processed", of(&shared.counts.commands)),
+                ("rejected_connections", of(&shared.counts.rejected)),
                 ("keyspace_hits", of(&shared.counts.hits)),
                 ("keyspace_misses", of(&shared.counts.misses)),
             ]
@@ -125,8 +133,9 @@ fn section_lines(session: &Session, section: &str) -> Vec<(&'static str, String)
 fn key_lines(databases: &[Keys; DATABASES.len()]) -> Vec<(&'static str, String)> {
     let databases = DATABASES.into_iter().zip(databases).filter(|(_, keys)| keys.count > 0);
     let line = |(name, keys): (&'static str, &Keys)| {
-        let Keys { count, expiring_count } = keys;
-        (name, format!("keys={count},expires={expiring_count},avg_ttl=0"))
+        let Keys { count, expiring_count, left_ms } = keys;
+        let average_ms = left_ms / (*expiring_count).max(1);
+        (name, format!("keys={count},expires={expiring_count},avg_ttl={average_ms}"))
     };
     databases.map(line).collect()
 }
@@ -134,6 +143,7 @@ fn key_lines(databases: &[Keys; DATABASES.len()]) -> Vec<(&'static str, String)>
 /// The filters that the caller may see, by database.
 fn keys_of_databases(session: &Session) -> [Keys; DATABASES.len()] {
     let is_visible = session.caller.visible();
+    let now_ms = session.shared.coordinator.believed_ms();
     let count = |state: &MetaState| {
         let mut databases = [Keys::default(); DATABASES.len()];
         let shown = state.filters().filter(|(_, record)| is_shown(record.state));
@@ -141,7 +151,10 @@ fn keys_of_databases(session: &Session) -> [Keys; DATABASES.len()] {
             let database = usize::from(database_of(record.name.as_str()));
             if let Some(keys) = databases.get_mut(database) {
                 keys.count += 1;
-                keys.expiring_count += usize::from(record.expires_ms.is_some());
+                if let Some(at_ms) = record.expires_ms {
+                    keys.expiring_count += 1;
+                    keys.left_ms = keys.left_ms.saturating_add(at_ms.saturating_sub(now_ms));
+                }
             }
         }
         databases
@@ -177,8 +190,9 @@ fn bytes_for_people(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::resp_test::{Client, node};
+    use super::super::resp_test::{Client, node, node_at};
     use super::*;
+    use crate::test_node::Clock;
 
     #[test]
     fn bytes_are_short_for_people() {
@@ -197,17 +211,18 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn keys_are_counted_by_database() {
-        let (_folder, node) = node().await;
+        let (_folder, node) = node_at(&Clock::stopped()).await;
         let mut client = Client::new(&node).await;
         client.call("INFO keyspace", "$12\r\n# Keyspace\r\n\r\n").await;
         for key in ["a", "b", "c"] {
             client.call(&format!("BF.ADD {key} x"), ":1\r\n").await;
         }
         client.call("EXPIRE b 1000", ":1\r\n").await;
+        client.call("EXPIRE c 2000", ":1\r\n").await;
         client.call("SELECT 12", "+OK\r\n").await;
         client.call("BF.ADD a x", ":1\r\n").await;
-        let text =
-            "# Keyspace\r\ndb0:keys=3,expires=1,avg_ttl=0\r\ndb12:keys=1,expires=0,avg_ttl=0\r\n";
+        let text = "# Keyspace\r\ndb0:keys=3,expires=2,avg_ttl=1500000\r\n\
+                    db12:keys=1,expires=0,avg_ttl=0\r\n";
         client.call("INFO keyspace", &format!("${}\r\n{text}\r\n", text.len())).await;
         node.shutdown().await;
     }
@@ -231,7 +246,7 @@ mod tests {
     async fn what_tools_read_is_there() {
         let (_folder, node) = node().await;
         let mut client = Client::new(&node).await;
-        client.send(b"INFO clients memory\r\nPING\r\n").await;
+        client.send(b"INFO clients memory stats\r\nPING\r\n").await;
         let mut names = Vec::new();
         loop {
             let line = client.line().await;
@@ -248,6 +263,11 @@ mod tests {
             "used_memory_human",
             "maxmemory",
             "maxmemory_policy",
+            "total_connections_received",
+            "total_commands_processed",
+            "rejected_connections",
+            "keyspace_hits",
+            "keyspace_misses",
         ];
         assert_eq!(names, expected);
         node.shutdown().await;

@@ -98,6 +98,8 @@ pub(super) struct Counts {
     pub(super) commands: AtomicU64,
     pub(super) hits: AtomicU64,
     pub(super) misses: AtomicU64,
+    /// Connections that were refused because there were too many.
+    pub(super) rejected: AtomicU64,
 }
 
 impl Counts {
@@ -107,8 +109,8 @@ impl Counts {
 
     /// Sets all of them to 0.
     pub(super) fn reset(&self) {
-        let Self { commands, hits, misses } = self;
-        for counter in [commands, hits, misses] {
+        let Self { commands, hits, misses, rejected } = self;
+        for counter in [commands, hits, misses, rejected] {
             counter.store(0, Ordering::Relaxed);
         }
     }
