@@ -315,6 +315,10 @@ impl Config {
         self.check_protected("listen", &self.listen)?;
         if let Some(address) = &self.resp_listen {
             self.check_protected("resp_listen", address)?;
+            // The system chooses a free port in the place of 0.
+            if *address == self.listen && !address.ends_with(":0") {
+                return Err(ConfigError::SameAddress { address: address.clone() });
+            }
         }
         let advertised = [("advertise", &self.advertise), ("resp_announce", &self.resp_announce)];
         for (setting, text) in advertised {

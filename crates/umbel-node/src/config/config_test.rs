@@ -133,6 +133,14 @@ fn the_redis_protocol_is_as_protected_as_the_other() {
     assert!(message.starts_with("resp_listen = \"0.0.0.0:6379\": other machines"), "{message}");
     let message = refused(|config| config.resp_listen = Some("6379".into()));
     assert!(message.contains("resp_listen = \"6379\": expected HOST:PORT"), "{message}");
+    let both = |address: &'static str| {
+        move |config: &mut Config| {
+            (config.listen, config.resp_listen) = (address.into(), Some(address.into()));
+        }
+    };
+    accepted(both("127.0.0.1:0"));
+    let message = refused(both("127.0.0.1:6379"));
+    assert!(message.contains("listen is the same address"), "{message}");
     accepted(|config| config.resp_default_kind = "classic".into());
     accepted(|config| config.resp_default_kind = "redisbloom".into());
     let message = refused(|config| config.resp_default_kind = "cuckoo".into());

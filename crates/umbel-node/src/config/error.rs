@@ -37,6 +37,15 @@ pub enum ConfigError {
         /// The address.
         address: String,
     },
+    /// Both protocols cannot have one port. Name another one for one of them.
+    #[error(
+        "resp_listen = \"{address}\": listen is the same address, and each protocol needs its own: name another port for \
+         one of them"
+    )]
+    SameAddress {
+        /// The address.
+        address: String,
+    },
     /// TLS needs three files, and one of them is not set. Set all three or none.
     #[error("TLS needs tls_cert, tls_key and tls_ca, and {missing} is not set")]
     TlsIncomplete {

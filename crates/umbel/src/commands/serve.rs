@@ -251,7 +251,7 @@ async fn start(
 ) -> Result<(Node, Option<std::io::Error>), StartError> {
     let clients = || client_interface(Some(Arc::clone(&render)));
     let mut taken = None;
-    if config.dev && config.resp_listen.is_none() {
+    if config.dev && config.resp_listen.is_none() && config.listen != REDIS_ADDRESS {
         let guess = Config { resp_listen: Some(REDIS_ADDRESS.to_owned()), ..config.clone() };
         match Node::start(guess, ports.clone(), clients()).await {
             Err(StartError::Listen { address, source }) if address == REDIS_ADDRESS => {
