@@ -181,8 +181,12 @@ fn flags_go_before_the_environment_and_that_before_the_file() {
 fn a_misspelt_variable_is_warned_of_and_those_of_others_are_not() {
     let sandbox = Sandbox::new();
     let mut command = umbel(&sandbox, "serve --print-config");
-    let variables =
-        [("UMBEL_SHARD", "3"), ("UMBEL_PORT", "tcp://10.0.0.1:7400"), ("UMBEL_CLUSTER", "a:1")];
+    let variables = [
+        ("UMBEL_SHARD", "3"),
+        ("UMBEL_PORT", "tcp://10.0.0.1:7400"),
+        ("UMBEL_SERVICE_HOST", "10.0.0.1"),
+        ("UMBEL_CLUSTER", "a:1"),
+    ];
     let ran = sandbox.ended(command.envs(variables).output().unwrap());
     assert_eq!(
         ran.stderr,

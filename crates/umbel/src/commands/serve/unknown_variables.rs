@@ -2,6 +2,7 @@
 //! and starts nevertheless, because the prefix is not its own: Kubernetes, images and tests use it, too.
 
 use super::settings::all;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use umbel_node::config::Setting;
 
@@ -17,27 +18,35 @@ const OTHERS: [&str; 5] = [
     "UMBEL_TOKEN_FILE",
 ];
 
+/// What Kubernetes sets for each port of a Service, and for the Service, behind its name; more may follow after a `_`.
+const OF_SERVICES: [&str; 3] = ["_SERVICE_HOST", "_SERVICE_PORT", "_PORT"];
+
 /// In how many letters a name may differ from the setting that is suggested: with more, short names suggest any.
 const EDITS_MAX: usize = 2;
 
 /// A message for each of these variables that looks like a setting and is none, in the order of their names.
 pub(super) fn warnings(names: impl Iterator<Item = OsString>) -> Vec<String> {
-    let names = names.filter_map(|name| name.into_string().ok());
-    let mut unknown: Vec<String> = names.filter(|name| is_unknown(name)).collect();
-    unknown.sort_unstable();
-    unknown.iter().map(|name| warning(name)).collect()
+    let names: BTreeSet<String> = names.filter_map(|name| name.into_string().ok()).collect();
+    names.iter().filter(|name| is_unknown(name, &names)).map(|name| warning(name)).collect()
 }
 
-fn is_unknown(name: &str) -> bool {
+/// Whether one of these variables looks like a setting and is none.
+fn is_unknown(name: &str, names: &BTreeSet<String>) -> bool {
     name.starts_with(PREFIX)
         && !OTHERS.contains(&name)
-        && !is_of_kubernetes(name)
+        && !is_of_kubernetes(name, names)
         && all().all(|setting| setting.variable() != name)
 }
 
-/// Whether Kubernetes gives a variable such a name, for a Service whose own name begins with `umbel`.
-fn is_of_kubernetes(name: &str) -> bool {
-    name.contains("_SERVICE_") || name.contains("_PORT_") || name.ends_with("_PORT")
+/// Whether Kubernetes has set this variable, for a Service whose own name begins with `umbel`: of each one there is its
+/// `..._SERVICE_HOST`, too.
+fn is_of_kubernetes(name: &str, names: &BTreeSet<String>) -> bool {
+    let is_of = |(at, mark): (usize, &str)| {
+        let rest = &name[at + mark.len()..];
+        let is_whole = rest.is_empty() || rest.starts_with('_');
+        is_whole && names.contains(&format!("{}_SERVICE_HOST", &name[..at]))
+    };
+    OF_SERVICES.iter().any(|mark| name.match_indices(mark).any(is_of))
 }
 
 fn warning(name: &str) -> String {
@@ -101,19 +110,30 @@ mod tests {
         let settings: Vec<String> = all().map(Setting::variable).collect();
         assert_eq!(said(&settings.iter().map(String::as_str).collect::<Vec<_>>()), [""; 0]);
         assert_eq!(said(&OTHERS), [""; 0]);
-        for name in [
-            "HOME",
-            "UMBEL",
-            // Kubernetes, for Services named `umbel` and `umbel-nodes`.
+        assert_eq!(said(&["HOME", "UMBEL"]), [""; 0]);
+        // Kubernetes, for Services named `umbel` and `umbel-port-nodes`.
+        let of_services = [
             "UMBEL_SERVICE_HOST",
+            "UMBEL_SERVICE_PORT",
             "UMBEL_SERVICE_PORT_GRPC",
             "UMBEL_PORT",
             "UMBEL_PORT_7400_TCP",
             "UMBEL_PORT_7400_TCP_ADDR",
-            "UMBEL_NODES_SERVICE_PORT",
-            "UMBEL_NODES_PORT_6379_TCP_PROTO",
-        ] {
-            assert_eq!(said(&[name]), [""; 0], "{name}");
+            "UMBEL_PORT_NODES_SERVICE_HOST",
+            "UMBEL_PORT_NODES_SERVICE_PORT",
+            "UMBEL_PORT_NODES_PORT_6379_TCP_PROTO",
+        ];
+        assert_eq!(said(&of_services), [""; 0]);
+    }
+
+    /// Regression: whatever has a port in its name was taken for one of Kubernetes.
+    #[test]
+    fn a_port_is_of_kubernetes_only_with_its_service() {
+        for name in ["UMBEL_RESP_PORT", "UMBEL_LISTEN_PORT", "UMBEL_PORT", "UMBEL_X_PORT_7_TCP"] {
+            let said = said(&["UMBEL_NODES_SERVICE_HOST", name]);
+            assert!(said.len() == 1 && said[0].starts_with(name), "{name}: {said:?}");
         }
+        let said = said(&["UMBEL_SERVICE_HOST", "UMBEL_PORTS", "UMBEL_SERVICE_NAME"]);
+        assert!(said.len() == 2 && said[0].starts_with("UMBEL_PORTS "), "{said:?}");
     }
 }
