@@ -38,7 +38,7 @@ pub enum KeyFileError {
     /// Remove the permissions of others; anyone who has read the file before has the key.
     #[error(
         "{path}: others than its owner may read or write the key (mode {mode:03o}): chmod 600, or 640 if it \
-         belongs to root"
+         belongs to root; for secrets of Kubernetes set `defaultMode: 0440`, for those of Docker Swarm `mode: 0440`"
     )]
     Mode {
         /// The file.
@@ -187,7 +187,9 @@ mod tests {
         for mode in [0o604, 0o602, 0o660] {
             let error = read(&[10; 32], mode).err().unwrap().to_string();
             assert!(
-                error.contains(&format!("mode {mode:o}")) && error.contains("chmod 600"),
+                error.contains(&format!("mode {mode:o}"))
+                    && error.contains("chmod 600")
+                    && error.contains("`defaultMode: 0440`"),
                 "{error}"
             );
         }

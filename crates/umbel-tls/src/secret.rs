@@ -83,7 +83,7 @@ pub enum SecretError {
     /// Remove the permissions of others; anyone who has read the file before knows the secret: draw another one.
     #[error(
         "{}: others than its owner may read or write the secret (mode {mode:03o}): chmod 600, or 640 if it belongs to \
-         root",
+         root; for secrets of Kubernetes set `defaultMode: 0440`, for those of Docker Swarm `mode: 0440`",
         file.display()
     )]
     Mode {
@@ -103,7 +103,8 @@ pub enum SecretError {
 }
 
 /// The permissions of a file of keys or secrets if others than its owner may read or write it. One that belongs to
-/// root may be readable by its group, as Kubernetes mounts secrets.
+/// root may be readable by its group, as Kubernetes mounts secrets with `defaultMode: 0440`; its default is 0644, which is
+/// refused.
 #[must_use]
 pub fn mode_for_others(metadata: &Metadata) -> Option<u32> {
     let mode = metadata.mode() & 0o777;

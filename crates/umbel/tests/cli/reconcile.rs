@@ -387,7 +387,10 @@ fn sides_that_know_one_secret_prove_it() {
     ask("--secret-file short").refused(2, &["short: a secret of 7 bytes: expected at least 32"]);
     reconcile(&sandbox, "a exec:true --secret-file s").refused(2, &["--listen and tcp://"]);
     close("s", 0o604);
-    let open = ["s: others than its owner may read or write the secret (mode 604): chmod 600"];
+    let open = [
+        "s: others than its owner may read or write the secret (mode 604): chmod 600",
+        "`defaultMode: 0440`",
+    ];
     ask("--secret-file s").refused(2, &open);
     reconcile(&sandbox, "--listen 127.0.0.1:0 b --secret-file s").refused(2, &open);
 }
