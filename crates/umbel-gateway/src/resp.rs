@@ -6,7 +6,6 @@
 //! | `pipeline` | commands in their order, adjacent ones joined, transactions |
 //! | `filters`, `cuckoo`, `keys`, `server`, `cluster`, `info` | what commands do |
 //! | `nodes` | the nodes that clients in cluster mode can use |
-//! | `due` | filters whose time has come |
 //! | `session` | the caller of a connection, and what it has chosen |
 //! | `needs`, `answers` | rights that commands require; failures as clients know them |
 //! | `shared`, `turns` | what connections share |
@@ -32,7 +31,6 @@ mod cluster;
 mod coming_pieces;
 mod connection;
 mod cuckoo;
-mod due;
 mod dump_bytes;
 mod dumps;
 mod expiry;

@@ -66,7 +66,7 @@ impl Coordinator {
     }
 
     /// Drops a filter if it has this time; returns whether it is gone, once no shard has a slice of it.
-    pub async fn drop_expired(
+    pub(crate) async fn drop_expired(
         &self,
         filter: FilterId,
         name: &FilterName,

@@ -22,7 +22,7 @@ use super::answers::refusal;
 use super::filters::{self, ItemAnswers};
 use super::packed::Packed;
 use super::session::{Executing, Queue, Session, name_of};
-use super::{chain_debug, cluster, cuckoo, due, dumps, expiry, keys, payloads, server, umbel};
+use super::{chain_debug, cluster, cuckoo, dumps, expiry, keys, payloads, server, umbel};
 
 /// Names of commands that browsers send when a page makes them connect to this port. Such connections are
 /// closed.
@@ -52,10 +52,7 @@ pub(super) async fn run_some(
     let joined = if session.replies_to_all() { requests } else { std::slice::from_ref(request) };
     let group = session.queue.is_none().then(|| Group::of(session, joined)).flatten();
     let count = match group {
-        Some(group) => match due::drop_due(session, std::iter::once(group.key)).await {
-            Ok(()) => group.run(session, out).await,
-            Err(refusal) => group.refuse(session, &refusal, out),
-        },
+        Some(group) => group.run(session, out).await,
         None => {
             run_one(session, request, out).await;
             1
@@ -147,14 +144,6 @@ impl<'a> Group<'a> {
     /// A single command that has been admitted.
     fn alone(session: &Session, request: &Request, verb: ItemVerb, items: Items<'a>) -> Self {
         Self { key: items.key, verb, members: vec![charged(session, request, items)] }
-    }
-
-    /// Answers that none of the commands was carried out.
-    fn refuse(&self, session: &Session, refusal: &Refusal, out: &mut Vec<u8>) -> usize {
-        for member in &self.members {
-            session.answer(member.as_ref().err().unwrap_or(refusal).clone(), out);
-        }
-        self.members.len()
     }
 
     async fn run(self, session: &Session, out: &mut Vec<u8>) -> usize {
@@ -360,9 +349,6 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
             Ok(()) => session.answer(Reply::Status("QUEUED".into()), out),
             Err(refusal) => session.answer(refusal, out),
         };
-    }
-    if let Err(refusal) = due::drop_due(session, spec.keys_of(arguments)).await {
-        return session.answer(refusal, out);
     }
     let answer = match spec.parse(arguments) {
         Err(refusal) => Err(refusal),
