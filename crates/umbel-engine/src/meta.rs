@@ -56,7 +56,7 @@ pub use controller::{
     forget_finished, next_tasks,
 };
 pub use filter_name::{FilterName, FilterNameError};
-pub use filter_order::{FilterChange, FilterOrder};
+pub use filter_order::{FilterChange, FilterOrder, SeenExpiry};
 pub use filter_record::{FilterRecord, FilterState};
 pub use forecast::{MoveCause, ShardMove, forecast_moves, moves_under_way};
 pub use job::{JobEnd, JobOrder, JobRecord, JobSecret, JobState};

@@ -192,7 +192,7 @@ impl Quotas {
             ) => self.create(index, (name, settings, owner.as_ref()), reply),
             (
                 MetaCommand::DropFilter { filter }
-                | MetaCommand::TakeFilter { filter }
+                | MetaCommand::TakeFilter { filter, .. }
                 | MetaCommand::DropExpired { filter, .. },
                 MetaReply::Done,
             ) => {

@@ -192,7 +192,7 @@ impl Reference {
             self.meta.filter(filter).is_some_and(|was| was.state != FilterState::Dropping)
         };
         let dropped = match *command.bare() {
-            MetaCommand::DropFilter { filter } | MetaCommand::TakeFilter { filter } => {
+            MetaCommand::DropFilter { filter } | MetaCommand::TakeFilter { filter, .. } => {
                 Some(filter).filter(|&filter| is_there(filter))
             }
             _ => None,

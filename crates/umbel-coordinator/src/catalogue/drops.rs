@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 use umbel_engine::FilterId;
 use umbel_engine::meta::{
-    FilterChange, FilterName, FilterRecord, MetaCommand, MetaError, MetaState,
+    FilterChange, FilterName, FilterRecord, MetaCommand, MetaError, MetaState, SeenExpiry,
 };
 
 use super::Seen;
@@ -33,11 +33,23 @@ impl Coordinator {
         seen: Option<Seen>,
         deadline: Instant,
     ) -> Result<bool> {
+        self.take_with(SeenExpiry::Any, name, seen, deadline).await
+    }
+
+    /// The same, if the filter has this expiry.
+    pub(super) async fn take_with(
+        &self,
+        expiry: SeenExpiry,
+        name: &FilterName,
+        seen: Option<Seen>,
+        deadline: Instant,
+    ) -> Result<bool> {
         let (filter, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(filter, &record))?;
-        let taking = MetaCommand::TakeFilter { filter };
+        let taking = MetaCommand::TakeFilter { filter, seen: expiry };
         let is_known = self.read_meta(|state| state.check_writable(&taking).is_ok())?;
-        let change = if is_known { FilterChange::Take } else { FilterChange::Drop };
+        let change =
+            if is_known { FilterChange::Take { seen: expiry } } else { FilterChange::Drop };
         self.drop_by(change, filter, &record, deadline).await
     }
 
@@ -58,11 +70,7 @@ impl Coordinator {
     }
 
     /// Waits for the end of the merge of shards because of which a drop was refused; any other error is the drop's.
-    pub(super) async fn wait_for_merge(
-        &self,
-        refused: CallFailure,
-        deadline: Instant,
-    ) -> Result<()> {
+    async fn wait_for_merge(&self, refused: CallFailure, deadline: Instant) -> Result<()> {
         let is_merging = matches!(refused, CallFailure::Meta(MetaError::ShardBusy { .. }));
         if !is_merging || Instant::now() >= deadline {
             return Err(refused);

@@ -2,10 +2,9 @@
 
 use tokio::time::Instant;
 use umbel_engine::FilterId;
-use umbel_engine::meta::{FilterChange, FilterName, FilterState, MetaCommand, MetaState};
+use umbel_engine::meta::{FilterChange, FilterName, MetaCommand, SeenExpiry};
 
 use super::Seen;
-use crate::items::partial_failure;
 use crate::{Coordinator, Result};
 use umbel_node::failure::CallFailure;
 
@@ -44,49 +43,17 @@ impl Coordinator {
         self.propose_order(filter, &record, change, deadline).await
     }
 
-    /// The same for a time that has passed: whoever sets it drops the filter, too. Returns whether a replicated filter was
-    /// dropped, once no shard has a slice of it; a filter that has got another time in between stays. Clusters of lower
-    /// versions drop it whatever its time is.
+    /// The same for a time that has passed, which drops the filter in one step. Returns whether it was replicated, once no
+    /// shard has a slice of it. Whoever comes too late gets [`CallFailure::UnknownFilter`]. Clusters of lower versions drop
+    /// the filter whatever its time is.
     pub async fn expire_now(
         &self,
         name: &FilterName,
         seen: Seen,
         seen_ms: Option<u64>,
-        passed_ms: u64,
         deadline: Instant,
     ) -> Result<bool> {
-        let (filter, record) = self.filter_in_any_state(name, deadline).await?;
-        seen.check(filter, &record)?;
-        let Some(change) = self.replacing(filter, seen_ms, Some(passed_ms))? else {
-            return self.drop_filter(name, Some(seen), deadline).await;
-        };
-        self.propose_order(filter, &record, change, deadline).await?;
-        let is_dropped = self.drop_expired(filter, name, passed_ms, deadline).await?;
-        Ok(is_dropped && record.is_replicated())
-    }
-
-    /// Drops a filter if it has this time; returns whether it is gone, once no shard has a slice of it.
-    pub(crate) async fn drop_expired(
-        &self,
-        filter: FilterId,
-        name: &FilterName,
-        passed_ms: u64,
-        deadline: Instant,
-    ) -> Result<bool> {
-        let command = MetaCommand::DropExpired { filter, expires_ms: passed_ms };
-        while let Err(error) = self.meta_propose(command.clone(), deadline).await {
-            // The time is set, so the leader of the meta group drops it sooner or later.
-            let late = |failure: &CallFailure| {
-                format!("filter {:?} has expired, and is not dropped yet: {failure}", name.as_str())
-            };
-            let waited = self.wait_for_merge(error, deadline).await;
-            waited.map_err(|failure| partial_failure(failure, late))?;
-        }
-        let is_over = |state: &MetaState| match state.filter(filter) {
-            Some(record) if record.state == FilterState::Dropping => None,
-            found => Some(found.is_none()),
-        };
-        self.wait_change(filter, is_over, deadline).await
+        self.take_with(SeenExpiry::At(seen_ms), name, Some(seen), deadline).await
     }
 
     /// The change that replaces a time as it was seen; None if the cluster may have nodes that do not know it.

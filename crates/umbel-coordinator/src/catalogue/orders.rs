@@ -21,7 +21,7 @@ impl Coordinator {
         // A drop leaves nothing to rename, and what is proposed once was not done by an earlier try.
         let is_certain = matches!(
             change,
-            FilterChange::Drop | FilterChange::Take | FilterChange::ReplaceExpiry { .. }
+            FilterChange::Drop | FilterChange::Take { .. } | FilterChange::ReplaceExpiry { .. }
         );
         let sets_expiry = matches!(change, FilterChange::SetExpiry { .. });
         let order = FilterOrder { filter, name: record.name.clone(), change };

@@ -136,7 +136,7 @@ impl MetaState {
             MetaCommand::ReplaceExpiry { filter, seen_ms, expires_ms } => {
                 self.replace_expiry(*filter, *seen_ms, *expires_ms)
             }
-            MetaCommand::TakeFilter { filter } => self.take_filter(*filter),
+            MetaCommand::TakeFilter { filter, seen } => self.take_filter(*filter, *seen),
         }
     }
 

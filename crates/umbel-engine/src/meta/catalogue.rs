@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use umbel_filter::Kind;
 
 use super::filter_name::FilterName;
+use super::filter_order::SeenExpiry;
 use super::filter_record::{FilterRecord, FilterState};
 use super::principal::PrincipalName;
 use super::reply::{MetaError, MetaReply};
@@ -200,9 +201,16 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    /// Drops a filter that nobody has dropped.
-    pub(super) fn take_filter(&mut self, filter: FilterId) -> Result<MetaReply> {
-        self.named(filter)?;
+    /// Drops a filter that nobody has dropped, and that has the expiry that was seen.
+    pub(super) fn take_filter(&mut self, filter: FilterId, seen: SeenExpiry) -> Result<MetaReply> {
+        let record = self.named(filter)?;
+        // The time is that of the import, which renews it: nobody else sets it.
+        if seen != SeenExpiry::Any && record.is_imported() {
+            return Err(record.busy());
+        }
+        if !seen.is_still(record.expires_ms) {
+            return Err(MetaError::ExpiryChanged { filter });
+        }
         self.drop_filter(filter)
     }
 

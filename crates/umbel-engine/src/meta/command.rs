@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Epoch, FilterId, Generation, JobId, NodeId, ShardId};
 use crate::meta::filter_name::FilterName;
-use crate::meta::filter_order::FilterOrder;
+use crate::meta::filter_order::{FilterOrder, SeenExpiry};
 use crate::meta::job::{JobEnd, JobOrder};
 use crate::meta::join_token::Applicant;
 use crate::meta::principal::{Principal, PrincipalName};
@@ -337,10 +337,13 @@ pub enum MetaCommand {
         expires_ms: Option<u64>,
     },
     /// Drops a filter like [`DropFilter`](Self::DropFilter), unless that has been done: of several who propose it, one is
-    /// answered that it is done, and the others that there is no such filter. Proposed once, whatever becomes of
-    /// the answer ([`MetaCommand::is_repeatable`]).
+    /// answered that it is done, and the others that there is no such filter. If the filter does not have the expiry that
+    /// was seen any more, it stays ([`MetaError::ExpiryChanged`](super::MetaError::ExpiryChanged)). Proposed once, whatever
+    /// becomes of the answer ([`MetaCommand::is_repeatable`]).
     TakeFilter {
         /// The filter.
         filter: FilterId,
+        /// Which expiry it must have.
+        seen: SeenExpiry,
     },
 }

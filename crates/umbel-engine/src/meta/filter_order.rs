@@ -55,5 +55,35 @@ pub enum FilterChange {
         expires_ms: Option<u64>,
     },
     /// `TakeFilter`.
-    Take,
+    Take {
+        /// Which expiry the filter must have.
+        seen: SeenExpiry,
+    },
+}
+
+/// Which time of expiry a filter must have, so that [`TakeFilter`](super::MetaCommand::TakeFilter) drops it.
+///
+/// ```
+/// use umbel_engine::meta::SeenExpiry;
+///
+/// assert!(SeenExpiry::Any.is_still(Some(5)));
+/// assert!(SeenExpiry::At(None).is_still(None) && !SeenExpiry::At(None).is_still(Some(5)));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SeenExpiry {
+    /// Any, or none.
+    Any,
+    /// The one that was seen, in milliseconds since 1970; None for never.
+    At(Option<u64>),
+}
+
+impl SeenExpiry {
+    /// Whether a filter that has this expiry now is as it was seen.
+    #[must_use]
+    pub fn is_still(self, expires_ms: Option<u64>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::At(seen_ms) => seen_ms == expires_ms,
+        }
+    }
 }

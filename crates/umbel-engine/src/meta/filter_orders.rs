@@ -42,7 +42,7 @@ impl FilterOrder {
             &FilterChange::ReplaceExpiry { seen_ms, expires_ms } => {
                 MetaCommand::ReplaceExpiry { filter, seen_ms, expires_ms }
             }
-            FilterChange::Take => MetaCommand::TakeFilter { filter },
+            &FilterChange::Take { seen } => MetaCommand::TakeFilter { filter, seen },
         }
     }
 }
@@ -63,12 +63,12 @@ impl MetaCommand {
     ///
     /// ```
     /// use umbel_engine::FilterId;
-    /// use umbel_engine::meta::MetaCommand;
+    /// use umbel_engine::meta::{MetaCommand, SeenExpiry};
     ///
     /// let (filter, expires_ms) = (FilterId(7), Some(1_000));
     /// assert!(MetaCommand::SetExpiry { filter, expires_ms }.is_repeatable());
     /// assert!(!MetaCommand::ReplaceExpiry { filter, seen_ms: None, expires_ms }.is_repeatable());
-    /// assert!(!MetaCommand::TakeFilter { filter }.is_repeatable());
+    /// assert!(!MetaCommand::TakeFilter { filter, seen: SeenExpiry::Any }.is_repeatable());
     /// ```
     #[must_use]
     pub fn is_repeatable(&self) -> bool {

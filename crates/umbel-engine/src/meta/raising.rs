@@ -23,7 +23,7 @@ impl MetaCommand {
             Self::ReplaceExpiry { .. }
             | Self::TakeFilter { .. }
             | Self::Order(FilterOrder {
-                change: FilterChange::ReplaceExpiry { .. } | FilterChange::Take,
+                change: FilterChange::ReplaceExpiry { .. } | FilterChange::Take { .. },
                 ..
             }) => ClusterVersion(6),
             Self::Order(_) | Self::RenewImport { .. } => ClusterVersion(4),
@@ -113,7 +113,7 @@ mod tests {
     use super::super::balance::tests::formed;
     use super::*;
     use crate::ids::FilterId;
-    use crate::meta::FilterName;
+    use crate::meta::{FilterName, SeenExpiry};
 
     fn raise(state: &mut MetaState, to: u32, asked: impl IntoIterator<Item = u64>) -> MetaReply {
         let asked = asked.into_iter().map(NodeId).collect();
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(state.check_writable(&dropped), Ok(()));
         // Some changes came later than orders.
         let replaced = order(FilterChange::ReplaceExpiry { seen_ms: None, expires_ms: None });
-        let taken = order(FilterChange::Take);
+        let taken = order(FilterChange::Take { seen: SeenExpiry::Any });
         let state = state.at_version(ClusterVersion(5));
         for command in [&replaced, &*replaced.bare(), &taken, &*taken.bare()] {
             assert!(state.check_writable(command).is_err());

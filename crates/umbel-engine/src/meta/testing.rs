@@ -7,7 +7,7 @@ use crate::ids::{FilterId, Generation, JobId, NodeId, ShardId};
 use crate::meta::{
     ClusterVerb, ClusterVersion, Distribution, FilterChange, FilterName, FilterOrder,
     FilterSettings, FilterVerb, Grant, HashKey, JobEnd, JobOrder, JobSecret, MetaCommand,
-    Principal, PrincipalName, Proof, Quota, Rates, Rights, SessionKey,
+    Principal, PrincipalName, Proof, Quota, Rates, Rights, SeenExpiry, SessionKey,
 };
 use crate::placement::Zone;
 use crate::shard::SliceShape;
@@ -68,7 +68,8 @@ fn order((filter, named, change, number): (FilterId, u64, u8, u64)) -> MetaComma
         2 => FilterChange::Clear { generation },
         3 => FilterChange::Rotate { generation },
         4 => FilterChange::ReplaceExpiry { seen_ms: None, expires_ms: Some(number) },
-        5 => FilterChange::Take,
+        5 if number == 0 => FilterChange::Take { seen: SeenExpiry::Any },
+        5 => FilterChange::Take { seen: SeenExpiry::At(Some(number)) },
         _ => FilterChange::Rename { generation, name: name(number), replaced: None },
     };
     MetaCommand::Order(FilterOrder { filter, name: name(named), change })

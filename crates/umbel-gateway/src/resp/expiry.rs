@@ -21,9 +21,13 @@ pub(super) async fn answer(
 ) -> Result<Reply, Refusal> {
     let coordinator = &session.shared.coordinator;
     let deadline = session.shared.deadlines.of_command();
-    let begun_ms = time_of(coordinator, command);
+    let now_ms = match command {
+        ExpiryCommand::Set { expiry, .. } => now_for(coordinator, expiry),
+        // What `EXPIRE` was told is what is left at once.
+        ExpiryCommand::Ask { .. } | ExpiryCommand::Persist(_) => coordinator.term_start_ms(),
+    };
     if let ExpiryCommand::Set { command, expiry, .. } = command {
-        check_moment(command, expiry, begun_ms)?;
+        check_moment(command, expiry, now_ms)?;
     }
     let (key, verb) = match command {
         ExpiryCommand::Set { key, .. } | ExpiryCommand::Persist(key) => (key, FilterVerb::Manage),
@@ -45,15 +49,13 @@ pub(super) async fn answer(
     loop {
         let found = coordinator.expiry(&name, deadline).await.map_err(|error| refusal(&error))?;
         let Some((filter, had)) = found else { return Ok(missing(command)) };
-        // A command of another node may have set a time that has passed since this one began.
-        let now_ms = time_of(coordinator, command).max(begun_ms);
         let wanted = match command {
             ExpiryCommand::Ask { unit, is_moment, .. } => {
                 return Ok(Reply::Integer(time_left(had, now_ms, unit, is_moment)));
             }
-            ExpiryCommand::Persist(_) => lasting(had, now_ms),
+            ExpiryCommand::Persist(_) => had.map(|had_ms| Change::Persist { had_ms }),
             ExpiryCommand::Set { expiry, condition, .. } => {
-                wanted(condition, had, moment(expiry, begun_ms), now_ms)
+                wanted(condition, had, moment(expiry, now_ms), now_ms)
             }
         };
         let Some(wanted) = wanted else { return Ok(Reply::Integer(0)) };
@@ -85,7 +87,7 @@ enum Change {
     /// It is dropped before the reply, as in Redis, because the moment has passed.
     Drop,
     /// The same, if the filter still has the expiry that was seen.
-    Expire { had: Option<u64>, at_ms: u64 },
+    Expire { had: Option<u64> },
     /// The moment at which it is dropped.
     Set(u64),
     /// The same, if the filter still has the expiry that was seen.
@@ -100,23 +102,10 @@ fn wanted(condition: Condition, had: Option<u64>, at_ms: u64, now_ms: u64) -> Op
     match condition {
         _ if !allows(condition, had, at_ms) => None,
         Condition::Always if has_passed => Some(Change::Drop),
-        _ if has_expired(had, now_ms) => None,
         Condition::Always => Some(Change::Set(at_ms)),
-        _ if has_passed => Some(Change::Expire { had, at_ms }),
+        _ if has_passed => Some(Change::Expire { had }),
         _ => Some(Change::Replace { had, at_ms }),
     }
-}
-
-/// What lets a filter that has this expiry last for ever; None for nothing.
-fn lasting(had: Option<u64>, now_ms: u64) -> Option<Change> {
-    let had_ms = had.filter(|_| !has_expired(had, now_ms))?;
-    Some(Change::Persist { had_ms })
-}
-
-/// Whether a filter counts as missing although it is not dropped yet. The command that gave it this expiry may have been
-/// answered that the filter is gone, so that nothing revives it.
-fn has_expired(had: Option<u64>, now_ms: u64) -> bool {
-    had.is_some_and(|had_ms| had_ms <= now_ms)
 }
 
 /// Changes a filter as it was seen; returns whether a replicated filter was dropped.
@@ -130,9 +119,7 @@ async fn change(
     let seen = Seen { filter, generation: None };
     match change {
         Change::Drop => coordinator.take_filter(name, Some(seen), deadline).await,
-        Change::Expire { had, at_ms } => {
-            coordinator.expire_now(name, seen, had, at_ms, deadline).await
-        }
+        Change::Expire { had } => coordinator.expire_now(name, seen, had, deadline).await,
         Change::Set(at_ms) => {
             coordinator.expire(name, Some(seen), Some(at_ms), deadline).await.map(|()| false)
         }
@@ -168,15 +155,6 @@ fn check_moment(command: &'static str, expiry: Expiry, now_ms: u64) -> Result<()
     match expiry {
         Expiry::InMs(ms) if ms > i64::MAX - now_ms => Err(Refusal::ExpireTime { command }),
         Expiry::InMs(_) | Expiry::AtMs(_) => Ok(()),
-    }
-}
-
-/// The time of a command: with it expiries are compared, or from it they count.
-fn time_of(coordinator: &Coordinator, command: ExpiryCommand<'_>) -> u64 {
-    match command {
-        ExpiryCommand::Set { expiry, .. } => now_for(coordinator, expiry),
-        // What `EXPIRE` was told is what is left at once.
-        ExpiryCommand::Ask { .. } | ExpiryCommand::Persist(_) => coordinator.term_start_ms(),
     }
 }
 
@@ -280,7 +258,7 @@ mod tests {
         asked.drop_filter(&name, None, deadline()).await.unwrap();
         let replace = |at_ms| Change::Replace { had: None, at_ms };
         let (set, unset) = (Change::Set(u64::MAX), Change::Persist { had_ms: 1 });
-        let expire = Change::Expire { had: None, at_ms: 1 };
+        let expire = Change::Expire { had: None };
         for wanted in [Change::Drop, expire, set, unset, replace(u64::MAX)] {
             let gone = change(&asked, &name, seen, wanted, deadline()).await;
             assert!(gone.is_err_and(|failure| is_missing(&failure)), "Redis answers 0");
@@ -332,34 +310,20 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_does_not_expire_again() {
+    fn a_filter_whose_time_has_passed_is_changed_as_any_other() {
         let wanted = |condition, had, at_ms| wanted(condition, had, at_ms, 50);
         assert_eq!(wanted(Condition::Always, Some(40), 50), Some(Change::Drop));
         assert_eq!(wanted(Condition::Always, None, 51), Some(Change::Set(51)));
-        let expire = |had, at_ms| Some(Change::Expire { had, at_ms });
-        assert_eq!(wanted(Condition::IfNone, None, 50), expire(None, 50));
-        assert_eq!(wanted(Condition::IfSome, Some(51), 0), expire(Some(51), 0));
+        let expire = |had| Some(Change::Expire { had });
+        assert_eq!(wanted(Condition::IfNone, None, 50), expire(None));
+        assert_eq!(wanted(Condition::IfSome, Some(51), 0), expire(Some(51)));
         assert_eq!(wanted(Condition::IfNone, Some(51), 0), None);
-        // A command of another node has set it a moment ago, and was answered 1.
+        // Whether the time that it had has passed is for the leader of the catalogue to say.
         for (condition, at_ms) in [(Condition::IfSome, 50), (Condition::IfEarlier, 49)] {
-            assert_eq!(wanted(condition, Some(50), at_ms), None);
+            assert_eq!(wanted(condition, Some(50), at_ms), expire(Some(50)));
         }
         let replaced = Some(Change::Replace { had: Some(51), at_ms: 52 });
         assert_eq!(wanted(Condition::IfLater, Some(51), 52), replaced);
-    }
-
-    /// A command of another node has let it expire, and the leader of the catalogue has not dropped it yet.
-    #[test]
-    fn what_has_expired_is_not_revived() {
-        for (condition, had_ms) in
-            [(Condition::Always, 40), (Condition::IfSome, 50), (Condition::IfLater, 50)]
-        {
-            assert_eq!(wanted(condition, Some(had_ms), 52, 50), None);
-        }
-        assert_eq!(wanted(Condition::Always, Some(51), 52, 50), Some(Change::Set(52)));
-        assert_eq!(lasting(Some(50), 50), None);
-        assert_eq!(lasting(Some(51), 50), Some(Change::Persist { had_ms: 51 }));
-        assert_eq!(lasting(None, 50), None);
     }
 
     #[test]

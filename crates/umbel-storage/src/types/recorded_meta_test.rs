@@ -5,7 +5,8 @@ use std::path::Path;
 use umbel_engine::meta::{
     Applicant, ClusterVerb, ClusterVersion, Distribution, FilterChange, FilterName, FilterOrder,
     FilterSettings, FilterVerb, Grant, HashKey, JobEnd, JobOrder, JobSecret, MetaCommand,
-    MetaError, MetaReply, Principal, PrincipalName, Proof, Quota, Rates, Rights, SessionKey,
+    MetaError, MetaReply, Principal, PrincipalName, Proof, Quota, Rates, Rights, SeenExpiry,
+    SessionKey,
 };
 use umbel_engine::placement::Zone;
 use umbel_engine::shard::SliceShape;
@@ -34,6 +35,7 @@ umbel_ports::recorded! {
     ClusterVerb { Admin, Backup, Jobs, Metrics }
     Distribution { Partitioned, Replicated }
     HashKey { Xxh3, SipHash, RedisBloom }
+    SeenExpiry { Any, At }
 }
 const FILTER: FilterId = FilterId(7);
 const GENERATION: Generation = Generation(2);
@@ -121,7 +123,7 @@ fn commands_about_filters() -> Vec<MetaCommand> {
         MetaCommand::RenewImport { filter, expires_ms: 9 },
         begin,
         MetaCommand::ReplaceExpiry { filter, seen_ms: None, expires_ms: Some(9) },
-        MetaCommand::TakeFilter { filter },
+        MetaCommand::TakeFilter { filter, seen: SeenExpiry::At(Some(8)) },
     ]
 }
 
@@ -201,9 +203,10 @@ fn every_command_of_the_meta_group_is_understood_as_it_was_recorded() {
         FilterChange::Rotate { generation },
         FilterChange::Rename { generation, name: name(), replaced },
         FilterChange::ReplaceExpiry { seen_ms: Some(8), expires_ms: Some(9) },
-        FilterChange::Take,
+        FilterChange::Take { seen: SeenExpiry::Any },
     ];
     check_all(&mut recordings, &changes);
+    check_all(&mut recordings, &[SeenExpiry::Any, SeenExpiry::At(None)]);
     let failed = JobEnd::Failed { cause: "disk full".to_owned(), resumable: true };
     let ends = [JobEnd::Done { summary: b"sum".to_vec() }, failed, JobEnd::Cancelled];
     check_all(&mut recordings, &ends);

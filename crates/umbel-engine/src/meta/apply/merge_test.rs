@@ -5,7 +5,7 @@ use super::*;
 use crate::ids::{Epoch, FilterId, Generation};
 use crate::limits::{ERA_MAX, SLICE_BYTES_MAX};
 use crate::meta::testing::{create, create_replicated};
-use crate::meta::{ClusterVersion, FilterName, FilterSettings, FilterState, MergeStep};
+use crate::meta::{ClusterVersion, FilterName, FilterSettings, FilterState, MergeStep, SeenExpiry};
 use crate::shard::{LateItems, SliceShape, WindowRules, WindowTime};
 
 pub(super) fn split(shard_count: u32) -> MetaCommand {
@@ -238,7 +238,7 @@ fn no_slice_changes_from_beginning_to_end() {
         MetaCommand::RotateFilter { filter: window, generation },
         renamed(filter, "g", None),
         renamed(other, "f", Some(filter)),
-        MetaCommand::TakeFilter { filter },
+        MetaCommand::TakeFilter { filter, seen: SeenExpiry::Any },
     ];
     for command in refused.clone() {
         assert_eq!(busy(&mut cluster, &command), "shard 2 is being merged into shard 0: try again");

@@ -4,7 +4,10 @@ use super::apply_test::Cluster;
 use super::*;
 use crate::ids::{FilterId, Generation};
 use crate::meta::testing::{create, create_replicated};
-use crate::meta::{FilterChange, FilterName, FilterOrder, FilterState};
+use crate::meta::{FilterChange, FilterName, FilterOrder, FilterState, SeenExpiry};
+
+/// Takes a filter, whatever its expiry is.
+const TAKE: FilterChange = FilterChange::Take { seen: SeenExpiry::Any };
 
 fn made(cluster: &mut Cluster, name: &str) -> FilterId {
     let MetaReply::Filter(filter) = cluster.apply(&create(name, 1, false)) else { panic!() };
@@ -87,7 +90,8 @@ fn an_order_does_not_follow_a_filter_to_another_name() {
         FilterChange::Rotate { generation },
         FilterChange::Rename { generation, name, replaced: None },
         FilterChange::ReplaceExpiry { seen_ms: None, expires_ms: Some(1) },
-        FilterChange::Take,
+        TAKE,
+        FilterChange::Take { seen: SeenExpiry::At(None) },
     ] {
         assert_eq!(cluster.error(&order(filter, "a", change)), unknown);
     }
@@ -123,15 +127,45 @@ fn of_those_who_take_a_filter_one_has_dropped_it() {
     let MetaReply::Filter(near) = reply else { panic!() };
     for (filter, name) in [(made(&mut cluster, "a"), "a"), (near, "near")] {
         let unknown = MetaError::UnknownFilter { filter };
-        cluster.done(&order(filter, name, FilterChange::Take));
+        cluster.done(&order(filter, name, TAKE));
         assert_eq!(id_of(&cluster, name), None);
-        assert_eq!(cluster.error(&order(filter, name, FilterChange::Take)), unknown);
+        assert_eq!(cluster.error(&order(filter, name, TAKE)), unknown);
         cluster.done(&order(filter, name, FilterChange::Drop));
         cluster.done(&MetaCommand::FilterDropped { filter });
-        assert_eq!(cluster.error(&order(filter, name, FilterChange::Take)), unknown);
+        assert_eq!(cluster.error(&order(filter, name, TAKE)), unknown);
     }
     let dropped = made(&mut cluster, "b");
     cluster.done(&order(dropped, "b", FilterChange::Drop));
     let unknown = MetaError::UnknownFilter { filter: dropped };
-    assert_eq!(cluster.error(&order(dropped, "b", FilterChange::Take)), unknown);
+    assert_eq!(cluster.error(&order(dropped, "b", TAKE)), unknown);
+}
+
+/// A client that saw no expiry drops the filter by a time that has passed, and others change the expiry at that moment.
+#[test]
+fn a_filter_is_taken_only_with_the_expiry_that_was_seen() {
+    let mut cluster = Cluster::new(1, 2, 1);
+    let filter = made(&mut cluster, "a");
+    let take = |seen_ms| order(filter, "a", FilterChange::Take { seen: SeenExpiry::At(seen_ms) });
+    let set = |expires_ms| MetaCommand::SetExpiry { filter, expires_ms };
+    let changed = MetaError::ExpiryChanged { filter };
+    cluster.done(&set(Some(1)));
+    for seen_ms in [None, Some(2)] {
+        assert_eq!(cluster.error(&take(seen_ms)), changed);
+    }
+    cluster.done(&set(None));
+    assert_eq!(cluster.error(&take(Some(1))), changed);
+    assert_eq!(id_of(&cluster, "a"), Some(filter));
+    cluster.done(&take(None));
+    assert_eq!(id_of(&cluster, "a"), None);
+    // Whoever drops it at the same time, or makes it last for ever, is told that there is none.
+    let unknown = MetaError::UnknownFilter { filter };
+    let persist = FilterChange::ReplaceExpiry { seen_ms: Some(1), expires_ms: None };
+    for late in [take(None), order(filter, "a", TAKE), order(filter, "a", persist)] {
+        assert_eq!(cluster.error(&late), unknown);
+    }
+    // The expiry of an import is its own.
+    let MetaReply::Filter(import) = cluster.apply(&create("import", 1, true)) else { panic!() };
+    let take = MetaCommand::TakeFilter { filter: import, seen: SeenExpiry::At(None) };
+    assert!(matches!(cluster.error(&take), MetaError::Busy { .. }));
+    cluster.done(&order(import, "import", TAKE));
 }
