@@ -219,16 +219,16 @@ async fn serve(
         () = signal.asked() => return Ok(Exit::Done),
         node = start(config, ports, render) => node?,
     };
-    let (node, taken) = node;
+    let (node, without_redis) = node;
     tokio::spawn(warn_of_other_cluster(known, asked, node.cluster()));
     let (address, id, cluster) = (node.address(), node.id(), node.cluster());
     eprint_text(format_args!("listening on {address}, {id} of cluster {cluster:032x}\n"));
     if let Some(address) = node.resp_address() {
         eprint_text(format_args!("speaking the Redis protocol on {address}\n"));
     }
-    if let Some(error) = taken {
+    if let Some(why) = without_redis {
         eprint_text(format_args!(
-            "not speaking the Redis protocol: {REDIS_ADDRESS}: {error}; --resp HOST:PORT names another \
+            "not speaking the Redis protocol: {REDIS_ADDRESS}: {why}; --resp HOST:PORT names another \
              address\n"
         ));
     }
@@ -243,24 +243,35 @@ async fn serve(
 }
 
 /// Starts the node. A development cluster without a configured Redis address listens on Redis's default
-/// address; if that is taken, the node starts without it, and the error is returned.
+/// address; if that is taken, the node starts without it, and the reason is returned.
 async fn start(
     config: Config,
     ports: Ports,
     render: RenderMetrics,
-) -> Result<(Node, Option<std::io::Error>), StartError> {
+) -> Result<(Node, Option<String>), StartError> {
     let clients = || client_interface(Some(Arc::clone(&render)));
-    let mut taken = None;
-    if config.dev && config.resp_listen.is_none() && config.listen != REDIS_ADDRESS {
-        let guess = Config { resp_listen: Some(REDIS_ADDRESS.to_owned()), ..config.clone() };
-        match Node::start(guess, ports.clone(), clients()).await {
+    let why = match with_redis_address(&config) {
+        None => None,
+        Some(Err(why)) => Some(why.to_owned()),
+        Some(Ok(guess)) => match Node::start(guess, ports.clone(), clients()).await {
             Err(StartError::Listen { address, source }) if address == REDIS_ADDRESS => {
-                taken = Some(source);
+                Some(source.to_string())
             }
             outcome => return Ok((outcome?, None)),
-        }
+        },
+    };
+    Ok((Node::start(config, ports, clients()).await?, why))
+}
+
+/// The settings of a development cluster with Redis's default address, if they name none, or why that cannot be used.
+fn with_redis_address(config: &Config) -> Option<Result<Config, &'static str>> {
+    if !config.dev || config.resp_listen.is_some() {
+        return None;
     }
-    Ok((Node::start(config, ports, clients()).await?, taken))
+    if config.listen == REDIS_ADDRESS {
+        return Some(Err("listen has this address"));
+    }
+    Some(Ok(Config { resp_listen: Some(REDIS_ADDRESS.to_owned()), ..config.clone() }))
 }
 
 /// The TLS network of the node, if the settings name certificates.
@@ -350,5 +361,24 @@ impl ServeArgs {
         set("join_token_file", text(&self.join_token_file));
         set("log_format", text(&self.log_format));
         table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_development_cluster_says_that_its_own_address_is_the_one_of_redis() {
+        let dev = Config { dev: true, listen: "127.0.0.1:0".to_owned(), ..Config::default() };
+        let guess = with_redis_address(&dev).and_then(Result::ok);
+        assert_eq!(guess.and_then(|config| config.resp_listen).as_deref(), Some(REDIS_ADDRESS));
+        let own = Config { listen: REDIS_ADDRESS.to_owned(), ..dev.clone() };
+        assert_eq!(with_redis_address(&own).and_then(Result::err), Some("listen has this address"));
+        // Whoever names an address, or runs no development cluster, is not guessed at.
+        let named = Config { resp_listen: Some("127.0.0.1:0".to_owned()), ..dev.clone() };
+        for config in [named, Config { dev: false, ..dev }] {
+            assert!(with_redis_address(&config).is_none());
+        }
     }
 }
