@@ -25,7 +25,8 @@ use super::writing::write_answers;
 use crate::budget::{Budget, Holding, NoRoom};
 use crate::limits::{
     ARRIVAL_BYTES_PER_SECOND_MIN, ARRIVAL_TIMEOUT, RESP_AHEAD_BYTES_MAX,
-    RESP_COMMANDS_IN_FLIGHT_MAX, RESP_FREE_BYTES, RESP_READ_BYTES, RESP_WRITE_BYTES,
+    RESP_COMMANDS_IN_FLIGHT_MAX, RESP_DROPPED_BYTES_MAX, RESP_FREE_BYTES, RESP_READ_BYTES,
+    RESP_WRITE_BYTES,
 };
 
 /// Serves a connection to its end.
@@ -70,6 +71,8 @@ struct Input {
     requests: Vec<Request>,
     /// The bytes after these commands are no command.
     failed: Option<ProtocolError>,
+    /// Bytes that came after those, while the client took no answers, and were dropped.
+    dropped_bytes: usize,
     /// Since when the next command is waited for.
     waiting_since: Instant,
     /// When the incomplete request began to arrive.
@@ -135,6 +138,8 @@ impl Served {
             if self.input.failed.is_some() {
                 // Nobody keeps a stranger's place.
                 if self.input.is_known {
+                    self.session.queue = None;
+                    self.input.let_go();
                     tokio::select! {
                         _ = stop.wait_for(|&is_stopped| is_stopped) => {}
                         () = part(&mut self.stream, &self.input.connection) => {}
@@ -225,6 +230,7 @@ impl Input {
             is_closed: false,
             requests: Vec::new(),
             failed: None,
+            dropped_bytes: 0,
             waiting_since: Instant::now(),
             began: None,
             came: 0,
@@ -286,14 +292,18 @@ impl Input {
 
     /// Reads what comes while the client takes no answers, and returns how many bytes came: a client that sends a
     /// whole pipeline before it reads the first answer would wait for the node as the node waits for it. What there is
-    /// no room for is left to the client.
+    /// no room for is left to the client. What follows bytes that are no command is dropped.
     fn read_ahead(
         &mut self,
         stream: &mut Box<dyn Stream>,
         cx: &mut Context<'_>,
     ) -> io::Result<usize> {
-        let before = self.rest.len();
-        while self.is_known && !self.is_closed && self.rest.len() < RESP_AHEAD_BYTES_MAX {
+        let before = self.rest.len() + self.dropped_bytes;
+        while self.is_known
+            && !self.is_closed
+            && self.rest.len() < RESP_AHEAD_BYTES_MAX
+            && self.dropped_bytes < RESP_DROPPED_BYTES_MAX
+        {
             // Who has sent no more than one read brings is only slow to read, and gives way to nobody.
             let is_ahead = self.rest.len() > RESP_READ_BYTES;
             if self.count(self.carried + RESP_READ_BYTES, is_ahead).is_err() {
@@ -304,7 +314,12 @@ impl Input {
             match Pin::new(&mut *stream).poll_read(cx, &mut buffer) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
-                    self.keep(buffer.filled());
+                    // It would hold room that other clients need, and is never decoded.
+                    if self.failed.is_some() {
+                        self.dropped_bytes += buffer.filled().len();
+                    } else {
+                        self.keep(buffer.filled());
+                    }
                 }
                 Poll::Ready(_) => self.is_closed = true,
             }
@@ -313,7 +328,15 @@ impl Input {
         if self.holding.as_ref().is_some_and(|held| held.poll_over(cx)) {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        Ok(self.rest.len() - before)
+        Ok(self.rest.len() + self.dropped_bytes - before)
+    }
+
+    /// Gives back what is held: nothing more is decoded, and others may need the room before the connection ends.
+    fn let_go(&mut self) {
+        self.decoder = Decoder::new(self.is_known);
+        self.rest = BytesMut::new();
+        (self.rest_bytes, self.queued, self.carried) = (0, 0, 0);
+        self.holding = None;
     }
 
     /// Sets whether the client has authenticated, for what is decoded next.

@@ -41,3 +41,28 @@ async fn no_more_is_read_ahead_than_there_is_room_for() {
     assert_eq!(slow.read_ahead(&mut (Box::new(node) as Box<dyn Stream>), &mut cx).unwrap(), 0);
     assert!(Holding::new(&budget).set(RESP_READ_BYTES as u64 * 2, false).is_err());
 }
+
+/// A client sends on after an argument that is too large, and takes no answers.
+#[tokio::test]
+async fn what_follows_a_refused_request_is_not_kept() {
+    let (mut client, node) = duplex(RESP_READ_BYTES * 8);
+    let mut stream: Box<dyn Stream> = Box::new(node);
+    let budget = Budget::new(RESP_READ_BYTES as u64 * 3);
+    let mut input = Input::new(ConnectionHandle::default(), true, &budget);
+    let mut cx = Context::from_waker(Waker::noop());
+    // Of the request itself, or of one before it.
+    input.carried = RESP_READ_BYTES;
+    input.failed = Some(ProtocolError::InlineTooBig);
+    client.write_all(&vec![b'x'; RESP_READ_BYTES * 8]).await.unwrap();
+    assert_eq!(input.read_ahead(&mut stream, &mut cx).unwrap(), RESP_READ_BYTES * 8);
+    assert!(input.rest.is_empty() && input.holding.is_some());
+    // That has a bound, too.
+    input.dropped_bytes = RESP_DROPPED_BYTES_MAX;
+    client.write_all(b"x").await.unwrap();
+    assert_eq!(input.read_ahead(&mut stream, &mut cx).unwrap(), 0);
+    // While it parts, all of the room is for others.
+    let all = |budget| Holding::new(budget).set(RESP_READ_BYTES as u64 * 3, false);
+    assert_eq!(all(&budget), Err(NoRoom));
+    input.let_go();
+    assert_eq!(all(&budget), Ok(()));
+}
