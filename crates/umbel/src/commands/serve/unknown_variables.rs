@@ -4,6 +4,7 @@
 use super::settings::all;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use strsim::levenshtein;
 use umbel_node::config::Setting;
 
 /// How the names of all settings begin in the environment.
@@ -51,35 +52,13 @@ fn is_of_kubernetes(name: &str, names: &BTreeSet<String>) -> bool {
 
 fn warning(name: &str) -> String {
     let known = all().map(Setting::variable);
-    let near = known.map(|known| (edit_count(name, &known), known));
+    let near = known.map(|known| (levenshtein(name, &known), known));
     let nearest = near.filter(|(edits, _)| *edits <= EDITS_MAX).min();
     let instead = nearest.map_or_else(
         || "`umbel serve --print-config` lists all settings".to_owned(),
         |(_, known)| format!("is {known} meant?"),
     );
     format!("{name} in the environment is no setting, and has no effect: {instead}")
-}
-
-/// How many letters are inserted, removed or replaced to get from one name to the other; if their lengths differ by
-/// more than is of interest, only that difference.
-fn edit_count(given: &str, known: &str) -> usize {
-    let (given, known) = (given.as_bytes(), known.as_bytes());
-    let least = given.len().abs_diff(known.len());
-    if least > EDITS_MAX {
-        return least;
-    }
-    // The counts from what was taken of `given` to each beginning of `known`.
-    let mut row: Vec<usize> = (0..=known.len()).collect();
-    for (taken, letter) in given.iter().enumerate() {
-        let mut before = row[0];
-        row[0] = taken + 1;
-        for (at, other) in known.iter().enumerate() {
-            let replaced = before + usize::from(letter != other);
-            before = row[at + 1];
-            row[at + 1] = replaced.min(before + 1).min(row[at] + 1);
-        }
-    }
-    row[known.len()]
 }
 
 #[cfg(test)]
