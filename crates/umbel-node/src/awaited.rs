@@ -1,8 +1,9 @@
 //! What this node waits for until its cluster is formed, for clients and for whoever looks at it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use tokio::time::Instant;
+use umbel_ports::locked;
 
 use crate::failure::CallFailure;
 use crate::reasons::Reasons;
@@ -51,7 +52,7 @@ impl Awaited {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 
