@@ -299,7 +299,8 @@ pub enum ShardFailure {
 pub enum MetaRequest {
     /// Proposes a command.
     Propose(MetaCommand),
-    /// Confirms leadership, and asks up to which entry a reader must have applied.
+    /// Confirms leadership, and asks up to which entry a reader must have applied. Filters whose time has come by the
+    /// leader's clock are dropped before.
     Confirm,
 }
 

@@ -29,6 +29,7 @@ use crate::space::Space;
 use crate::wall_clock::WallClock;
 
 mod clocks;
+mod expiries;
 mod founding;
 mod homes;
 mod job_standing;
@@ -41,6 +42,7 @@ mod report;
 mod serve;
 
 use clocks::Clocks;
+use expiries::Expiries;
 use homes::Homes;
 use readiness::Checks;
 
@@ -58,6 +60,7 @@ pub struct Local {
     clock: Arc<WallClock>,
     /// How far the clocks of other nodes are from the machine's.
     clocks: Clocks,
+    expiries: Expiries,
     storage: Storage,
     host: Arc<GroupHost>,
     checks: Checks,
@@ -120,6 +123,7 @@ impl Local {
             config,
             clock,
             clocks: Clocks::default(),
+            expiries: Expiries::default(),
             storage,
             host,
             checks: Checks::default(),

@@ -30,14 +30,35 @@ impl MetaState {
     /// ```
     #[must_use]
     pub fn expired(&self, now_ms: u64) -> Vec<MetaCommand> {
+        self.due(now_ms).chain(self.endless_imports(now_ms)).collect()
+    }
+
+    /// The first of these commands: the drops alone.
+    pub fn due(&self, now_ms: u64) -> impl Iterator<Item = MetaCommand> + '_ {
+        let due = self.expiring().filter(move |&(_, expires_ms)| expires_ms <= now_ms);
+        due.map(|(filter, expires_ms)| MetaCommand::DropExpired { filter, expires_ms })
+    }
+
+    /// The first time, in milliseconds since 1970, at which there is a filter to drop; None if none expires.
+    ///
+    /// ```
+    /// use umbel_engine::meta::MetaState;
+    ///
+    /// assert_eq!(MetaState::new().next_expiry_ms(), None);
+    /// ```
+    #[must_use]
+    pub fn next_expiry_ms(&self) -> Option<u64> {
+        self.expiring().map(|(_, expires_ms)| expires_ms).min()
+    }
+
+    /// The filters that can be dropped once their time has come, with that time.
+    fn expiring(&self) -> impl Iterator<Item = (FilterId, u64)> + '_ {
         let is_merging = self.shard_map().merging().is_some();
-        let due = self.filters().filter_map(|(filter, record)| {
-            let expires_ms = record.expires_ms.filter(|&at_ms| at_ms <= now_ms)?;
+        self.filters().filter_map(move |(filter, record)| {
             let is_held = is_merging && !record.is_replicated();
             let is_there = record.state != FilterState::Dropping && !is_held;
-            is_there.then_some(MetaCommand::DropExpired { filter, expires_ms })
-        });
-        due.chain(self.endless_imports(now_ms)).collect()
+            Some((filter, record.expires_ms.filter(|_| is_there)?))
+        })
     }
 
     /// Imports whose node has not taken a lease: it may have died before it could.
@@ -159,7 +180,9 @@ mod tests {
     fn a_filter_goes_at_its_time_and_not_at_an_older_one() {
         let (mut state, filter) = state(false);
         let at = |expires_ms| MetaCommand::SetExpiry { filter, expires_ms };
+        assert_eq!(state.next_expiry_ms(), None);
         assert_eq!(state.apply(6, &at(Some(1_000))), MetaReply::Done);
+        assert_eq!(state.next_expiry_ms(), Some(1_000));
         assert_eq!(state.expired(999), []);
         let drop = MetaCommand::DropExpired { filter, expires_ms: 1_000 };
         assert_eq!(state.expired(1_000), std::slice::from_ref(&drop));
@@ -174,6 +197,7 @@ mod tests {
         assert_eq!(state.apply(11, &due), MetaReply::Done);
         assert!(state.filter_by_name("f").is_none());
         assert_eq!(state.expired(5_000), []);
+        assert_eq!(state.next_expiry_ms(), None, "it is being dropped");
         let unknown = MetaReply::Refused(MetaError::UnknownFilter { filter });
         assert_eq!(state.apply(12, &at(None)), unknown);
     }

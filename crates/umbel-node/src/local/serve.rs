@@ -35,7 +35,7 @@ impl Local {
                     CommandReply::None | CommandReply::Shard(_) => MetaAnswer::Unknown,
                 })
             }
-            MetaRequest::Confirm => self.meta.confirm().await.map(|()| MetaAnswer::Confirmed),
+            MetaRequest::Confirm => self.confirm_meta().await.map(|()| MetaAnswer::Confirmed),
         };
         let answer = outcome.unwrap_or_else(|error| self.unproposed(&error));
         // The entries applied here by now include the command, or all that the question was about.

@@ -411,6 +411,9 @@ fn an_expired_filter_waits_for_the_end_of_a_merge_unless_it_is_in_no_shard() {
     assert_eq!(cluster.state.expired(1_000), [drop(cut), drop(copied)]);
     cluster.done(&merge(2));
     assert_eq!(cluster.state.expired(1_000), [drop(copied)]);
+    cluster.done(&MetaCommand::SetExpiry { filter: copied, expires_ms: None });
+    assert_eq!(cluster.state.next_expiry_ms(), None);
     cluster.done(&merged(2, 0));
-    assert_eq!(cluster.state.expired(1_000), [drop(cut), drop(copied)]);
+    assert_eq!(cluster.state.next_expiry_ms(), Some(1_000));
+    assert_eq!(cluster.state.expired(1_000), [drop(cut)]);
 }
