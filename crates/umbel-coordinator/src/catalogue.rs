@@ -137,6 +137,7 @@ impl Coordinator {
         self.wait_formed(deadline).await?;
         let settings = match new {
             FilterRequest::Planned { kind, distribution, capacity, size, hashing } => {
+                self.let_expired_go(name, deadline).await?;
                 let (cells, filter_count) =
                     self.read_meta(|state| (widest_cells(state), state.filters().count()))?;
                 check_filter_count(filter_count)?;

@@ -18,6 +18,7 @@ use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::{FilterId, OwnerId, RequestId, ShardId};
 use umbel_filter::HashRange;
+use umbel_ports::PortFuture;
 
 pub use self::callers::{Callers, CaughtUp};
 pub use self::items::{graver, partial_failure, partly};
@@ -87,18 +88,11 @@ pub(crate) struct LiveFilter {
 impl LiveFilter {
     /// The live filter of this name.
     pub(crate) async fn find(calls: &LeaderCalls, name: &str, deadline: Instant) -> Result<Self> {
-        let look = |state: &MetaState| {
-            let map = state.shard_map();
-            let (ranges, unsplit) = (map.ranges()?, map.unsplit_ranges());
-            let (id, record) = state.filter_by_name(name)?;
-            Some(Self { id, record: record.clone(), ranges, unsplit })
-        };
         let is_live = |filter: &Self| filter.record.state == FilterState::Live;
-        // The filter may be newer than this node's copy of the catalogue, or have become live since.
-        let mut found = calls.guess_meta(look)?;
-        if !found.as_ref().is_some_and(is_live) {
-            calls.meta_refresh(deadline).await?;
-            found = calls.read_meta(look)?;
+        // The filter may be newer than this node's copy of the catalogue, or have become live since, or have expired.
+        let mut found = calls.guess_meta(|state| Self::of(state, name))?;
+        if !found.as_ref().is_some_and(|filter| is_live(filter) && !filter.is_due(calls)) {
+            found = Self::confirmed(calls, name, deadline).await?;
         }
         let filter = found.ok_or_else(|| CallFailure::UnknownFilter { name: name.to_owned() })?;
         if is_live(&filter) {
@@ -107,6 +101,47 @@ impl LiveFilter {
             let state = filter.record.state.to_string();
             Err(CallFailure::FilterBusy { name: name.to_owned(), state })
         }
+    }
+
+    /// The filter of this name in any state, as the leader of the catalogue knows it. The leader drops filters first whose
+    /// time has come by its own clock, so one that is found had time left when this call began.
+    fn confirmed<'a>(
+        calls: &'a LeaderCalls,
+        name: &'a str,
+        deadline: Instant,
+    ) -> PortFuture<'a, Result<Option<Self>>> {
+        // Boxed: it is rare, and the task of every call would reserve room for it.
+        Box::pin(async move {
+            loop {
+                let epoch_before = calls.read_meta(MetaState::epoch)?;
+                calls.meta_refresh(deadline).await?;
+                let (may_merge, found) = calls.read_meta(|state| {
+                    // Whatever begins or ends a merge raises the epoch.
+                    let is_merging = state.shard_map().merging().is_some();
+                    (is_merging || state.epoch() != epoch_before, Self::of(state, name))
+                })?;
+                // While shards are merged, the leader cannot drop what has slices.
+                let is_held =
+                    |filter: &Self| !filter.record.is_replicated() && filter.is_due(calls);
+                if !may_merge || !found.as_ref().is_some_and(is_held) {
+                    return Ok(found);
+                }
+                Shards { calls }.wait_unsplit(deadline).await?;
+            }
+        })
+    }
+
+    fn of(state: &MetaState, name: &str) -> Option<Self> {
+        let map = state.shard_map();
+        let (ranges, unsplit) = (map.ranges()?, map.unsplit_ranges());
+        let (id, record) = state.filter_by_name(name)?;
+        Some(Self { id, record: record.clone(), ranges, unsplit })
+    }
+
+    /// Whether its time has passed by the clock of this node's machine, which may be wrong: a reason to ask the leader of
+    /// the catalogue, and for nothing else.
+    fn is_due(&self, calls: &LeaderCalls) -> bool {
+        self.record.expires_ms.is_some_and(|at_ms| at_ms <= calls.seed().wall_ms())
     }
 
     /// First and last hash of a shard's range, for which the parts of a batch are cut.

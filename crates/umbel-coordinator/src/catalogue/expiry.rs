@@ -1,8 +1,9 @@
-//! Expiry of filters.
+//! Expiry of filters. Whether one has expired, the leader of the catalogue says by its clock, when it is asked
+//! what there is: it drops the filter first.
 
 use tokio::time::Instant;
 use umbel_engine::FilterId;
-use umbel_engine::meta::{FilterChange, FilterName, MetaCommand, SeenExpiry};
+use umbel_engine::meta::{FilterChange, FilterName, MetaCommand, MetaState, SeenExpiry};
 
 use super::Seen;
 use crate::{Coordinator, Result};
@@ -66,6 +67,17 @@ impl Coordinator {
         let command = MetaCommand::ReplaceExpiry { filter, seen_ms, expires_ms };
         let is_known = self.read_meta(|state| state.check_writable(&command).is_ok())?;
         Ok(is_known.then_some(FilterChange::ReplaceExpiry { seen_ms, expires_ms }))
+    }
+
+    /// Has the leader of the catalogue drop the filter of this name if its time has come by the clock of the leader, too: the
+    /// name is free then.
+    pub(super) async fn let_expired_go(&self, name: &FilterName, deadline: Instant) -> Result<()> {
+        let now_ms = self.seed().wall_ms();
+        let is_due = |state: &MetaState| {
+            let found = state.filter_by_name(name.as_str()).and_then(|(_, it)| it.expires_ms);
+            found.is_some_and(|at_ms| at_ms <= now_ms)
+        };
+        if self.read_meta(is_due)? { self.meta_refresh(deadline).await } else { Ok(()) }
     }
 
     /// A filter, and when it is dropped, from a catalogue that is refreshed for the call; the outer None

@@ -27,7 +27,8 @@ impl Seed for Clock {
     }
 }
 
-async fn start(data: &Path, clock: &Arc<Clock>) -> Node {
+/// A node with four shards.
+pub(super) async fn start(data: &Path, clock: &Arc<Clock>) -> Node {
     let config = Config { dev: true, shards: 4, replicas: 1, ..config(data) };
     let seed: Arc<dyn Seed> = Arc::clone(clock) as _;
     let ports = Ports { seed, ..Ports::real(data).unwrap() };

@@ -228,6 +228,41 @@ mod tests {
         node.shutdown().await;
     }
 
+    /// The leader of the catalogue may have looked before the command, or not.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_key_whose_time_has_passed_is_missing() {
+        let clock = Clock::stopped();
+        let (_folder, node) = node_at(&clock).await;
+        let mut client = Client::new(&node).await;
+        for (request, answer) in [
+            ("EXISTS k", ":0\r\n"),
+            ("TTL k", ":-2\r\n"),
+            ("PEXPIRE k 100000 XX", ":0\r\n"),
+            ("PERSIST k", ":0\r\n"),
+            ("DEL k", ":0\r\n"),
+            ("RENAME k l", "-ERR no such key\r\n"),
+            ("BF.EXISTS k old", ":0\r\n"),
+            ("BF.RESERVE k 0.01 100", "+OK\r\n"),
+            ("BF.ADD k old", ":1\r\n"),
+            ("BF.ADD k old\r\nBF.ADD k old\r\nTTL k", ":1\r\n:0\r\n:-1\r\n"),
+            ("BF.EXISTS k old\r\nBF.ADD k old", ":0\r\n:1\r\n"),
+            (
+                "MULTI\r\nSADD k old\r\nTTL k\r\nEXEC",
+                "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n:-1\r\n",
+            ),
+            ("CF.EXISTS k old", ":0\r\n"),
+            ("CF.ADD k old", ":1\r\n"),
+        ] {
+            client.call("BF.ADD k old", ":1\r\n").await;
+            client.call("PEXPIRE k 1000", ":1\r\n").await;
+            clock.0.fetch_add(1_000, Ordering::Relaxed);
+            client.call(request, answer).await;
+            client.send(b"DEL k\r\n").await;
+            client.line().await;
+        }
+        node.shutdown().await;
+    }
+
     /// Each looks at the expiry, and sets it if there is none.
     #[tokio::test(flavor = "multi_thread")]
     async fn of_commands_for_a_filter_without_expiry_one_sets_it() {
