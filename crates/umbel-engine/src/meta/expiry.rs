@@ -33,7 +33,7 @@ impl MetaState {
         self.due(now_ms).chain(self.endless_imports(now_ms)).collect()
     }
 
-    /// The first of these commands: the drops alone.
+    /// Those of these commands that drop filters.
     pub fn due(&self, now_ms: u64) -> impl Iterator<Item = MetaCommand> + '_ {
         let due = self.expiring().filter(move |&(_, expires_ms)| expires_ms <= now_ms);
         due.map(|(filter, expires_ms)| MetaCommand::DropExpired { filter, expires_ms })
