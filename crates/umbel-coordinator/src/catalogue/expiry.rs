@@ -27,8 +27,9 @@ impl Coordinator {
     }
 
     /// The same for a filter that has the time `seen_ms`: of several callers who saw the same, one sets it, and the others
-    /// get [`MetaError::ExpiryChanged`](umbel_engine::meta::MetaError::ExpiryChanged). It is proposed once: if
-    /// the answer is lost, the outcome is unknown. Clusters of lower versions do not compare the times.
+    /// get [`MetaError::ExpiryChanged`](umbel_engine::meta::MetaError::ExpiryChanged), or [`CallFailure::Changed`] if another
+    /// filter has its name. It is proposed once: if the answer is lost, the outcome is unknown. Clusters of lower versions
+    /// do not compare the times.
     pub async fn replace_expiry(
         &self,
         name: &FilterName,
@@ -45,8 +46,8 @@ impl Coordinator {
     }
 
     /// The same for a time that has passed, which drops the filter in one step. Returns whether it was replicated, once no
-    /// shard has a slice of it. Whoever comes too late gets [`CallFailure::UnknownFilter`]. Clusters of lower versions drop
-    /// the filter whatever its time is.
+    /// shard has a slice of it. Whoever comes too late gets [`CallFailure::UnknownFilter`], or [`CallFailure::Changed`] if
+    /// another filter has its name. Clusters of lower versions drop the filter whatever its time is.
     pub async fn expire_now(
         &self,
         name: &FilterName,

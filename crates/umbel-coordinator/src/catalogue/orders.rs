@@ -11,6 +11,10 @@ impl Coordinator {
     /// Proposes a change of a filter, which is refused if the filter has another name by then: the caller
     /// may have no right on that one. A cluster of a lower version, whose nodes may not know such entries,
     /// gets the change without the name.
+    ///
+    /// # Errors
+    /// [`CallFailure::UnknownFilter`] if the filter is gone or has another name. Of a change that is proposed once,
+    /// [`CallFailure::Changed`] if another filter has its name by now: the caller may have meant that one.
     pub(crate) async fn propose_order(
         &self,
         filter: FilterId,
@@ -18,11 +22,10 @@ impl Coordinator {
         change: FilterChange,
         deadline: Instant,
     ) -> Result<()> {
-        // A drop leaves nothing to rename, and what is proposed once was not done by an earlier try.
-        let is_certain = matches!(
-            change,
-            FilterChange::Drop | FilterChange::Take { .. } | FilterChange::ReplaceExpiry { .. }
-        );
+        // What is proposed once was not done by an earlier try, and a drop leaves nothing to rename.
+        let is_once =
+            matches!(change, FilterChange::Take { .. } | FilterChange::ReplaceExpiry { .. });
+        let is_certain = is_once || change == FilterChange::Drop;
         let sets_expiry = matches!(change, FilterChange::SetExpiry { .. });
         let order = FilterOrder { filter, name: record.name.clone(), change };
         let bare = order.command();
@@ -31,13 +34,17 @@ impl Coordinator {
         let command = if is_known { named } else { bare };
         match self.meta_propose(command, deadline).await {
             Err(CallFailure::Meta(MetaError::UnknownFilter { .. })) => {
-                let now = self.read_meta(|state| state.filter(filter).cloned())?;
+                let name = record.name.as_str();
+                let (now, is_replaced) = self.read_meta(|state| {
+                    (state.filter(filter).cloned(), state.filter_by_name(name).is_some())
+                })?;
                 let moved = now.filter(|now| now.name != record.name);
                 Err(match moved {
                     // An earlier try, whose reply was lost, may have been applied before the rename.
                     Some(now) if sets_expiry => super::rename::unknown(record, &now),
                     Some(now) if !is_certain => super::rename::meanwhile(record, &now),
-                    _ => CallFailure::UnknownFilter { name: record.name.as_str().to_owned() },
+                    _ if is_once && is_replaced => CallFailure::Changed { name: name.to_owned() },
+                    _ => CallFailure::UnknownFilter { name: name.to_owned() },
                 })
             }
             outcome => outcome.map(drop),

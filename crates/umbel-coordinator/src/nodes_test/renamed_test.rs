@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use umbel_engine::meta::{Distribution, FilterChange, FilterName};
+use umbel_engine::meta::{Distribution, FilterChange, FilterName, SeenExpiry};
 use umbel_engine::shard::{Bitmap, PartError};
 use umbel_engine::{OwnerId, RequestId};
 use umbel_filter::Kind;
@@ -154,6 +154,36 @@ async fn no_order_follows_a_filter_to_another_name() {
     assert!(matches!(expired, Err(CallFailure::OutcomeUnknown { .. })), "{expired:?}");
     let expiry = coordinator.expiry(&name("b"), deadline()).await;
     assert_eq!(expiry, Ok(Some((before.id, None))));
+    drop(coordinator);
+    node.shutdown().await;
+}
+
+/// Whoever has ordered it may have meant either filter. Once no filter has the name, there is none to mean.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_is_late_tells_whether_another_filter_has_the_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let coordinator = node.coordinator();
+    create(&coordinator, "a", Kind::Blocked).await;
+    create(&coordinator, "b", Kind::Blocked).await;
+    let before = coordinator.info(&name("a"), deadline()).await.unwrap();
+    coordinator.rename(&name("b"), &name("a"), true, deadline()).await.unwrap();
+    let changed = CallFailure::Changed { name: "a".to_owned() };
+    let unknown = CallFailure::UnknownFilter { name: "a".to_owned() };
+    for failure in [changed, unknown] {
+        for change in [
+            FilterChange::Take { seen: SeenExpiry::Any },
+            FilterChange::ReplaceExpiry { seen_ms: None, expires_ms: Some(u64::MAX) },
+        ] {
+            let (id, record) = (before.id, &before.record);
+            let late = coordinator.propose_order(id, record, change, deadline()).await;
+            assert_eq!(late, Err(failure.clone()));
+        }
+        // The first time, the filter that has taken over the name is still as it was.
+        let dropped = coordinator.take_filter(&name("a"), None, deadline()).await;
+        let gone = CallFailure::UnknownFilter { name: "a".to_owned() };
+        assert_eq!(dropped, if failure == gone { Err(gone) } else { Ok(false) });
+    }
     drop(coordinator);
     node.shutdown().await;
 }

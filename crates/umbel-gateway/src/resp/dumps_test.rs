@@ -134,6 +134,29 @@ async fn a_filter_exists_once_its_last_piece_has_arrived() {
     node.shutdown().await;
 }
 
+/// Although no command shows it: its name is taken.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_is_being_loaded_is_deleted() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    client.call("CF.RESERVE large 400000 EXPANSION 0", "+OK\r\n").await;
+    let pieces = dump(&mut client, "CF.SCANDUMP", "large").await;
+    let (last, first) = pieces.split_last().unwrap();
+    for piece in first {
+        load(&mut client, "CF.LOADCHUNK", "copy", piece).await;
+        client.expect("+OK\r\n", "a piece").await;
+    }
+    let mut other = Client::new(&node).await;
+    other.call("EXISTS copy", ":0\r\n").await;
+    other.call("DEL copy", ":1\r\n").await;
+    other.call("DEL copy", ":0\r\n").await;
+    load(&mut client, "CF.LOADCHUNK", "copy", last).await;
+    let ended = client.line().await;
+    assert!(ended.starts_with('-'), "{ended}");
+    sees(&mut client, "copy", &["large"]).await;
+    node.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_is_copied_in_pieces() {
     let (_folder, node) = node().await;
