@@ -166,7 +166,10 @@ fn wait_for_none(
 fn steady_filter(world: &World) -> Option<String> {
     let is_steady = |name: &str| {
         !world.plan.ops.iter().any(|op| match &op.op {
-            Op::Clear { filter } | Op::Create { filter } | Op::Drop { filter } => filter == name,
+            Op::Clear { filter }
+            | Op::Create { filter }
+            | Op::Drop { filter }
+            | Op::Take { filter } => filter == name,
             _ => false,
         })
     };
@@ -226,7 +229,10 @@ async fn read_back(clients: Rc<Clients>, plan: Rc<Plan>, renamed: BTreeSet<Strin
     }
     let mut named: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for op in &plan.ops {
-        if let Op::Insert { filter, items, .. } | Op::AddNew { filter, items } = &op.op {
+        if let Op::Insert { filter, items, .. }
+        | Op::AddNew { filter, items }
+        | Op::AddOne { filter, items } = &op.op
+        {
             named.entry(filter).or_default().extend(items);
         }
     }

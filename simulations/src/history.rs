@@ -78,6 +78,12 @@ pub(crate) enum Verb {
     AddNew,
     /// Set an expiry, whose turn is the only item, if it is earlier; the only answer bit is set if it was.
     Expire,
+    /// Drop the filter; the only answer bit is set if it was this call that did.
+    Take,
+    /// Add a copy of each item, whether it is present or not.
+    AddOne,
+    /// Delete a copy of each item; a set answer bit means that there was one.
+    DeleteOne,
 }
 
 impl Verb {
@@ -91,8 +97,9 @@ impl Verb {
             | Self::InsertCopy(_)
             | Self::ContainsCopy
             | Self::ContainsMajority
-            | Self::AddNew => item_count,
-            Self::Flush | Self::Expire => 1,
+            | Self::AddNew
+            | Self::DeleteOne => item_count,
+            Self::Flush | Self::Expire | Self::Take => 1,
             Self::Create
             | Self::Drop
             | Self::Clear
@@ -100,7 +107,8 @@ impl Verb {
             | Self::Snapshot
             | Self::Rename
             | Self::Merge
-            | Self::Intersect => 0,
+            | Self::Intersect
+            | Self::AddOne => 0,
         }
     }
 }
@@ -137,7 +145,10 @@ pub(crate) struct FilterFacts {
 pub(crate) fn facts(plan: &Plan) -> Vec<FilterFacts> {
     let is_rewritten = |name: &str| {
         plan.ops.iter().any(|op| match &op.op {
-            Op::Clear { filter } | Op::Create { filter } | Op::Drop { filter } => filter == name,
+            Op::Clear { filter }
+            | Op::Create { filter }
+            | Op::Drop { filter }
+            | Op::Take { filter } => filter == name,
             Op::Merge { filter, .. } | Op::Intersect { filter, .. } => filter == name,
             _ => false,
         })

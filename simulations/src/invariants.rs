@@ -13,6 +13,7 @@ pub(crate) mod attempted_bounds_bits;
 #[cfg(test)]
 mod check_test;
 pub(crate) mod checked;
+pub(crate) mod copies_are_counted;
 pub(crate) mod copies_converge;
 pub(crate) mod copies_forget;
 pub(crate) mod copies_hold_what_was_tried;
@@ -24,6 +25,7 @@ pub(crate) mod errors_change_nothing;
 pub(crate) mod every_call_returns;
 pub(crate) mod expiry_is_set_once;
 pub(crate) mod failover_is_short;
+pub(crate) mod filter_is_taken_once;
 pub(crate) mod flushed_is_everywhere;
 pub(crate) mod identities_hold;
 pub(crate) mod last_items_stay;
@@ -59,6 +61,8 @@ pub(crate) fn check_history(
         (attempted_bounds_bits::NAME, attempted_bounds_bits::check(&view)),
         (absent_is_added_once::NAME, absent_is_added_once::check(&view)),
         (expiry_is_set_once::NAME, expiry_is_set_once::check(&view)),
+        (filter_is_taken_once::NAME, filter_is_taken_once::check(&view)),
+        (copies_are_counted::NAME, copies_are_counted::check(&view)),
         (one_new_per_item::NAME, one_new_per_item::check(&view)),
         (answers_linearize::NAME, answers_linearize::check(&view)),
         (retry_is_first_answer::NAME, retry_is_first_answer::check(&view)),

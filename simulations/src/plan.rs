@@ -296,6 +296,12 @@ pub(crate) enum Op {
     /// Sets an expiry that never comes, `turn` seconds before the latest one, if it is earlier than that of the filter:
     /// `EXPIREAT` with `LT`.
     Expire { filter: String, turn: u32 },
+    /// Drops a filter, and tells whether it was this call: `DEL`.
+    Take { filter: String },
+    /// Adds a copy of each item, also of those that are present: `CF.ADD`, once an item.
+    AddOne { filter: String, items: Vec<u32> },
+    /// Deletes a copy of each item: `CF.DEL`, once an item.
+    DeleteOne { filter: String, items: Vec<u32> },
 }
 
 /// A fault.

@@ -18,7 +18,7 @@ use crate::world::World;
 use crate::{access, counters, heal, trace};
 
 /// States that many runs together must reach: a state that never occurs is not tested.
-const STATES: [&str; 17] = [
+const STATES: [&str; 20] = [
     "absent_lost_race",
     "damage_found",
     "expiry_lost_race",
@@ -29,13 +29,16 @@ const STATES: [&str; 17] = [
     "resp_answered",
     "resp_any_replica",
     "resp_broken_off",
+    "resp_copy_deleted",
     "resp_expiry_set",
     "resp_named_retried",
     "resp_new_added",
+    "resp_taken",
     "snapshot_built",
     "snapshot_loaded",
     "split_at_quota",
     "storage_failed",
+    "take_lost_race",
 ];
 
 /// Runs a plan to its end. This process must not have run another one before.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use umbel_engine::GroupId;
-use umbel_engine::meta::{MetaError, MetaReply};
+use umbel_engine::meta::{MetaCommand, MetaError, MetaReply};
 use umbel_engine::shard::{Bitmap, InsertPart, RepairPart, ShardCommand, ShardReply};
 use umbel_node::ports::NodeObserver;
 use umbel_node::ports::observer::{Event, GroupReport, Payload};
@@ -171,7 +171,7 @@ impl fmt::Display for Short<'_> {
     }
 }
 
-/// The state that an entry shows whose proposer was right about an item or an expiry, and others were faster.
+/// The state that an entry shows whose proposer was right about an item, an expiry or a filter, and others were faster.
 fn lost_race(payload: &Payload<'_>) -> Option<&'static str> {
     match payload {
         Payload::Shard(ShardCommand::InsertAbsent(..), ShardReply::Inserted(answers)) => {
@@ -180,6 +180,10 @@ fn lost_race(payload: &Payload<'_>) -> Option<&'static str> {
         }
         Payload::Meta(_, MetaReply::Refused(MetaError::ExpiryChanged { .. })) => {
             Some("expiry_lost_race")
+        }
+        Payload::Meta(command, MetaReply::Refused(MetaError::UnknownFilter { .. })) => {
+            let is_take = matches!(*command.bare(), MetaCommand::TakeFilter { .. });
+            is_take.then_some("take_lost_race")
         }
         _ => None,
     }

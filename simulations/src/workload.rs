@@ -158,9 +158,14 @@ impl Clients {
             (None, op @ (Op::Insert { .. } | Op::Contains { .. })) if speaks_resp => {
                 self.call_resp(client, via, op).await
             }
-            (None, op @ (Op::AddNew { .. } | Op::Expire { .. })) => {
-                self.race_resp(client, via, op).await
-            }
+            (
+                None,
+                op @ (Op::AddNew { .. }
+                | Op::Expire { .. }
+                | Op::Take { .. }
+                | Op::AddOne { .. }
+                | Op::DeleteOne { .. }),
+            ) => self.race_resp(client, via, op).await,
             (None, op) => self.carry_out(client, via, op).await,
         };
         self.end(id, outcome.clone());
@@ -300,9 +305,12 @@ impl Clients {
             Op::Rename { filter } => {
                 change(client.rename(filter, &other_name(filter)).await, |_| Vec::new())
             }
-            Op::Snapshot { .. } | Op::AddNew { .. } | Op::Expire { .. } => {
-                unreachable!("its caller makes it")
-            }
+            Op::Snapshot { .. }
+            | Op::AddNew { .. }
+            | Op::Expire { .. }
+            | Op::Take { .. }
+            | Op::AddOne { .. }
+            | Op::DeleteOne { .. } => unreachable!("its caller makes it"),
             Op::InsertCopy { .. } | Op::ContainsCopy { .. } | Op::Flush { .. } => {
                 unreachable!("a plan that was checked has it for replicated filters only")
             }
@@ -396,6 +404,9 @@ fn subject(op: &Op) -> (String, Vec<u32>, Verb) {
         Op::Flush { filter } => (filter.clone(), Vec::new(), Verb::Flush),
         Op::AddNew { filter, items } => (filter.clone(), items.clone(), Verb::AddNew),
         Op::Expire { filter, turn } => (filter.clone(), vec![*turn], Verb::Expire),
+        Op::Take { filter } => (filter.clone(), Vec::new(), Verb::Take),
+        Op::AddOne { filter, items } => (filter.clone(), items.clone(), Verb::AddOne),
+        Op::DeleteOne { filter, items } => (filter.clone(), items.clone(), Verb::DeleteOne),
     }
 }
 

@@ -92,7 +92,7 @@ planted! {
     /// A replica answers that an item is absent without asking the leader.
     AnyReplicaNo = "any_replica_no", "calm", READ_EARLY;
     /// Items that are waiting to be proposed are answered as present at once.
-    PresentUnconfirmed = "present_unconfirmed", "network", &[RETRY, BOUNDS, ACKED, "answers_linearize", ADDED_ONCE];
+    PresentUnconfirmed = "present_unconfirmed", "network", &[RETRY, BOUNDS, ACKED, "answers_linearize", ADDED_ONCE, COUNTED];
     /// A node that gives up a replica forgets its vote and what it acknowledged.
     LeftForgotten = "left_forgotten", "moves", &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED];
     /// The epoch of the shard map stays the same when the replicas of a shard have moved.
@@ -120,7 +120,7 @@ planted! {
     /// An insert that spans shards is acknowledged when the first shard has applied it.
     AckFirstShard = "ack_first_shard", "network", READ_EARLY;
     /// An attempt without effect discards the record of an earlier one whose outcome is open.
-    OpenForgotten = "open_forgotten", "network", &["errors_change_nothing", "answers_linearize", BOUNDS];
+    OpenForgotten = "open_forgotten", "network", &["errors_change_nothing", "answers_linearize", BOUNDS, COUNTED];
     /// A write to a full disk counts as done.
     FullDiskAcks = "full_disk_acks", "disk", END_LOST;
     /// Inserts into a replicated filter are acknowledged before they are logged.
@@ -221,6 +221,10 @@ planted! {
     AbsentIsNotLookedFor = "absent_is_not_looked_for", "calm", &[ADDED_ONCE, "one_new_per_item"];
     /// An expiry is replaced whatever it has become since it was seen.
     ExpiryNotCompared = "expiry_not_compared", "calm", &["expiry_is_set_once"];
+    /// A filter that somebody else has taken counts as taken once more.
+    TakenTwice = "taken_twice", "calm", &["filter_is_taken_once"];
+    /// A removal takes two copies of an item where there are two.
+    RemovalTakesTwo = "removal_takes_two", "calm", &[COUNTED];
     /// A windowed copy is queried as if its node's clock were three time slices ahead.
     CopyForgetsEarly = "copy_forgets_early", "cube", &["copies_forget", FLUSHED, MAJORITY];
     /// A query is answered by a window that was not advanced.
@@ -269,12 +273,12 @@ impl Planted {
 /// What breaks when callers without rights are served.
 const STRANGERS: &[&str] = &["nothing_ungranted_is_done", "refusals_tell_nothing"];
 /// What breaks when a table loses an item.
-const ITEM_LOST: &[&str] = &[ACKED, "answers_linearize", "one_new_per_item", ADDED_ONCE];
+const ITEM_LOST: &[&str] = &[ACKED, "answers_linearize", "one_new_per_item", ADDED_ONCE, COUNTED];
 /// What breaks when a log ends before entries that it acknowledged.
 const END_LOST: &[&str] =
     &["recovered_prefix", "committed_on_quorum", "leader_completeness", ACKED];
 /// What breaks when a query is answered too early, or without the entries that it must see.
-const READ_EARLY: &[&str] = &[ACKED, BOUNDS, "answers_linearize"];
+const READ_EARLY: &[&str] = &[ACKED, BOUNDS, "answers_linearize", COUNTED];
 /// What breaks when shards answer as of different moments.
 const NO_MOMENT: &[&str] = &["snapshots_are_one_moment", "merged_is_contained"];
 /// What breaks when a retried request is taken for a new one.
@@ -299,6 +303,7 @@ const FORGOTTEN: &[&str] = &[FORGET, "rotations_forget"];
 const ACKED: &str = "acked_is_contained";
 const ADDED_ONCE: &str = "absent_is_added_once";
 const CONVERGE: &str = "copies_converge";
+const COUNTED: &str = "copies_are_counted";
 const FLUSHED: &str = "flushed_is_everywhere";
 const MAJORITY: &str = "majority_finds_majority";
 const COPY_BOUNDS: &str = "copies_hold_what_was_tried";

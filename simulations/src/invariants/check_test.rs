@@ -117,7 +117,10 @@ fn apply(
         | Verb::Rename
         | Verb::Intersect
         | Verb::AddNew
-        | Verb::Expire => unreachable!("nobody draws it"),
+        | Verb::Expire
+        | Verb::Take
+        | Verb::AddOne
+        | Verb::DeleteOne => unreachable!("nobody draws it"),
     }
     Some(Vec::new())
 }

@@ -18,6 +18,9 @@ pub(crate) const CLOCKS_APART_US: u64 = 2_000;
 /// The cluster version since which the entry decides who adds an absent item, and who changes an expiry.
 const RACES_SINCE: ClusterVersion = ClusterVersion(6);
 
+/// Calls by which items come into a filter.
+const INSERTS: &[Verb] = &[Verb::Insert, Verb::AddNew, Verb::AddOne];
+
 /// A history, its filters in the order of the facts.
 pub(crate) struct View<'a> {
     /// All calls.
@@ -42,7 +45,7 @@ pub(crate) struct FilterView<'a> {
     pub(crate) refused: Vec<&'a Call>,
     /// Queries that got an answer.
     pub(crate) reads: Vec<&'a Call>,
-    /// Drops and clears that were or may have been applied.
+    /// Calls that drop or clear it, and that were or may have been applied.
     pub(crate) erasers: Vec<Request<'a>>,
     /// Rotations that were or may have been done, by start time.
     pub(crate) rotations: Vec<Request<'a>>,
@@ -228,7 +231,7 @@ impl<'a> FilterView<'a> {
             calls.iter().copied().filter(move |call| verbs.contains(&call.verb))
         };
         let is_done = |call: &&Call| matches!(call.outcome, Outcome::Done(_));
-        let erasers = requests(of(&[Verb::Drop, Verb::Clear]));
+        let erasers = requests(of(&[Verb::Drop, Verb::Clear, Verb::Take]));
         let first_us = erasers.iter().map(|eraser| eraser.start_us).min().unwrap_or(NEVER_US);
         let mut erased_at_us: Vec<u64> = lives
             .iter()
@@ -237,28 +240,31 @@ impl<'a> FilterView<'a> {
             .filter(|at_us| at_us.saturating_add(CLOCKS_APART_US) >= first_us)
             .collect();
         erased_at_us.sort_unstable();
-        let rewrites = requests(of(&[Verb::Drop, Verb::Clear, Verb::Merge, Verb::Intersect]));
+        let merges = requests(of(&[Verb::Merge, Verb::Intersect]));
+        let is_rewritten = facts.is_rewritten || !erasers.is_empty() || !merges.is_empty();
         let is_refused = |call: &&Call| matches!(call.outcome, Outcome::NotApplied(_));
         Self {
             facts,
-            is_rewritten: facts.is_rewritten || !rewrites.is_empty(),
-            inserts: requests(of(&[Verb::Insert, Verb::AddNew])),
-            removes: requests(of(&[Verb::Remove])),
-            refused: of(&[Verb::Insert, Verb::AddNew]).filter(is_refused).collect(),
+            is_rewritten,
+            inserts: requests(of(INSERTS)),
+            removes: requests(of(&[Verb::Remove, Verb::DeleteOne])),
+            refused: of(INSERTS).filter(is_refused).collect(),
             reads: of(&[Verb::Contains, Verb::ContainsAny]).filter(is_done).collect(),
             erasers,
             rotations: requests(of(&[Verb::Rotate])),
-            merges: requests(of(&[Verb::Merge, Verb::Intersect])),
+            merges,
             lives,
             erased_at_us,
         }
     }
 
-    /// Whether items stay in it until the end of the run.
+    /// Whether items stay in it until the end of the run, and no more is known of an item than whether it is in it. Where
+    /// copies are added, `copies_are_counted` knows more.
     pub(crate) fn only_grows(&self) -> bool {
         let forgets = self.facts.kind.forgets();
         let is_kept = !self.facts.kind.removes() || self.removes.is_empty();
-        !self.is_rewritten && !forgets && is_kept
+        let is_counted = self.inserts.iter().any(|insert| insert.call.verb == Verb::AddOne);
+        !self.is_rewritten && !forgets && is_kept && !is_counted
     }
 
     /// The filter of its name, if it was created and never rewritten.

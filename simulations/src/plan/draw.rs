@@ -14,6 +14,7 @@ mod access;
 mod across_splits;
 mod closed_links;
 mod copies;
+mod deletions;
 mod dice;
 mod faults;
 mod filters;
@@ -99,7 +100,7 @@ impl Plan {
         let mut dice = Dice::new(seed, Stream::AcrossSplits);
         add(&mut ops, across_splits::draw(&mut dice, world, &filters, &faults, run_ms));
         let world = add_resp(&mut ops, world, &filters, (seed, profile), run_ms);
-        add_races(&mut filters, &mut ops, world, seed, run_ms);
+        add_own(&mut filters, &mut ops, world, seed, run_ms);
         drop_joins(&mut faults, access.as_ref());
         Self {
             provoked: draw_provoked(&mut Dice::new(seed, Stream::Provoked), profile),
@@ -174,21 +175,37 @@ fn add_resp(
     world
 }
 
-/// Races of clients of the Redis protocol, in half of the plans that have some, on a filter of their own.
-fn add_races(
+/// Draws a filter and the calls about it.
+type DrawOwn = fn(&mut Dice, WorldShape, u64) -> (FilterPlan, Vec<OpPlan>);
+
+/// What clients of the Redis protocol do with a filter of their own. Each is in half of the plans that have such clients, and
+/// has a stream of its own, so that one more changes none of the others.
+const OWN: [(Stream, DrawOwn); 3] = [
+    (Stream::Races, races::draw),
+    (Stream::Taken, deletions::draw_taken),
+    (Stream::Counted, deletions::draw_counted),
+];
+
+/// The filters that clients of the Redis protocol have for themselves, and their calls about them.
+fn add_own(
     filters: &mut Vec<FilterPlan>,
     ops: &mut Vec<OpPlan>,
     world: WorldShape,
     seed: u64,
     run_ms: u64,
 ) {
-    let mut dice = Dice::new(seed, Stream::Races);
-    if world.resp_from == 0 || dice.one_in(2) {
+    if world.resp_from == 0 {
         return;
     }
-    let (filter, calls) = races::draw(&mut dice, world, run_ms);
-    filters.push(filter);
-    add(ops, calls);
+    for (stream, draw) in OWN {
+        let mut dice = Dice::new(seed, stream);
+        if dice.one_in(2) {
+            continue;
+        }
+        let (filter, calls) = draw(&mut dice, world, run_ms);
+        filters.push(filter);
+        add(ops, calls);
+    }
 }
 
 /// Most splits of one plan; with them a world of one shard ends up with four.

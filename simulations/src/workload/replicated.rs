@@ -105,7 +105,10 @@ impl Clients {
             | Op::Merge { .. }
             | Op::Intersect { .. }
             | Op::AddNew { .. }
-            | Op::Expire { .. } => {
+            | Op::Expire { .. }
+            | Op::Take { .. }
+            | Op::AddOne { .. }
+            | Op::DeleteOne { .. } => {
                 unreachable!("a plan that was checked has it for partitioned filters only")
             }
         }

@@ -199,10 +199,15 @@ impl Slice {
         if !self.kind().removes() {
             return Err(no_removal(self.kind()));
         }
+        let takes_two = self.kind().tells_copies() && planted::on(Planted::RemovalTakesTwo);
         let filter = self.filter.change_items(&hashes);
         Ok(Bitmap::from_bools(hashes.map(|hash| {
             // The kind and the range have been checked.
-            filter.remove(hash).is_ok_and(|removal| removal == Removal::Removed)
+            let is_removed = filter.remove(hash).is_ok_and(|removal| removal == Removal::Removed);
+            if takes_two {
+                let _ = filter.remove(hash);
+            }
+            is_removed
         })))
     }
 

@@ -76,16 +76,20 @@ impl Op {
             | Self::Merge { .. }
             | Self::Intersect { .. }
             | Self::AddNew { .. }
-            | Self::Expire { .. } => Some(false),
+            | Self::Expire { .. }
+            | Self::Take { .. }
+            | Self::AddOne { .. }
+            | Self::DeleteOne { .. } => Some(false),
         }
     }
 
     /// The filter that does not exist under its name all the time because of this operation.
     pub(crate) const fn passing_name(&self) -> Option<&str> {
         match self {
-            Self::Create { filter } | Self::Drop { filter } | Self::Rename { filter } => {
-                Some(filter.as_str())
-            }
+            Self::Create { filter }
+            | Self::Drop { filter }
+            | Self::Rename { filter }
+            | Self::Take { filter } => Some(filter.as_str()),
             _ => None,
         }
     }
@@ -107,7 +111,10 @@ impl Op {
             | Self::ContainsCopy { filter, .. }
             | Self::Flush { filter }
             | Self::AddNew { filter, .. }
-            | Self::Expire { filter, .. } => (filter, none),
+            | Self::Expire { filter, .. }
+            | Self::Take { filter }
+            | Self::AddOne { filter, .. }
+            | Self::DeleteOne { filter, .. } => (filter, none),
             Self::Merge { filter, source } => (filter, std::slice::from_ref(source)),
             Self::Intersect { filter, sources } => (filter, &sources[..]),
         };
@@ -123,7 +130,9 @@ impl Op {
             | Self::Remove { items, .. }
             | Self::InsertCopy { items, .. }
             | Self::ContainsCopy { items, .. }
-            | Self::AddNew { items, .. } => Some(items),
+            | Self::AddNew { items, .. }
+            | Self::AddOne { items, .. }
+            | Self::DeleteOne { items, .. } => Some(items),
             _ => None,
         }
     }
@@ -136,7 +145,9 @@ impl Op {
             | Self::Remove { items, .. }
             | Self::InsertCopy { items, .. }
             | Self::ContainsCopy { items, .. }
-            | Self::AddNew { items, .. } => Some(items),
+            | Self::AddNew { items, .. }
+            | Self::AddOne { items, .. }
+            | Self::DeleteOne { items, .. } => Some(items),
             _ => None,
         }
     }

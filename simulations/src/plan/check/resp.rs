@@ -6,15 +6,15 @@ use super::Misfit;
 use crate::plan::{FilterPlan, Op, OpPlan, Plan};
 
 impl Plan {
-    /// `BF.*` and `CF.ADDNX` create a missing filter, and questions treat it as an empty one, so the filters of clients
-    /// that use them must exist under their names all the time.
+    /// `BF.*`, `CF.ADD` and `CF.ADDNX` create a missing filter, and questions treat it as an empty one, so the filters of
+    /// clients that use them must exist under their names all the time.
     pub(super) fn check_resp(&self) -> Result<(), Misfit> {
         self.check_races()?;
         let passing = self.passing_names();
         let is_misfit = |plan: &&OpPlan| {
             let OpPlan { client, op, .. } = plan;
             self.world.speaks_resp(*client)
-                && is_over_resp(op)
+                && needs_filter(op)
                 && op.filter_names().any(|(_, name)| passing.contains(name))
         };
         let Some((index, plan)) = self.ops.iter().enumerate().find(|(_, plan)| is_misfit(plan))
@@ -30,13 +30,20 @@ impl Plan {
     /// Calls that only clients of the Redis protocol make.
     fn check_races(&self) -> Result<(), Misfit> {
         for (index, OpPlan { client, op, .. }) in self.ops.iter().enumerate() {
-            let (Op::AddNew { filter, .. } | Op::Expire { filter, .. }) = op else { continue };
+            let (Op::AddNew { filter, .. }
+            | Op::Expire { filter, .. }
+            | Op::Take { filter }
+            | Op::AddOne { filter, .. }
+            | Op::DeleteOne { filter, .. }) = op
+            else {
+                continue;
+            };
             if !self.world.speaks_resp(*client) {
                 let expected = "a client that speaks the Redis protocol";
                 return Err(Misfit::new(format!("ops[{index}].client"), expected, client));
             }
             let is_fit = |own: &FilterPlan| own.name == *filter && own.kind.tells_copies();
-            if matches!(op, Op::AddNew { .. }) && !self.filters.iter().any(is_fit) {
+            if op.items().is_some() && !self.filters.iter().any(is_fit) {
                 let place = format!("ops[{index}].op.filter");
                 return Err(Misfit::new(
                     place,
@@ -54,9 +61,17 @@ impl Plan {
     }
 }
 
-/// Whether clients of the Redis protocol use that protocol for it.
-const fn is_over_resp(op: &Op) -> bool {
-    matches!(op, Op::Insert { .. } | Op::Contains { .. } | Op::AddNew { .. } | Op::Expire { .. })
+/// Whether clients of the Redis protocol use that protocol for it, by a command that is about a filter that exists.
+const fn needs_filter(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Insert { .. }
+            | Op::Contains { .. }
+            | Op::AddNew { .. }
+            | Op::Expire { .. }
+            | Op::AddOne { .. }
+            | Op::DeleteOne { .. }
+    )
 }
 
 #[cfg(test)]
@@ -72,6 +87,8 @@ mod tests {
         let ops = [
             Op::AddNew { filter: filter(), items: vec![1] },
             Op::Expire { filter: filter(), turn: 1 },
+            Op::AddOne { filter: filter(), items: vec![1] },
+            Op::DeleteOne { filter: filter(), items: vec![1] },
         ];
         plan.ops = ops.map(|op| OpPlan { at_ms: 1, client: 7, via: 1, op }).to_vec();
         let error = plan.check().unwrap_err().to_string();
@@ -85,6 +102,23 @@ mod tests {
         assert_eq!(plan.check(), Ok(()));
         plan.ops.push(OpPlan { at_ms: 2, client: 0, via: 1, op: Op::Rename { filter: filter() } });
         assert!(plan.check().unwrap_err().to_string().starts_with("ops[0].op.filter"));
+    }
+
+    #[test]
+    fn a_filter_that_is_taken_is_used_by_no_command_that_would_create_it() {
+        let mut plan = plan_of(3, 3);
+        let filter = || "f0".to_owned();
+        plan.world.resp_from = 7;
+        let ops = [Op::Take { filter: filter() }, Op::Create { filter: filter() }];
+        plan.ops = ops.map(|op| OpPlan { at_ms: 1, client: 7, via: 1, op }).to_vec();
+        assert_eq!(plan.check(), Ok(()));
+        plan.ops.push(insert(2, 7, 1));
+        assert!(plan.check().unwrap_err().to_string().starts_with("ops[2].op.filter"));
+        plan.ops.pop();
+        plan.ops[0].client = 0;
+        let error = plan.check().unwrap_err().to_string();
+        let expected = "ops[0].client: expected a client that speaks the Redis protocol, got 0";
+        assert_eq!(error, expected);
     }
 
     #[test]

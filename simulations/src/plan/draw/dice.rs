@@ -48,6 +48,10 @@ pub(super) enum Stream {
     ClosedLinks = 19,
     /// Calls of clients of the Redis protocol of which one wins.
     Races = 20,
+    /// Deletions of a filter over the Redis protocol.
+    Taken = 21,
+    /// Additions and deletions of copies of items over the Redis protocol.
+    Counted = 22,
 }
 
 /// Random numbers of one stream.

@@ -1,12 +1,15 @@
 //! Plans of many seeds: their guarantees, and that they differ.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use umbel_ports::Rare;
 
 use super::dice::{Dice, Stream};
-use super::{across_splits, add_splits, add_upgrade, closed_links, draw_world, draw_zones, faults};
+use super::{
+    across_splits, add_splits, add_upgrade, closed_links, deletions, draw_world, draw_zones,
+    faults, races,
+};
 use crate::plan::{Fault, FaultPlan, FilterKind, Op, OpPlan, Plan, Who, WorldShape};
 use crate::profile::Profile;
 
@@ -123,7 +126,7 @@ proptest! {
             let named = |name: &str| plan.filters.iter().find(|filter| filter.name == name).unwrap();
             match &op.op {
                 Op::Clear { filter } | Op::Create { filter } | Op::Drop { filter }
-                    if !named(filter).replicated =>
+                    if !named(filter).replicated && filter != deletions::TAKEN =>
                 {
                     rewritten.insert(filter.clone());
                 }
@@ -302,11 +305,11 @@ fn some_of_them_race_on_a_filter_of_their_own() {
     let racing: Vec<&Plan> = plans.iter().filter(|plan| races(plan)).collect();
     assert!((3..24).contains(&racing.len()), "{}", racing.len());
     for plan in racing {
-        let last = plan.filters.last().unwrap();
-        assert!(last.kind.tells_copies());
+        let own = plan.filters.iter().find(|filter| filter.name == races::FILTER).unwrap();
+        assert!(own.kind.tells_copies());
         for op in &plan.ops {
-            let is_of_last = op.op.filter_names().any(|(_, name)| name == last.name);
-            assert_eq!(is_of_last, is_race(&op.op), "{op:?}");
+            let is_of_own = op.op.filter_names().any(|(_, name)| name == own.name);
+            assert_eq!(is_of_own, is_race(&op.op), "{op:?}");
         }
         // Every call is one of several, and three of those are sent to different nodes.
         for op in plan.ops.iter().filter(|op| is_race(&op.op)) {
@@ -314,5 +317,42 @@ fn some_of_them_race_on_a_filter_of_their_own() {
             let nodes: BTreeSet<u32> = same.iter().map(|other| other.via).collect();
             assert!((3..=5).contains(&same.len()) && nodes.len() >= 3, "{op:?}");
         }
+    }
+}
+
+#[test]
+fn some_of_them_delete_a_filter_and_copies_of_items() {
+    let plans: Vec<Plan> = (0..40).map(|seed| Plan::draw(seed, Profile::Calm, SHORT_MS)).collect();
+    for name in [deletions::TAKEN, deletions::COUNTED] {
+        let has_own = |plan: &&Plan| plan.filters.iter().any(|filter| filter.name == name);
+        let deleting: Vec<&Plan> = plans.iter().filter(has_own).collect();
+        assert!((3..24).contains(&deleting.len()), "{name}: {}", deleting.len());
+        let mut deletion_count = 0;
+        for op in deleting.iter().flat_map(|plan| &plan.ops) {
+            let is_own = op.op.filter_names().any(|(_, filter)| filter == name);
+            let is_deletion = match &op.op {
+                Op::Take { .. } => Some(name == deletions::TAKEN),
+                Op::DeleteOne { .. } => Some(name == deletions::COUNTED),
+                _ => None,
+            };
+            assert!(is_deletion.is_none_or(|is_of_name| is_of_name == is_own), "{op:?}");
+            deletion_count += usize::from(is_own && is_deletion.is_some());
+        }
+        assert!(deletion_count >= deleting.len(), "{name}: {deletion_count}");
+    }
+}
+
+/// A quotient filter lets none of more copies go.
+#[test]
+fn of_an_item_few_copies_are_added() {
+    for seed in 0..40 {
+        let plan = Plan::draw(seed, Profile::Calm, SHORT_MS);
+        let mut copies: BTreeMap<u32, u32> = BTreeMap::new();
+        for op in &plan.ops {
+            if let Op::AddOne { items, .. } = &op.op {
+                items.iter().for_each(|item| *copies.entry(*item).or_default() += 1);
+            }
+        }
+        assert!(copies.values().all(|count| *count <= 3), "seed {seed}");
     }
 }

@@ -1,5 +1,5 @@
-//! Calls of which one wins if several clients make them at once: `CF.ADDNX` of an item that is absent, and `EXPIREAT` with
-//! `LT`. Neither can have a name.
+//! Calls that clients of the Redis protocol make at once: `CF.ADDNX` of an item that is absent, `EXPIREAT` with `LT` and `DEL`,
+//! of which one wins, and `CF.ADD` and `CF.DEL`, which count. None can have a name.
 
 use super::{Batch, Manner};
 use crate::counters;
@@ -18,27 +18,43 @@ impl Clients {
         if let Outcome::Done(bits) = &outcome
             && bits.contains(&true)
         {
-            let is_expiry = matches!(op, Op::Expire { .. });
-            counters::state(if is_expiry { "resp_expiry_set" } else { "resp_new_added" });
+            state_of(op).into_iter().for_each(counters::state);
         }
-        outcome
+        match (op, outcome) {
+            // That a copy was added says nothing about the item.
+            (Op::AddOne { .. }, Outcome::Done(_)) => Outcome::Done(Vec::new()),
+            (_, outcome) => outcome,
+        }
     }
 }
 
-/// Its commands, each with how many items it is about.
-fn commands(op: &Op) -> Vec<(Vec<String>, usize)> {
-    let of = |words: [&str; 3]| (Vec::from(words.map(str::to_owned)), 1_usize);
+/// The state that is reached if one of its commands is answered 1.
+const fn state_of(op: &Op) -> Option<&'static str> {
     match op {
-        Op::AddNew { filter, items } => {
-            items.iter().map(|&item| of(["CF.ADDNX", filter, &item_text(item)])).collect()
-        }
+        Op::AddNew { .. } => Some("resp_new_added"),
+        Op::Expire { .. } => Some("resp_expiry_set"),
+        Op::Take { .. } => Some("resp_taken"),
+        Op::DeleteOne { .. } => Some("resp_copy_deleted"),
+        _ => None,
+    }
+}
+
+/// Its commands, each with how many answers it has.
+fn commands(op: &Op) -> Vec<(Vec<String>, usize)> {
+    let of = |words: &[&str]| (words.iter().map(|&word| word.to_owned()).collect(), 1_usize);
+    let each = |word: &str, filter: &str, items: &[u32]| {
+        items.iter().map(|&item| of(&[word, filter, &item_text(item)])).collect()
+    };
+    match op {
+        Op::AddNew { filter, items } => each("CF.ADDNX", filter, items),
+        Op::AddOne { filter, items } => each("CF.ADD", filter, items),
+        Op::DeleteOne { filter, items } => each("CF.DEL", filter, items),
         Op::Expire { filter, turn } => {
             let at_s = (LATEST_S - u64::from(*turn)).to_string();
-            let (mut words, count) = of(["EXPIREAT", filter, &at_s]);
-            words.push("LT".to_owned());
-            vec![(words, count)]
+            vec![of(&["EXPIREAT", filter, &at_s, "LT"])]
         }
-        _ => unreachable!("its caller makes only these two"),
+        Op::Take { filter } => vec![of(&["DEL", filter])],
+        _ => unreachable!("its caller makes only these"),
     }
 }
 
@@ -47,16 +63,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_are_added_by_a_command_each() {
+    fn each_item_has_a_command() {
         let words = |op: &Op| -> Vec<String> {
             let commands = commands(op);
-            assert!(commands.iter().all(|(_, item_count)| *item_count == 1));
+            assert!(commands.iter().all(|(_, answer_count)| *answer_count == 1));
             commands.iter().map(|(words, _)| words.join(" ")).collect()
         };
-        let filter = || "f".to_owned();
-        let added = words(&Op::AddNew { filter: filter(), items: vec![4, 2] });
+        let (filter, items) = (|| "f".to_owned(), vec![4, 2]);
+        let added = words(&Op::AddNew { filter: filter(), items: items.clone() });
         assert_eq!(added, ["CF.ADDNX f item 4", "CF.ADDNX f item 2"]);
+        let added = words(&Op::AddOne { filter: filter(), items: items.clone() });
+        assert_eq!(added, ["CF.ADD f item 4", "CF.ADD f item 2"]);
+        let deleted = words(&Op::DeleteOne { filter: filter(), items });
+        assert_eq!(deleted, ["CF.DEL f item 4", "CF.DEL f item 2"]);
         let expires = words(&Op::Expire { filter: filter(), turn: 3 });
         assert_eq!(expires, ["EXPIREAT f 4102444797 LT"]);
+        assert_eq!(words(&Op::Take { filter: filter() }), ["DEL f"]);
     }
 }
