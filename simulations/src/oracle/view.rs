@@ -15,7 +15,7 @@ use crate::history::{Call, FilterFacts, Outcome, Verb};
 /// Maximum difference of hosts' clocks in simulated time: a tick is one millisecond.
 pub(crate) const CLOCKS_APART_US: u64 = 2_000;
 
-/// The cluster version since which the entry decides who adds an absent item, and who changes an expiry.
+/// The cluster version since which the entry decides who adds an absent item, changes an expiry or drops a filter.
 const RACES_SINCE: ClusterVersion = ClusterVersion(6);
 
 /// Calls by which items come into a filter.
@@ -206,7 +206,7 @@ fn sources_of(
 }
 
 impl Life<'_> {
-    /// Whether entries alone decide races for its items and its expiry.
+    /// Whether entries alone decide races for its items, its expiry and its drop.
     pub(crate) fn decides_races(&self) -> bool {
         self.incarnation.version >= RACES_SINCE
     }
