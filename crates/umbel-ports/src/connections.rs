@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use crate::metrics;
+use crate::{locked, metrics};
 
 /// One in so many descriptors is reserved for log, snapshots, jobs and connections to peers.
 const KEPT_SHARE: u64 = 3;
@@ -237,7 +237,7 @@ impl ConnectionSlots {
 impl Places {
     fn lock(&self) -> MutexGuard<'_, Table> {
         // No holder of the lock panics, and the table is consistent after every call.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.table)
     }
 }
 

@@ -1,9 +1,11 @@
 //! Limits the byte rate at which a node sends.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::locked;
 
 /// How much time sending may save up during a pause.
 const BURST: Duration = Duration::from_millis(50);
@@ -37,7 +39,7 @@ impl Pacer {
         }
         let nanos = byte_count as u128 * 1_000_000_000 / u128::from(self.bytes_per_second_max);
         let time = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        let mut through_at = self.through_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut through_at = locked(&self.through_at);
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let from = through_at.map_or(earliest, |at| at.max(earliest));
         *through_at = Some(from + time);

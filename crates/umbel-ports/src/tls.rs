@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tokio::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use umbel_tls::{
 
 use super::connections::{ConnectionSlot, ConnectionSlots};
 use super::net::connect;
-use super::{Incoming, IssuedFiles, Listener, Net, PortFuture, Stream};
+use super::{Incoming, IssuedFiles, Listener, Net, PortFuture, Stream, locked};
 use crate::metrics;
 
 /// Time limit from the connection to the proved identity. Two round trips and two signatures take less
@@ -157,7 +157,7 @@ impl PinnedNet {
     /// Why the other end is not the one that the token names, if it is not.
     #[must_use]
     pub fn refused(&self) -> Option<String> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.refused).clone()
     }
 
     async fn dial(&self, address: &str) -> io::Result<Box<dyn Stream>> {
@@ -169,7 +169,7 @@ impl PinnedNet {
         };
         let passes = matches!(error, HandshakeError::NoTls { .. } | HandshakeError::Other { .. });
         let refused = (!passes).then(|| error.to_string());
-        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+        *locked(&self.refused) = refused;
         Err(io::Error::other(error))
     }
 }

@@ -2,13 +2,14 @@
 //! another one has looked at. Commands of other nodes may still come between.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::{Mutex as Gate, MutexGuard as Turn};
 use tokio::time::{Instant, timeout_at};
 use umbel_engine::meta::FilterName;
 use umbel_filter::ItemHash;
 use umbel_node::failure::CallFailure;
+use umbel_ports::locked;
 
 /// What commands look at and change: a filter, or with a hash an item of it. Items of equal hashes wait for each other,
 /// which does no harm.
@@ -45,7 +46,7 @@ impl Turns {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Subject, Line>> {
         // No holder of the lock panics, and the map is consistent after every call.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 
