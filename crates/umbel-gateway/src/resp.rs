@@ -9,6 +9,7 @@
 //! | `session` | the caller of a connection, and what it has chosen |
 //! | `needs`, `answers` | rights that commands require; failures as clients know them |
 //! | `shared`, `turns` | what connections share |
+//! | `waiting` | a client whose command waits for those of others |
 
 use std::future::Future;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ mod session;
 mod shared;
 mod turns;
 mod umbel;
+mod waiting;
 mod writing;
 
 #[cfg(test)]

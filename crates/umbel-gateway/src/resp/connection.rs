@@ -1,6 +1,6 @@
 //! One connection: reads bytes, carries out commands and writes the answers, in turn. It reads nothing
-//! while commands run, and a limited part while the client takes no answers, so backpressure stops a client
-//! that does not read them.
+//! while commands run, and a limited part while one waits for those of others or the client takes no answers, so
+//! backpressure stops a client that does not read them.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -163,7 +163,7 @@ impl Served {
             if self.session.is_ending {
                 break;
             }
-            at += pipeline::run_some(&mut self.session, left, &mut self.out).await;
+            at += self.run_some(left).await?;
             self.flush_if_full().await?;
             if let Some(transaction) = self.session.executing.take() {
                 self.execute(transaction).await?;
@@ -183,13 +183,21 @@ impl Served {
         Ok(())
     }
 
+    /// Carries out the first of these commands, and some that follow it; returns how many.
+    async fn run_some(&mut self, requests: &[Request]) -> io::Result<usize> {
+        let Self { stream, session, input, out } = self;
+        let waiting = Arc::clone(&session.waiting);
+        let running = pipeline::run_some(session, requests, out);
+        waiting.run(running, |cx| input.is_gone(stream, cx)).await
+    }
+
     /// Carries out the commands of a transaction; their answers are the elements of an array that has begun.
     async fn execute(&mut self, Executing { requests, is_wanted }: Executing) -> io::Result<()> {
         let before = self.session.suspend_replies();
         let mut rest = &requests[..];
         while !rest.is_empty() {
             let begin = self.out.len();
-            let done = pipeline::run_some(&mut self.session, rest, &mut self.out).await;
+            let done = self.run_some(rest).await?;
             rest = rest.get(done..).unwrap_or_default();
             if !is_wanted {
                 self.out.truncate(begin);
@@ -329,6 +337,13 @@ impl Input {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         Ok(self.rest.len() + self.dropped_bytes - before)
+    }
+
+    /// Whether the client has closed its side, or the connection must end. What comes meanwhile is read ahead.
+    fn is_gone(&mut self, stream: &mut Box<dyn Stream>, cx: &mut Context<'_>) -> io::Result<bool> {
+        let is_ended = self.connection.poll_ended(cx).is_ready();
+        self.read_ahead(stream, cx)?;
+        Ok(is_ended || self.is_closed)
     }
 
     /// Gives back what is held: nothing more is decoded, and others may need the room before the connection ends.
@@ -527,6 +542,23 @@ mod tests {
         let mut answers = String::new();
         client.read_to_string(&mut answers).await.unwrap();
         assert!(answers == expected, "{} bytes of {}", answers.len(), expected.len());
+        node.shutdown().await;
+    }
+
+    /// It has closed the half on which it sends: whoever has gone looks the same.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_command_that_waits_keeps_no_place_for_a_client_that_has_gone() {
+        let (_folder, node) = node().await;
+        let shared = shared_by(node.coordinator());
+        let copying = shared.copying.acquire().await.unwrap();
+        let mut client = served(&shared);
+        client.write_all(b"BF.ADD a x\r\nCOPY a b\r\nEXISTS b\r\n").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut answers = String::new();
+        client.read_to_string(&mut answers).await.unwrap();
+        let why = "TRYAGAIN this command waited for others, and the client closed its side of the connection";
+        assert_eq!(answers, format!(":1\r\n-{why}\r\n:0\r\n"));
+        drop(copying);
         node.shutdown().await;
     }
 

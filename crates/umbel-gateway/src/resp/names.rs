@@ -1,6 +1,5 @@
 //! Commands that rename or copy filters.
 
-use tokio::time::timeout_at;
 use umbel_engine::meta::{FilterVerb, MetaError};
 use umbel_node::failure::CallFailure;
 use umbel_resp::{Refusal, Reply};
@@ -56,10 +55,9 @@ pub(super) async fn copy(
     }
     let owner = session.caller.principal_name();
     let deadline = session.shared.deadlines.of_long_command();
-    let Ok(Ok(turn)) = timeout_at(deadline, session.shared.copying.acquire()).await else {
-        let what = "TRYAGAIN other filters were copied through this node for as long as this command may take";
-        return Err(Refusal::Other(what.into()));
-    };
+    let turn = session.waiting.turn(&session.shared.copying, deadline).await.map_err(|why| {
+        why.refusal("TRYAGAIN other filters were copied through this node for as long as this command may take")
+    })?;
     let coordinator = &session.shared.coordinator;
     let made = if replaces {
         coordinator.copy_over(&name, &new_name, owner, deadline).await

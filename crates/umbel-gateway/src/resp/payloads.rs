@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::time::timeout_at;
 use umbel_coordinator::transfers::{
     CopyEnd, CopyFrame, Destination, ExportPart, ExportWish, ImportPart,
 };
@@ -66,10 +65,9 @@ async fn dump(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
         };
     }
     let deadline = session.shared.deadlines.of_long_command();
-    let Ok(Ok(_turn)) = timeout_at(deadline, session.shared.producing.acquire()).await else {
-        let what = "TRYAGAIN other payloads were produced for as long as this command may take";
-        return Err(Refusal::Other(what.into()));
-    };
+    let _turn = session.waiting.turn(&session.shared.producing, deadline).await.map_err(|why| {
+        why.refusal("TRYAGAIN other payloads were produced for as long as this command may take")
+    })?;
     let exported = session.shared.coordinator.export(&name, ExportWish::default(), deadline).await;
     let mut parts = match exported {
         Err(CallFailure::UnknownFilter { .. }) => return Ok(Reply::Null),

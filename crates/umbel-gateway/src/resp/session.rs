@@ -17,6 +17,7 @@ use umbel_resp::{
 use super::answers::refusal;
 use super::needs::{need_of, second_need_of};
 use super::shared::{Client, Shared};
+use super::waiting::Waiting;
 use crate::caller::{Caller, Need};
 use crate::credential::Credential;
 use crate::limits::{RESP_TRANSACTION_BYTES_MAX, RESP_TRANSACTION_COMMANDS_MAX};
@@ -46,6 +47,8 @@ pub(super) struct Session {
     pub(super) is_ending: bool,
     /// Permit for a payload, until that has been sent.
     pub(super) payload: Option<OwnedSemaphorePermit>,
+    /// Whether a command waits for those of others.
+    pub(super) waiting: Arc<Waiting>,
 }
 
 /// Commands of a transaction.
@@ -136,6 +139,7 @@ impl Session {
             replies: Replies::On,
             is_ending: false,
             payload: None,
+            waiting: Arc::default(),
         }
     }
 
