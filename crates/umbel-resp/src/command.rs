@@ -331,8 +331,9 @@ pub enum ConnectionCommand<'a> {
     Client(ClientCommand<'a>),
     /// `CLIENT REPLY`.
     Replies(ReplyMode),
-    /// Commands without effect: `CLIENT NO-EVICT` and `CLIENT NO-TOUCH`, because nothing is ever evicted;
-    /// `ASKING`, which clients of Redis clusters send, because no slot is elsewhere; `CLIENT CAPA`;
+    /// `ASKING`, which clients of Redis clusters send. It has no effect, because no slot is elsewhere.
+    Asking,
+    /// Commands without effect: `CLIENT NO-EVICT` and `CLIENT NO-TOUCH`, because nothing is ever evicted; `CLIENT CAPA`;
     /// `UNWATCH`, because nothing is watched; and `SLOWLOG RESET`.
     NoEffect,
     /// `INFO`, with the requested sections; without any, the default ones.

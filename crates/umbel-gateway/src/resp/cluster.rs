@@ -352,12 +352,15 @@ mod tests {
     async fn a_node_says_that_it_is_no_cluster_if_it_is_set_so() {
         let (_folder, node) = node_with(|config| config.resp_cluster = "off".into()).await;
         let mut client = Client::new(&node).await;
+        let refused = "-ERR This instance has cluster support disabled\r\n";
         for query in ["NODES", "SLOTS", "SHARDS", "INFO", "MYID", "KEYSLOT foo", "LINKS"] {
-            let refused = "-ERR This instance has cluster support disabled\r\n";
             client.call(&format!("CLUSTER {query}"), refused).await;
         }
-        // Levels of reads are not about clusters here.
-        client.call("READONLY", "+OK\r\n").await;
+        client.call("ASKING", refused).await;
+        // Levels of reads are not about clusters here, and clients have no other words for them.
+        for level in ["READONLY", "READWRITE"] {
+            client.call(level, "+OK\r\n").await;
+        }
         node.shutdown().await;
     }
 }

@@ -11,7 +11,7 @@ use umbel_resp::{
 };
 
 use super::answers::refusal;
-use super::cluster::mode;
+use super::cluster::{is_enabled, mode};
 use super::info;
 use super::session::{DEFAULT_USER, Session};
 use crate::limits::RESP_CONNECTIONS_MAX;
@@ -55,7 +55,8 @@ pub(super) async fn answer(
             session.reads_anywhere = false;
             Reply::OK
         }
-        ConnectionCommand::NoEffect => Reply::OK,
+        ConnectionCommand::Asking if !is_enabled(session) => return Err(Refusal::NoCluster),
+        ConnectionCommand::Asking | ConnectionCommand::NoEffect => Reply::OK,
         ConnectionCommand::Client(command) => client(session, command),
         ConnectionCommand::Replies(mode) => {
             session.set_replies(mode);

@@ -34,6 +34,7 @@ without_arguments! {
     reset => Command::Connection(ConnectionCommand::Reset),
     read_only => Command::Connection(ConnectionCommand::ReadOnly),
     read_write => Command::Connection(ConnectionCommand::ReadWrite),
+    asking => Command::Connection(ConnectionCommand::Asking),
     get_name => Command::Connection(ConnectionCommand::Client(ClientCommand::GetName)),
     id => Command::Connection(ConnectionCommand::Client(ClientCommand::Id)),
     client_info => Command::Connection(ConnectionCommand::Client(ClientCommand::Info)),

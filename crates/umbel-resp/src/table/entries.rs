@@ -70,7 +70,7 @@ pub(super) static COMMANDS: [CommandSpec; 94] = [
     plain("readwrite", 1, (ANYTIME_FAST, FAST), connection::read_write)
         .about("Has every answer confirmed by a majority.")
         .since("3.0.0", "cluster"),
-    plain("asking", 1, (&["fast"], FAST), connection::nothing_done)
+    plain("asking", 1, (&["fast"], FAST), connection::asking)
         .about("Has no effect: no key is ever elsewhere.")
         .since("3.0.0", "cluster"),
     container("client", &CLIENT)
