@@ -126,30 +126,14 @@ impl Secret {
         }
     }
 
-    /// Reads a secret from a file.
-    ///
-    /// # Errors
-    /// If the file cannot be read, or its content is no secret.
-    pub fn read(file: &Path) -> Result<Self, SecretError> {
-        Self::read_if(file, |_| None)
-    }
-
     /// Reads a secret from a file that nobody but its owner may access.
     ///
     /// # Errors
-    /// As for [`read`](Self::read), and if others may.
+    /// If the file cannot be read, others may access it, or its content is no secret.
     pub fn read_private(file: &Path) -> Result<Self, SecretError> {
-        Self::read_if(file, mode_for_others)
-    }
-
-    /// Reads a secret from a file, unless it is `refused` for its permissions.
-    fn read_if(
-        file: &Path,
-        refused: impl FnOnce(&Metadata) -> Option<u32>,
-    ) -> Result<Self, SecretError> {
         let failed = |source| SecretError::Read { file: file.to_owned(), source };
         let opened = File::open(file).map_err(failed)?;
-        if let Some(mode) = refused(&opened.metadata().map_err(failed)?) {
+        if let Some(mode) = mode_for_others(&opened.metadata().map_err(failed)?) {
             return Err(SecretError::Mode { file: file.to_owned(), mode });
         }
         let mut text = String::new();

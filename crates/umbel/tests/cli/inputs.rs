@@ -133,7 +133,7 @@ fn standard_input_is_read_where_no_input_is_named() {
     assert_eq!(sandbox.run_piped("", b"b\na\nb\n").kept_text(), "b\na\n");
     assert_eq!(sandbox.run_piped("--normalize lower", b"A\na\n").kept_text(), "A\n");
     let worker = "--rank 0 --peers 127.0.0.1:1 --job-token-file token";
-    sandbox.write("token", "0123456789abcdef0123456789abcdef");
+    sandbox.write_secret("token", "0123456789abcdef0123456789abcdef");
     sandbox.run_piped(worker, b"a\n").refused(2, &["name what this worker reads"]);
     sandbox.run("--cluster 127.0.0.1:1 --output out/").refused(2, &["--on NODE=GLOB"]);
 }

@@ -5,7 +5,9 @@ use crate::machines::{Job, TOKEN, json_lines, peers, scored_lines, texts, withou
 use crate::machines_killed::wait_for_bytes;
 use crate::model::{lines, unlike_lines};
 use crate::sandbox::Sandbox;
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
 
 #[test]
 fn outputs_of_workers_are_those_of_one_process() {
@@ -298,7 +300,9 @@ fn a_worker_with_another_secret_is_named_and_the_others_go_on() {
 
 #[test]
 fn what_a_worker_cannot_do_is_refused_at_once() {
-    let sandbox = Sandbox::with(&[("a.txt", "x\n"), ("short", "secret")]);
+    let sandbox = Sandbox::with(&[("a.txt", "x\n"), ("open", TOKEN)]);
+    sandbox.write_secret("short", "secret");
+    std::fs::set_permissions(sandbox.path("open"), Permissions::from_mode(0o644)).unwrap();
     let at = "--rank 0 --peers 127.0.0.1:1,127.0.0.1:2";
     for (args, said) in [
         (format!("a.txt {at} --output o.txt"), "a secret of at least 32 bytes"),
@@ -306,12 +310,16 @@ fn what_a_worker_cannot_do_is_refused_at_once() {
             format!("a.txt {at} --output o.txt --job-token-file short"),
             "short: a secret of 6 bytes: expected at least 32",
         ),
+        (
+            format!("a.txt {at} --output o.txt --job-token-file open"),
+            "open: others than its owner may read or write the secret (mode 644)",
+        ),
         (format!("a.txt {at} --output o.txt --workers 2"), "--workers"),
         ("a.txt --rank 0".to_owned(), "--peers"),
     ] {
         sandbox.run(&args).refused(2, &[said]);
     }
-    sandbox.write("token", TOKEN);
+    sandbox.write_secret("token", TOKEN);
     for (args, said) in [
         (format!("a.txt {at}"), "needs an --output"),
         (format!("- {at} --output o.txt"), "not a file"),
@@ -323,7 +331,7 @@ fn what_a_worker_cannot_do_is_refused_at_once() {
         ("a.txt --rank 2 --peers h:1,h:2 --output o.txt".to_owned(), "--rank 2"),
     ] {
         sandbox.run(&format!("{args} --job-token-file token")).refused(2, &[said]);
-        assert_eq!(sandbox.files(), ["a.txt", "short", "token"]);
+        assert_eq!(sandbox.files(), ["a.txt", "open", "short", "token"]);
     }
 }
 

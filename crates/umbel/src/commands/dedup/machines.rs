@@ -57,7 +57,7 @@ impl MachineArgs {
 
     fn secret(&self) -> Result<Secret> {
         let secret = match &self.job_token_file {
-            Some(path) => Secret::read(path),
+            Some(path) => Secret::read_private(path),
             None => match std::env::var(TOKEN_VARIABLE) {
                 Ok(text) if !text.is_empty() => Secret::new(&text),
                 _ => return Err(no_secret("they were given none").into()),
