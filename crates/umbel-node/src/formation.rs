@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use tokio::time::Instant;
 use tonic::Code;
 use umbel_engine::NodeId;
@@ -36,7 +35,7 @@ use crate::awaited::{Awaited, log_conflict};
 use crate::calls::{MetaAnswer, MetaRequest};
 use crate::config::{Config, ConfigError};
 use crate::founder_looks::{
-    FOUNDER_REQUEST_TIMEOUT, FounderLooks, LOOK_PAUSE, watch_adopter, watch_others, who_is,
+    FOUNDER_REQUEST_TIMEOUT, FounderLooks, LOOK_PAUSE, watch_adopter, watch_others, who_are, who_is,
 };
 use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
@@ -111,12 +110,10 @@ async fn found(
     address: &str,
 ) -> Result<LocalIdentity, StartError> {
     let others = founders.iter().filter(|&founder| founder != address);
-    let asked = others.map(|founder| async move {
-        let answer = who_is(ports, founder, FOUNDER_REQUEST_TIMEOUT).await;
-        answer.ok().filter(|other| other.is_formed).map(|other| (founder, other))
-    });
-    if let Some((other, formed)) = join_all(asked).await.into_iter().flatten().next() {
-        return Err(StartError::Founded(lost_disk(other, &formed.cluster_id)));
+    for (other, answer) in who_are(ports, others, FOUNDER_REQUEST_TIMEOUT).await {
+        if let Some(formed) = answer.ok().filter(|answer| answer.is_formed) {
+            return Err(StartError::Founded(lost_disk(other, &formed.cluster_id)));
+        }
     }
     let mut bytes = [0; 16];
     ports.seed.fill(Purpose::Identity, &mut bytes);
@@ -145,11 +142,12 @@ async fn wait_for_adoption(
     tracing::info!(founder = founders[0], "waiting for the founder of the cluster");
     loop {
         let mut missing = Vec::new();
-        for founder in founders.iter().filter(|&founder| founder != address) {
-            let other = match who_is(ports, founder, REQUEST_TIMEOUT).await {
+        let others = founders.iter().filter(|&founder| founder != address);
+        for (founder, answer) in who_are(ports, others, REQUEST_TIMEOUT).await {
+            let other = match answer {
                 Ok(other) => other,
                 Err(status) => {
-                    missing.push((founder.as_str(), status));
+                    missing.push((founder, status));
                     continue;
                 }
             };

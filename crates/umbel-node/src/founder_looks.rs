@@ -39,6 +39,16 @@ pub(crate) async fn who_is(
     }
 }
 
+/// Asks all of these nodes who they are, together: one that is silent takes all of this time.
+pub(crate) async fn who_are<'f>(
+    ports: &Ports,
+    nodes: impl Iterator<Item = &'f String>,
+    within: Duration,
+) -> Vec<(&'f str, Result<WhoAreYouResponse, Status>)> {
+    let asked = nodes.map(|node| async move { (node.as_str(), who_is(ports, node, within).await) });
+    join_all(asked).await
+}
+
 /// What a node tells of its looks.
 pub(crate) struct FounderLooks<'n> {
     awaited: &'n Awaited,
@@ -97,12 +107,9 @@ pub(crate) async fn watch_others(
 ) -> Infallible {
     loop {
         sleep(LOOK_PAUSE).await;
-        let asked = others.iter().map(|founder| async move {
-            let answer = who_is(ports, founder, FOUNDER_REQUEST_TIMEOUT).await;
-            Some((founder.as_str(), answer.err()?))
-        });
-        let missing: Vec<_> = join_all(asked).await.into_iter().flatten().collect();
-        looks.note(&missing);
+        let answers = who_are(ports, others.iter(), FOUNDER_REQUEST_TIMEOUT).await.into_iter();
+        let missing = answers.filter_map(|(founder, answer)| Some((founder, answer.err()?)));
+        looks.note(&missing.collect::<Vec<_>>());
     }
 }
 
@@ -128,7 +135,28 @@ pub(crate) async fn watch_adopter(
 
 #[cfg(test)]
 mod tests {
+    use umbel_ports::Net as _;
+    use umbel_ports::testing::MemoryNet;
+
     use super::*;
+
+    /// Of a list whose machines are gone, each would hold up the question to the next one.
+    #[tokio::test(start_paused = true)]
+    async fn founders_are_asked_together() {
+        let (net, folder) = (Arc::new(MemoryNet::default()), tempfile::tempdir().unwrap());
+        let founders: Vec<String> = (1..=9).map(|number| format!("n{number}:1")).collect();
+        let mut silent = Vec::new();
+        for founder in &founders {
+            silent.push(net.listen(founder).await.unwrap());
+        }
+        let real = Ports::real(folder.path()).unwrap();
+        let ports = Ports { net: Arc::clone(&net) as _, ..real };
+        let began = Instant::now();
+        let answers = who_are(&ports, founders.iter(), Duration::from_secs(5)).await;
+        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+        assert!(answers.iter().map(|&(founder, _)| founder).eq(&founders), "in their order");
+        assert!(answers.iter().all(|(_, answer)| answer.is_err()));
+    }
 
     /// A founder that runs may refuse this node: only the reason tells it from one that does not run.
     #[test]
