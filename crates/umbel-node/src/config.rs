@@ -10,7 +10,7 @@ mod error;
 mod setting;
 mod transactions;
 
-pub use address::{host_of, reached_at};
+pub use address::{addresses_meet, host_of, reached_at};
 pub(crate) use address::{join as join_address, split as split_address};
 pub use cluster_answers::ClusterAnswers;
 pub use console::ConsoleMode;
@@ -315,9 +315,9 @@ impl Config {
         self.check_protected("listen", &self.listen)?;
         if let Some(address) = &self.resp_listen {
             self.check_protected("resp_listen", address)?;
-            // The system chooses a free port in the place of 0.
-            if *address == self.listen && !address.ends_with(":0") {
-                return Err(ConfigError::SameAddress { address: address.clone() });
+            if addresses_meet(address, &self.listen) {
+                let (listen, resp_listen) = (self.listen.clone(), address.clone());
+                return Err(ConfigError::AddressesMeet { listen, resp_listen });
             }
         }
         let advertised = [("advertise", &self.advertise), ("resp_announce", &self.resp_announce)];

@@ -1,10 +1,12 @@
 //! Addresses in settings.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use super::ConfigError;
 
 /// A host with a port, as far as it can be classified without a resolver.
 pub(super) struct Address {
-    ip: Option<std::net::IpAddr>,
+    ip: Option<IpAddr>,
     is_localhost: bool,
 }
 
@@ -47,6 +49,34 @@ pub fn reached_at(local: &str, advertised: &str) -> (String, u16) {
     (host.unwrap_or("127.0.0.1").to_owned(), port)
 }
 
+/// Whether two listeners at these addresses would be in each other's way: one port, and one host, or hosts of which one
+/// includes the other. What names resolve to is not known here, except `localhost`.
+pub fn addresses_meet(one: &str, other: &str) -> bool {
+    let (Some((one, port)), Some((other, other_port))) = (split(one), split(other)) else {
+        return false;
+    };
+    // The system chooses a free port in the place of 0.
+    port != 0
+        && port == other_port
+        && (one.eq_ignore_ascii_case(other) || includes(one, other) || includes(other, one))
+}
+
+/// Whether a listener of this host takes the connections of the other one, too.
+fn includes(host: &str, other: &str) -> bool {
+    let ip = |host: &str| host.parse::<IpAddr>().ok();
+    match (ip(host), ip(other)) {
+        // It takes those of IPv4, too, unless the system is set otherwise.
+        (Some(IpAddr::V6(host)), _) if host.is_unspecified() => true,
+        (Some(IpAddr::V4(host)), other) if host.is_unspecified() => {
+            !matches!(other, Some(IpAddr::V6(_)))
+        }
+        (None, Some(other)) => {
+            host == "localhost" && (other == Ipv4Addr::LOCALHOST || other == Ipv6Addr::LOCALHOST)
+        }
+        _ => false,
+    }
+}
+
 /// A host and a port as `host:port`, an IPv6 address in brackets.
 pub(crate) fn join(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
@@ -60,13 +90,12 @@ pub(crate) fn split(text: &str) -> Option<(&str, u16)> {
     let host = match host.strip_prefix('[') {
         Some(rest) => {
             let inner = rest.strip_suffix(']')?;
-            inner.parse::<std::net::Ipv6Addr>().ok()?;
+            inner.parse::<Ipv6Addr>().ok()?;
             inner
         }
         None => host,
     };
-    let is_ip =
-        host.parse::<std::net::IpAddr>().is_ok() && (text.starts_with('[') || !host.contains(':'));
+    let is_ip = host.parse::<IpAddr>().is_ok() && (text.starts_with('[') || !host.contains(':'));
     (is_ip || is_host_name(host)).then_some((host, port))
 }
 

@@ -133,18 +133,49 @@ fn the_redis_protocol_is_as_protected_as_the_other() {
     assert!(message.starts_with("resp_listen = \"0.0.0.0:6379\": other machines"), "{message}");
     let message = refused(|config| config.resp_listen = Some("6379".into()));
     assert!(message.contains("resp_listen = \"6379\": expected HOST:PORT"), "{message}");
-    let both = |address: &'static str| {
-        move |config: &mut Config| {
-            (config.listen, config.resp_listen) = (address.into(), Some(address.into()));
-        }
-    };
-    accepted(both("127.0.0.1:0"));
-    let message = refused(both("127.0.0.1:6379"));
-    assert!(message.contains("listen is the same address"), "{message}");
     accepted(|config| config.resp_default_kind = "classic".into());
     accepted(|config| config.resp_default_kind = "redisbloom".into());
     let message = refused(|config| config.resp_default_kind = "cuckoo".into());
     assert!(message.contains("expected scalable, redisbloom, blocked or classic"), "{message}");
+}
+
+#[test]
+fn each_protocol_has_a_port_of_its_own() {
+    let both = |listen: &'static str, resp: &'static str| {
+        move |config: &mut Config| {
+            (config.listen, config.resp_listen) = (listen.into(), Some(resp.into()));
+            (config.insecure, config.advertise) = (true, Some("node-1:6379".into()));
+        }
+    };
+    for (listen, resp) in [
+        ("127.0.0.1:0", "127.0.0.1:0"),
+        ("0.0.0.0:7300", "127.0.0.1:6379"),
+        ("127.0.0.2:6379", "127.0.0.1:6379"),
+        ("localhost:6379", "127.0.0.2:6379"),
+        ("0.0.0.0:6379", "[::1]:6379"),
+        ("node-1:6379", "node-2:6379"),
+    ] {
+        accepted(both(listen, resp));
+        accepted(both(resp, listen));
+    }
+    for (listen, resp) in [
+        ("127.0.0.1:6379", "127.0.0.1:6379"),
+        ("localhost:6379", "127.0.0.1:6379"),
+        ("[::1]:6379", "localhost:6379"),
+        ("0.0.0.0:6379", "127.0.0.1:6379"),
+        ("0.0.0.0:6379", "node-1:6379"),
+        ("[::]:6379", "127.0.0.1:6379"),
+        ("[::]:6379", "0.0.0.0:6379"),
+        ("node-1:6379", "Node-1:6379"),
+    ] {
+        for (listen, resp) in [(listen, resp), (resp, listen)] {
+            let message = refused(both(listen, resp));
+            let expected = format!(
+                "listen = \"{listen}\" (--listen) and resp_listen = \"{resp}\" (--resp) meet"
+            );
+            assert!(message.starts_with(&expected), "{message}");
+        }
+    }
 }
 
 #[test]

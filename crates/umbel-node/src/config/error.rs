@@ -39,12 +39,14 @@ pub enum ConfigError {
     },
     /// Both protocols cannot have one port. Name another one for one of them.
     #[error(
-        "resp_listen = \"{address}\": listen is the same address, and each protocol needs its own: name another port for \
-         one of them"
+        "listen = \"{listen}\" (--listen) and resp_listen = \"{resp_listen}\" (--resp) meet at one port, and each protocol \
+         needs its own: name another port for one of them"
     )]
-    SameAddress {
-        /// The address.
-        address: String,
+    AddressesMeet {
+        /// The address of gRPC.
+        listen: String,
+        /// That of the Redis protocol.
+        resp_listen: String,
     },
     /// TLS needs three files, and one of them is not set. Set all three or none.
     #[error("TLS needs tls_cert, tls_key and tls_ca, and {missing} is not set")]

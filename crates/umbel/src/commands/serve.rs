@@ -22,6 +22,7 @@ use tempfile::TempDir;
 use toml::{Table, Value};
 use umbel_client::{KeyPairFiles, TlsFiles};
 use umbel_gateway::{RenderMetrics, client_interface};
+use umbel_node::config::addresses_meet;
 use umbel_node::ports::Ports;
 use umbel_node::{
     CORE_COUNT_MAX, Config, HISTOGRAMS, Node, StartError, enrol, warn_of_other_cluster,
@@ -268,8 +269,8 @@ fn with_redis_address(config: &Config) -> Option<Result<Config, &'static str>> {
     if !config.dev || config.resp_listen.is_some() {
         return None;
     }
-    if config.listen == REDIS_ADDRESS {
-        return Some(Err("listen has this address"));
+    if addresses_meet(&config.listen, REDIS_ADDRESS) {
+        return Some(Err("listen (--listen) has this port"));
     }
     Some(Ok(Config { resp_listen: Some(REDIS_ADDRESS.to_owned()), ..config.clone() }))
 }
@@ -373,8 +374,11 @@ mod tests {
         let dev = Config { dev: true, listen: "127.0.0.1:0".to_owned(), ..Config::default() };
         let guess = with_redis_address(&dev).and_then(Result::ok);
         assert_eq!(guess.and_then(|config| config.resp_listen).as_deref(), Some(REDIS_ADDRESS));
-        let own = Config { listen: REDIS_ADDRESS.to_owned(), ..dev.clone() };
-        assert_eq!(with_redis_address(&own).and_then(Result::err), Some("listen has this address"));
+        for listen in [REDIS_ADDRESS, "localhost:6379", "0.0.0.0:6379"] {
+            let own = Config { listen: listen.to_owned(), ..dev.clone() };
+            let why = with_redis_address(&own).and_then(Result::err);
+            assert_eq!(why, Some("listen (--listen) has this port"), "{listen}");
+        }
         // Whoever names an address, or runs no development cluster, is not guessed at.
         let named = Config { resp_listen: Some("127.0.0.1:0".to_owned()), ..dev.clone() };
         for config in [named, Config { dev: false, ..dev }] {
