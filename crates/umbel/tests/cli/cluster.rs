@@ -46,9 +46,13 @@ fn certificates_are_made_for_their_owner_and_never_over_others() {
         ("client a/b", "a/b"),
         ("client alice --days 0", "0 days"),
         ("client alice --days 99999", "99999 days"),
+        ("init --out -", "--out -: a stream, expected a folder; ./- is"),
+        ("client alice --out -", "--out -: a stream"),
+        ("node node-1 --authority -", "--authority -: a stream"),
     ] {
         certs(args).refused(2, &[said]);
     }
+    assert!(!sandbox.exists("-"));
     certs("client alice").kept();
     let names = std::fs::read_dir(sandbox.path("certs")).unwrap().count();
     assert_eq!(names, 4, "nothing of what was refused");

@@ -98,6 +98,7 @@ impl CertsArgs {
     /// A [`UsageError`] if a name or host is invalid, or a file exists already; if a file cannot be read
     /// or written.
     pub(super) fn run(&self, json: bool) -> Result<()> {
+        self.check_folders()?;
         let (name, made, pem) = match &self.verb {
             CertsVerb::Init { made } => {
                 let days = made.days.unwrap_or(AUTHORITY_DAYS);
@@ -122,6 +123,22 @@ impl CertsArgs {
         print(json, &json!({ "certificate": certificate, "key": key }), || {
             facts(&[("certificate", certificate.clone()), ("key", key.clone())])
         })
+    }
+
+    /// Refuses `-` as a folder: elsewhere it is a stream, and keys are not printed.
+    fn check_folders(&self) -> Result<(), UsageError> {
+        let (made, authority) = match &self.verb {
+            CertsVerb::Init { made } => (made, None),
+            CertsVerb::Node { signed, .. } | CertsVerb::Client { signed, .. } => {
+                (&signed.made, signed.authority.as_deref())
+            }
+        };
+        for (flag, folder) in [("--out", Some(made.out.as_path())), ("--authority", authority)] {
+            if folder == Some(Path::new("-")) {
+                refuse!("{flag} -: a stream, expected a folder; ./- is a folder of that name");
+            }
+        }
+        Ok(())
     }
 }
 
