@@ -312,6 +312,9 @@ fn check_updated(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     let Some(index) = spec.save_index.as_ref().filter(|_| spec.updated_index().is_some()) else {
         return Ok(());
     };
+    if leaves_unkept(spec) {
+        return Ok(());
+    }
     let Some(source) = replaced(spec, sources) else { return Ok(()) };
     refuse(format!(
         "--save-index {} is a --reference, too, and {} would be replaced by its kept records: a second run would find \

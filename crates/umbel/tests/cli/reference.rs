@@ -156,6 +156,22 @@ fn an_input_whose_records_go_to_an_updated_index_is_not_replaced() {
     }
 }
 
+/// A file that is not kept has no output in a directory, and stays.
+#[test]
+fn whole_files_may_be_written_where_they_are_beside_an_updated_index() {
+    let sandbox = Sandbox::with(&[("in/a", "x\n"), ("in/b", "y\n"), ("old", "x\n")]);
+    sandbox.run("old --granularity file --save-index seen --output kept/ --quiet").kept();
+    let update = "--reference seen --save-index seen --overwrite --quiet";
+    for _ in 0..2 {
+        sandbox.run(&format!("in --granularity file --output in/ {update}")).kept();
+        let left = ["in/a", "in/b"].map(|name| sandbox.text(name));
+        assert_eq!(left, ["x\n", "y\n"]);
+    }
+    assert!(index(&sandbox, "info seen").kept_text().contains("seen\t2\t"));
+    let one = format!("in/b --granularity file --output in/b {update}");
+    sandbox.run(&one).refused(2, &["--save-index seen is a --reference, too"]);
+}
+
 #[test]
 fn an_output_that_replaces_another_name_of_an_input_goes_with_an_updated_index() {
     for is_soft in [true, false] {
