@@ -121,12 +121,7 @@ impl JobArgs {
             JobVerb::Report { job, file, overwrite } => {
                 let found = client.job(*job).await?;
                 check_done(&found)?;
-                let job_summary = summary(&found).with_context(|| {
-                    format!(
-                        "job {job}: its summary was too long for the ledger, which keeps none of it"
-                    )
-                })?;
-                let page = page_of(&job_summary);
+                let page = page_of(&kept_summary(&found)?);
                 if is_dash(file) {
                     return print(false, &Value::Null, || page);
                 }
@@ -192,6 +187,21 @@ pub(crate) fn check_done(found: &DescribeJobResponse) -> Result<()> {
         "failed" => bail!("job {job} failed: {}", row.cause),
         state => bail!("job {job} is {state}"),
     }
+}
+
+/// The summary of a job that has ended with a result.
+///
+/// # Errors
+///
+/// If the ledger did not take it.
+pub(crate) fn kept_summary(found: &DescribeJobResponse) -> Result<Value> {
+    summary(found).with_context(|| {
+        let job = found.job.as_ref().map_or(0, |row| row.job);
+        format!(
+            "job {job} is done and its outputs on the nodes stand, but its summary was too long for the ledger, which \
+             keeps none of it: there is nothing to make a --summary or a --report of"
+        )
+    })
 }
 
 /// Checks that a job is not running, so that there is something to resume.
@@ -325,6 +335,17 @@ mod tests {
         assert_eq!(check_stopped(&running).unwrap_err().to_string(), "job 7 is running");
         let lines = list(&[failed().job.unwrap()]).lines();
         assert!(lines.starts_with("7\tfailed\t2\t1,2\t"), "{lines}");
+    }
+
+    #[test]
+    fn a_job_without_a_summary_says_that_it_is_done() {
+        let mut found = failed();
+        let text = kept_summary(&found).unwrap_err().to_string();
+        let expected =
+            "job 7 is done and its outputs on the nodes stand, but its summary was too long";
+        assert!(text.starts_with(expected), "{text}");
+        found.summary = b"{\"records\":7}".to_vec().into();
+        assert_eq!(kept_summary(&found).unwrap(), json!({ "records": 7 }));
     }
 
     #[test]

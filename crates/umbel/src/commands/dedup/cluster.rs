@@ -7,7 +7,7 @@ use crate::commands::job;
 use crate::exit::{Exit, refuse};
 use crate::printer::print;
 use crate::stderr::eprint_line;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use serde_json::Value;
 use std::ffi::OsString;
@@ -241,7 +241,7 @@ async fn follow(
     }
     let found = job::wait(client, number, !quiet).await?;
     job::check_done(&found).map_err(|error| with_inputs(error, args))?;
-    let value: Value = serde_json::from_slice(&found.summary).context("the summary of the job")?;
+    let value = job::kept_summary(&found)?;
     if let Some(summary) = here.summary {
         let mut text = serde_json::to_string_pretty(&value)?;
         text.push('\n');
