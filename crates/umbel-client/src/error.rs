@@ -28,8 +28,8 @@ pub enum ClientError {
     /// if [`Failure::applied`] is `Partly`: then some requests of a batch were applied.
     #[error("refused: {0}")]
     Refused(Box<Failure>),
-    /// No node could answer in time: call again later. Nothing was changed, or (if [`Failure::applied`]
-    /// is `Unknown`) the call asks for something or combines filters.
+    /// No node could answer in time: call again later. Nothing was changed; if [`Failure::applied`] is `Unknown`, the
+    /// call only asks for something.
     #[error("not available: {0}")]
     Unavailable(Box<Failure>),
     /// Some inserts or removals were not answered in time and may have been applied, or were refused after

@@ -17,8 +17,8 @@ impl Client {
     /// attempt set. For replicated filters, the node merges its own copies: flush them first.
     ///
     /// # Errors
-    /// [`ClientError`]. Some shards may be merged already. That does no harm, except that a second call
-    /// adds the counts of counting and quotient filters in those shards a second time.
+    /// [`ClientError`]; `ChangeUnknown` if some shards, or all, may be merged, or may be later. A second call does no
+    /// harm, except that it adds the counts of counting and quotient filters in those shards a second time.
     pub async fn merge(&self, target: &str, sources: &[&str]) -> Result<u64> {
         let mut expired = None;
         loop {
@@ -35,6 +35,10 @@ impl Client {
                 {
                     expired = Some(ticket);
                 }
+                // Of filters that count, another call adds up once more.
+                Err(ClientError::OrderUnknown(failure)) => {
+                    return Err(ClientError::ChangeUnknown(failure));
+                }
                 answer => return answer,
             }
         }
@@ -47,8 +51,8 @@ impl Client {
     /// items.
     ///
     /// # Errors
-    /// [`ClientError`]; `Refused` if shapes or keys differ or a source is full. Some shards may have the
-    /// intersection already, which does no harm.
+    /// [`ClientError`]; `Refused` if shapes or keys differ or a source is full; `OrderUnknown` if some shards, or all,
+    /// may have the intersection, or may have it later. Calling again does no harm.
     pub async fn intersect(&self, target: &str, sources: &[&str]) -> Result<u64> {
         let intersect =
             |node: Node, request| async move { node.filters().intersect(request).await };
@@ -68,7 +72,7 @@ impl Client {
         A: Future<Output = Result<Response<MergeResponse>, Status>>,
     {
         let named = format!("filter {target:?}");
-        let policy = CallPolicy::freely(&named);
+        let policy = CallPolicy::order(&named);
         let sources = sources.iter().map(ToString::to_string).collect();
         let message = MergeRequest { target: target.to_owned(), sources, request };
         Ok(self.caller.simple(&policy, message, call).await?.new_position_count)

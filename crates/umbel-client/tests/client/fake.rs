@@ -410,12 +410,20 @@ impl Filters for Node {
 
     async fn merge(&self, request: Request<MergeRequest>) -> Answer<MergeResponse> {
         let MergeRequest { sources, request, .. } = request.into_inner();
-        check_session(&self.count("merge").forgotten, request)?;
+        let mut world = self.count("merge");
+        check_session(&world.forgotten, request)?;
+        let fault = world.faults.pop_front();
+        if let Some(Fault::Refuse(code, detail) | Fault::DoAndRefuse(code, detail)) = fault {
+            return Err(status(code, &detail));
+        }
         Ok(Response::new(MergeResponse { new_position_count: sources.len() as u64 }))
     }
 
     async fn intersect(&self, request: Request<MergeRequest>) -> Answer<MergeResponse> {
-        drop(self.count("intersect"));
+        let fault = self.count("intersect").faults.pop_front();
+        if let Some(Fault::Refuse(code, detail) | Fault::DoAndRefuse(code, detail)) = fault {
+            return Err(status(code, &detail));
+        }
         let new_position_count = request.into_inner().sources.len() as u64;
         Ok(Response::new(MergeResponse { new_position_count }))
     }

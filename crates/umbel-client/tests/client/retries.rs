@@ -169,6 +169,25 @@ async fn a_merge_renews_an_expired_session() {
 }
 
 #[tokio::test]
+async fn filters_that_may_have_been_put_together_are_not_told_as_unavailable() {
+    let once = ClientOptions { attempt_count_max: 2, ..options() };
+    let (cluster, client, _) = start(1, once).await;
+    cluster.fail([unknown(), no_quorum()]);
+    let error = client.merge("a", &["b"]).await.unwrap_err();
+    let ClientError::ChangeUnknown(failure) = &error else { panic!("{error}") };
+    assert_eq!((failure.cause, failure.attempt_count), (ErrorCode::OutcomeUnknown, 2));
+    cluster.fail([unknown(), no_quorum()]);
+    let error = client.intersect("a", &["b", "c"]).await.unwrap_err();
+    assert!(matches!(error, ClientError::OrderUnknown(_)), "{error}");
+    // They are sent again all the same, and what was not begun is told so.
+    cluster.fail([unknown()]);
+    assert_eq!(client.merge("a", &["b"]).await.unwrap(), 1);
+    cluster.fail([no_quorum(), no_quorum()]);
+    let error = client.intersect("a", &["b", "c"]).await.unwrap_err();
+    assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
+}
+
+#[tokio::test]
 async fn sessions_that_are_unknown_again_and_again_end_as_a_refusal() {
     let (cluster, _, seen) = start(1, options()).await;
     cluster.world().forgotten.extend(1..=9);

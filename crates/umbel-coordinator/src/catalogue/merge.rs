@@ -62,11 +62,13 @@ impl Coordinator {
             operation,
         };
         let request = |_| ShardRequest::Command(command.clone());
-        let (mut ranges, mut new_count) = (into.ranges, 0_u64);
+        let (mut ranges, mut new_count, mut is_begun) = (into.ranges, 0_u64, false);
         loop {
             let answers = self.call_every_shard(ranges, request, deadline).await;
             let answers = answers.into_iter().map(|(_, answer)| answer);
-            let newly_set = new_count_of(answers.collect(), "merging again does no harm")?;
+            let newly_set =
+                new_count_of(answers.collect(), is_begun, "merging again does no harm")?;
+            is_begun = true;
             new_count = new_count.saturating_add(newly_set);
             let merged = |error| {
                 partial_failure(error, |error| {
@@ -143,8 +145,13 @@ impl Coordinator {
     }
 }
 
-/// Newly set positions of all shards. If only some shards succeeded, `again` tells what a retry does.
-pub(super) fn new_count_of(answers: Vec<Result<ShardAnswer>>, again: &str) -> Result<u64> {
+/// Newly set positions of all shards. If only some shards succeeded, or shards had before these (`is_begun`), `again`
+/// tells what a retry does.
+pub(super) fn new_count_of(
+    answers: Vec<Result<ShardAnswer>>,
+    is_begun: bool,
+    again: &str,
+) -> Result<u64> {
     let (shard_count, mut done_count, mut new_count) = (answers.len(), 0, 0_u64);
     let mut failure = None;
     for answer in answers {
@@ -159,7 +166,12 @@ pub(super) fn new_count_of(answers: Vec<Result<ShardAnswer>>, again: &str) -> Re
     }
     match failure {
         None => Ok(new_count),
-        Some(error) if done_count == 0 => Err(error),
+        Some(error) if done_count == 0 && !is_begun => Err(error),
+        Some(error) if is_begun => Err(partial_failure(error, |error| {
+            format!(
+                "shards have merged, and not all that were split or merged meanwhile; {again}: {error}"
+            )
+        })),
         Some(error) => Err(partial_failure(error, |error| {
             format!("{done_count} of {shard_count} shards have merged, and {again}: {error}")
         })),
@@ -349,6 +361,20 @@ mod tests {
                 |checked| matches!(checked, Err(CallFailure::Part(PartError::WrongKind { .. })));
             assert_eq!(is_refused(check_mergeable(&same, &same)), !kind.merges(), "{kind}");
             assert_eq!(is_refused(check_ored(&same)), !kind.merges_by_or(), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_merge_of_which_shards_did_a_part_is_not_told_as_undone() {
+        let within = std::time::Duration::from_secs(1);
+        let lost = || CallFailure::NoQuorum { what: "shard 2".to_owned(), within };
+        let told = |answers, is_begun| new_count_of(answers, is_begun, "again").unwrap_err();
+        assert_eq!(told(vec![Err(lost()), Err(lost())], false), lost());
+        let some = vec![Ok(ShardAnswer::Done(1)), Err(lost())];
+        for (answers, is_begun) in [(some, false), (vec![Err(lost())], true)] {
+            let failure = told(answers, is_begun);
+            let CallFailure::OutcomeUnknown { what } = &failure else { panic!("{failure}") };
+            assert!(what.contains("again: shard 2"), "{what}");
         }
     }
 

@@ -65,7 +65,7 @@ impl Coordinator {
             }
         }
         let again = "the same request, sent again, adds up in the others alone";
-        let new_count = new_count_of(each_once(numbers), again)?;
+        let new_count = new_count_of(each_once(numbers), false, again)?;
         let are_cut = self.shards().are_still_cut(into.ranges, deadline).await;
         let unknown = |error| {
             partial_failure(error, |error| {

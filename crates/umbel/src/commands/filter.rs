@@ -19,7 +19,7 @@ use crate::commands::cluster::connect::{ClusterArgs, block_on};
 use crate::exit::{Exit, refuse, text_of};
 use crate::printer::{facts, print};
 use crate::stderr::eprint_line;
-use anyhow::Result;
+use anyhow::{Error, Result, anyhow};
 use bulk::{Counts, Each, Verb};
 use clap::{Args, Subcommand};
 use contains_any::ContainsAnyArgs;
@@ -28,7 +28,7 @@ use items::{Input, ItemArgs};
 use levels::{AckArg, LevelArg};
 use serde_json::{Map, json};
 use std::time::SystemTime;
-use umbel_client::{AckLevel, Client, ReadLevel};
+use umbel_client::{AckLevel, Client, ClientError, ReadLevel};
 
 /// Arguments of `umbel filter`.
 #[derive(Args)]
@@ -222,7 +222,8 @@ impl FilterArgs {
             // Connects itself: a damaged file is found before the cluster is called.
             FilterVerb::Import(args) => return transfer::import(&self.cluster, args).await,
             FilterVerb::Merge { target, sources } => {
-                print_merged(connect()?.merge(target, &names(sources)).await?, json)?;
+                let merged = connect()?.merge(target, &names(sources)).await;
+                print_merged(merged.map_err(maybe_merged)?, json)?;
             }
             FilterVerb::Intersect { target, sources } => {
                 print_merged(connect()?.intersect(target, &names(sources)).await?, json)?;
@@ -290,6 +291,17 @@ impl ContainsArgs {
 
 fn names(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).collect()
+}
+
+/// The error of a merge, with what to do if it may have been done.
+fn maybe_merged(error: ClientError) -> Error {
+    match error {
+        ClientError::ChangeUnknown(failure) => anyhow!(
+            "outcome unknown: {failure}; merging again does no harm, except that filters of the kinds counting and quotient \
+             add up the counts of what was done once more"
+        ),
+        error => error.into(),
+    }
 }
 
 fn print_merged(new_positions: u64, json: bool) -> Result<()> {
