@@ -7,16 +7,16 @@ use crate::clock::unix_seconds;
 use crate::exit::{Exit, UsageError, refuse};
 use crate::printer::{Rows, facts, print};
 use crate::stderr::eprint_line;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use quota::QuotaArgs;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};
 use std::str::FromStr;
-use umbel_client::Client;
 use umbel_client::proto::{
     ClusterVerb, FilterVerb, Grant, Principal, PutPrincipalRequest, Quota, Usage, WhoAmIResponse,
 };
+use umbel_client::{Client, ClientError, Failure};
 use umbel_filter::Hex;
 
 /// Bytes of a token's secret, as many as its hash has: guessing the secret is as hard as guessing the
@@ -232,8 +232,13 @@ impl AddArgs {
         let is_first = !client.who_am_i().await?.is_guarded;
         let (replace, keep_proof) = (self.replace, self.keep_token);
         let request = PutPrincipalRequest { principal: Some(principal), replace, keep_proof };
-        client.put_principal(request).await?;
-        if is_first {
+        let unknown = match client.put_principal(request).await {
+            Ok(()) => None,
+            // Nobody can print the token later, and it may be the one of the only administrator.
+            Err(ClientError::OrderUnknown(failure)) if secret.is_some() => Some(failure),
+            Err(error) => return Err(error.into()),
+        };
+        if is_first && unknown.is_none() {
             eprint_line(
                 "from now on callers that prove nothing are refused, and what is not granted is denied",
             );
@@ -244,7 +249,21 @@ impl AddArgs {
         print(json, &value, || match token {
             Some(token) => format!("{token}\n"),
             None => self.done_text(),
-        })
+        })?;
+        match unknown {
+            None => Ok(()),
+            Some(failure) => Err(self.maybe_done(&failure)),
+        }
+    }
+
+    /// The error of an order that may still be carried out, behind the token that was printed in case it is.
+    fn maybe_done(&self, failure: &Failure) -> Error {
+        let name = &self.name;
+        anyhow!(
+            "outcome unknown, it may still be carried out: {failure}; keep the token that was printed: it is valid once that \
+             is done, as `umbel access whoami --token-file FILE` shows; to get another one, give the command again, with \
+             --replace if `umbel access list` shows {name}"
+        )
     }
 
     /// What is printed once the cluster has a principal that gets no token: what was done, and how it proves who it is.
