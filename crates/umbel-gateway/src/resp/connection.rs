@@ -4,7 +4,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -187,7 +187,7 @@ impl Served {
     async fn run_some(&mut self, requests: &[Request]) -> io::Result<usize> {
         let Self { stream, session, input, out } = self;
         let waiting = Arc::clone(&session.waiting);
-        let running = pipeline::run_some(session, requests, out);
+        let running = pin!(pipeline::run_some(session, requests, out));
         waiting.run(running, |cx| input.is_gone(stream, cx)).await
     }
 
