@@ -159,7 +159,8 @@ fn receive(drive: &mut Drive<'_>, contents: &dyn Contents, wanted: &[Wanted]) ->
     // end.
     let rest = io::copy(&mut decoder.by_ref().take(1), &mut io::sink())?;
     ensure!(rest == 0, "more bytes came than were asked for");
-    Ok(())
+    // Before either side changes its set: a disk that fails now leaves both as they are.
+    contents.sync()
 }
 
 /// Checks that a content is as long as its item said: the check for free disk space relied on that

@@ -150,8 +150,15 @@ pub trait Contents {
     ///
     /// # Errors
     ///
-    /// If it does not match its hash, or cannot be stored.
+    /// If it does not match its hash, or it or one before it cannot be stored.
     fn stage(&self, hash: [u8; 32], bytes: u64, content: &mut dyn Read) -> Result<()>;
+
+    /// Makes all contents durable that were stored.
+    ///
+    /// # Errors
+    ///
+    /// If one of them could not be written.
+    fn sync(&self) -> Result<()>;
 }
 
 /// A content that the other side has requested, and that is to be read.

@@ -26,6 +26,7 @@ mod in_the_way;
 mod left;
 mod places;
 mod staging;
+mod unsynced;
 
 use staging::Staging;
 
@@ -440,7 +441,12 @@ impl Contents for Tree {
         if staging.is_none() {
             *staging = Some(Staging::new(&self.root)?);
         }
-        staging.as_ref().expect("it was made").stage(hash, bytes, content)
+        staging.as_mut().expect("it was made").stage(hash, bytes, content)
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut staging = self.staging.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        staging.as_mut().map_or(Ok(()), Staging::sync)
     }
 }
 

@@ -12,8 +12,11 @@ use umbel_files::{PartialDirectory, STAGING_PREFIX, is_at};
 /// The file in a staging directory that is locked while its process lives.
 pub(super) const LOCK_NAME: &str = "lock";
 
-/// The file or link in a staging directory that is renamed into place next.
+/// The link in a staging directory that is renamed into place next; earlier builds gave this name to files, too.
 pub(super) const NEXT_NAME: &str = "next";
+
+/// Stands between the name of a content and the number of a copy of it.
+pub(super) const COPY_MARK: char = '-';
 
 /// Digits of a content's name, which is its hash in hexadecimal.
 const HASH_DIGITS: usize = 64;
@@ -114,11 +117,12 @@ fn holds_staged_alone(directory: &Path) -> bool {
 
 /// Whether a session gives such a name to what it puts into its directory.
 fn is_staged(name: &OsStr) -> bool {
-    let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    let bytes = name.as_encoded_bytes();
-    name == LOCK_NAME
-        || name == NEXT_NAME
-        || bytes.len() == HASH_DIGITS && bytes.iter().all(is_digit)
+    let Some(name) = name.to_str() else { return false };
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let (hash, copy) = name.split_once(COPY_MARK).unwrap_or((name, "0"));
+    let is_hash = || hash.len() == HASH_DIGITS && hash.bytes().all(is_digit);
+    name == LOCK_NAME || name == NEXT_NAME || is_hash() && is_number(copy)
 }
 
 #[cfg(test)]
@@ -148,6 +152,7 @@ mod tests {
         directory(&root, "Left01", &[&content()]);
         directory(&root, "Left02", &[&content(), LOCK_NAME, NEXT_NAME]);
         directory(&root, "Left03.removed", &[&content()]);
+        directory(&root, "Left05", &[&content(), &format!("{}{COPY_MARK}12", content())]);
         let linked = directory(&root, "Left04", &[]);
         symlink("nowhere", linked.join(NEXT_NAME)).unwrap();
         remove_left(root.path()).unwrap();
@@ -159,7 +164,11 @@ mod tests {
     fn what_the_user_has_put_under_such_a_name_stays() {
         let root = TempDir::new().unwrap();
         let (content, upper) = (content(), content().to_uppercase());
+        let of_content = ["-", "-x", "-1-1"].map(|behind| format!("{content}{behind}"));
         let kept = [
+            directory(&root, "copied", &[&of_content[0]]),
+            directory(&root, "second", &[&of_content[1]]),
+            directory(&root, "copyof", &[&of_content[2]]),
             directory(&root, "backup", &["x"]),
             directory(&root, "backed", &["x", LOCK_NAME]),
             directory(&root, "short", &[&content]),

@@ -1,6 +1,7 @@
 //! Holds received contents until they are put in place.
 
-use super::left::{LOCK_NAME, NEXT_NAME, remove_left};
+use super::left::{COPY_MARK, LOCK_NAME, NEXT_NAME, remove_left};
+use super::unsynced::Unsynced;
 use super::{Entry, PERMISSIONS, STAGING_PREFIX, Tree, hash_of, in_the_way};
 use crate::change::Change;
 use crate::error::{Context, Result, bail, ensure};
@@ -20,6 +21,8 @@ const COPY_BYTES: usize = 256 << 10;
 /// dropped or the process is interrupted; the next process removes what a killed one left.
 pub(super) struct Staging {
     directory: PartialDirectory,
+    /// What is written there and not synced yet.
+    unsynced: Unsynced,
     /// Held as long as the directory is in use.
     _lock: File,
 }
@@ -50,7 +53,8 @@ impl Staging {
             unlocked(directory.path());
             lock.lock()?;
             if is_at(&lock, &path)? {
-                return Ok(Self { directory, _lock: lock });
+                let unsynced = Unsynced::default();
+                return Ok(Self { directory, unsynced, _lock: lock });
             }
         }
     }
@@ -59,14 +63,28 @@ impl Staging {
         self.directory.path().join(blake3::Hash::from_bytes(hash).to_hex().as_str())
     }
 
-    /// Stores a content of `bytes` bytes, and syncs it.
+    /// The path of a content for one of its uses. The last one, 0, gets the content itself.
+    fn path_of_use(&self, hash: [u8; 32], number: usize) -> PathBuf {
+        let mut path = self.path(hash);
+        if number > 0 {
+            path.as_mut_os_string().push(format!("{COPY_MARK}{number}"));
+        }
+        path
+    }
+
+    /// Stores a content of `bytes` bytes; [`sync`](Self::sync) makes it durable.
     ///
     /// # Errors
     ///
     /// If it does not match its hash, or cannot be written.
-    pub(super) fn stage(&self, hash: [u8; 32], bytes: u64, content: &mut dyn Read) -> Result<()> {
+    pub(super) fn stage(
+        &mut self,
+        hash: [u8; 32],
+        bytes: u64,
+        content: &mut dyn Read,
+    ) -> Result<()> {
         let path = self.path(hash);
-        let cannot = || format!("{}: cannot write", path.display());
+        let cannot = || cannot_write(&path);
         let mut file = BufWriter::new(File::create(&path).with_context(cannot)?);
         let mut hasher = blake3::Hasher::new();
         let (mut buffer, mut rest) = (vec![0; COPY_BYTES], bytes);
@@ -80,15 +98,41 @@ impl Staging {
         }
         ensure!(*hasher.finalize().as_bytes() == hash, "a content is not what was asked for");
         let written = file.into_inner().map_err(std::io::IntoInnerError::into_error);
-        written.and_then(|file| file.sync_all()).with_context(cannot)
+        let file = written.with_context(cannot)?;
+        self.unsynced.add(path, file, bytes)
+    }
+
+    /// Syncs all that was stored.
+    ///
+    /// # Errors
+    ///
+    /// If something could not be written.
+    pub(super) fn sync(&mut self) -> Result<()> {
+        self.unsynced.sync()
+    }
+
+    /// Stores a copy of a content that waits here, for this use of it.
+    fn copy_for_use(&mut self, hash: [u8; 32], number: usize) -> Result<()> {
+        let path = self.path_of_use(hash, number);
+        let copied = std::fs::copy(self.path(hash), &path);
+        let opened = copied.and_then(|bytes| Ok((File::open(&path)?, bytes)));
+        let (file, bytes) = opened.with_context(|| cannot_write(&path))?;
+        self.unsynced.add(path, file, bytes)
     }
 
     /// Stages a copy of a content that this side already has under another name.
-    fn copy(&self, tree: &Tree, index: usize) -> Result<()> {
+    fn copy(&mut self, tree: &Tree, index: usize) -> Result<()> {
         let (hash, bytes) = (tree.entries[index].hash, tree.entries[index].bytes);
         tree.check(index)?;
         self.stage(hash, bytes, &mut tree.content(index)?)
     }
+}
+
+/// The number of the next use of a content: they are counted down to 0.
+fn next_use(left: &mut BTreeMap<[u8; 32], usize>, hash: [u8; 32]) -> usize {
+    let left = left.get_mut(&hash).expect("all uses were counted");
+    *left -= 1;
+    *left
 }
 
 /// Puts everything in place, one whole file at a time; removals come last.
@@ -97,7 +141,7 @@ impl Staging {
 ///
 /// If something was changed meanwhile or cannot be written; a second run does the rest.
 pub(super) fn apply(tree: &Tree, staging: Option<Staging>, change: &Change) -> Result<()> {
-    let staging = staging.map_or_else(|| Staging::new(&tree.root), Ok)?;
+    let mut staging = staging.map_or_else(|| Staging::new(&tree.root), Ok)?;
     let own: BTreeMap<[u8; 32], usize> =
         tree.entries.iter().map(|entry| entry.hash).zip(0..).collect();
     let place = |index: u64| usize::try_from(index).expect("an index of this set");
@@ -123,14 +167,20 @@ pub(super) fn apply(tree: &Tree, staging: Option<Staging>, change: &Change) -> R
         }
     }
     tree.check_room(copied)?;
+    let mut left = uses.clone();
+    for entry in &entries {
+        let number = next_use(&mut left, entry.hash);
+        if number > 0 && !entry.is_link() {
+            staging.copy_for_use(entry.hash, number)?;
+        }
+    }
+    staging.sync()?;
     let blocking = in_the_way::of(tree, change)?;
     blocking.iter().try_for_each(|&index| remove(tree, index))?;
     let older = change.added.iter().map(|_| None);
     let older = older.chain(change.replaced.keys().map(|index| Some(place(index.0))));
     for (entry, older) in entries.iter().zip(older) {
-        let left = uses.entry(entry.hash).or_default();
-        *left -= 1;
-        let made = make(tree, &staging, entry, *left == 0)?;
+        let made = make(tree, &staging, entry, next_use(&mut uses, entry.hash))?;
         put(tree, &made, entry, older)?;
     }
     // Sync the incoming files before anything is removed.
@@ -158,27 +208,23 @@ fn cannot_write(path: &Path) -> String {
     format!("{}: cannot write", path.display())
 }
 
-/// Makes a file or link in the staging directory, and the directories above its place; removes what blocks
-/// the place, if nothing is lost with it. Returns the path of what it made.
-fn make(tree: &Tree, staging: &Staging, entry: &Entry, is_last: bool) -> Result<PathBuf> {
+/// Makes a file or link for this use of a content in the staging directory, and the directories above its place;
+/// removes what blocks the place, if nothing is lost with it. Returns the path of what it made.
+fn make(tree: &Tree, staging: &Staging, entry: &Entry, number: usize) -> Result<PathBuf> {
     let target = tree.root.join(&entry.path);
     let cannot = || cannot_write(&target);
     make_parents(&tree.root, &entry.path)?;
-    let staged = staging.path(entry.hash);
-    let made = staging.directory.path().join(NEXT_NAME);
-    if entry.is_link() {
-        let leads_to = std::fs::read(&staged).with_context(cannot)?;
+    let made = if entry.is_link() {
+        let made = staging.directory.path().join(NEXT_NAME);
+        let leads_to = std::fs::read(staging.path(entry.hash)).with_context(cannot)?;
         symlink(OsStr::from_bytes(&leads_to), &made).with_context(cannot)?;
+        made
     } else {
-        if is_last {
-            rename(&staged, &made).with_context(cannot)?;
-        } else {
-            std::fs::copy(&staged, &made).with_context(cannot)?;
-            File::open(&made).and_then(|file| file.sync_all()).with_context(cannot)?;
-        }
+        let made = staging.path_of_use(entry.hash, number);
         let permissions = Permissions::from_mode(entry.permissions());
         std::fs::set_permissions(&made, permissions).with_context(cannot)?;
-    }
+        made
+    };
     if std::fs::symlink_metadata(&target).is_ok_and(|found| found.is_dir()) {
         remove_empty_directories(&target).with_context(|| {
             format!("{}: a directory stands where a file comes", target.display())
@@ -272,8 +318,16 @@ fn remove(tree: &Tree, index: usize) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::unsynced::tests::unsyncable;
+    use crate::{
+        Contents as _, Driving, Form, Initiative, ItemSet as _, PeerConnection, SessionObserver,
+        Timeouts, answer, reconcile,
+    };
+    use std::time::Duration;
     use tempfile::TempDir;
-    use umbel_reconcile_engine::{Item, ItemIndex};
+    use umbel_reconcile_engine::{
+        Aim, Direction, Item, ItemIndex, Limits, OnConflict, Options, SessionRole,
+    };
 
     /// A set that was empty when it was read, and a change that adds `a` to it.
     fn receiving(mode: u32, content: &[u8]) -> (TempDir, Tree, Change) {
@@ -281,7 +335,7 @@ mod tests {
         let tree = Tree::open(folder.path()).unwrap();
         let hash = *blake3::hash(content).as_bytes();
         let entry = Entry { path: "a".into(), mode, bytes: content.len() as u64, hash };
-        let staging = Staging::new(folder.path()).unwrap();
+        let mut staging = Staging::new(folder.path()).unwrap();
         staging.stage(hash, entry.bytes, &mut &content[..]).unwrap();
         *tree.staging.lock().unwrap() = Some(staging);
         let change = Change { added: vec![Item::Bytes(entry.item())], ..Change::default() };
@@ -321,7 +375,7 @@ mod tests {
         }
         let tree = Tree::open(folder.path()).unwrap();
         let (hash, bytes) = (*blake3::hash(b"theirs").as_bytes(), 6);
-        let staging = Staging::new(folder.path()).unwrap();
+        let mut staging = Staging::new(folder.path()).unwrap();
         staging.stage(hash, bytes, &mut &b"theirs"[..]).unwrap();
         *tree.staging.lock().unwrap() = Some(staging);
         (folder, tree, Entry { path: "a".into(), mode: 0o644, bytes, hash })
@@ -331,7 +385,7 @@ mod tests {
     fn what_was_written_while_a_change_is_applied_is_neither_replaced_nor_removed() {
         let (folder, tree, entry) = holding(&[]);
         let staging = tree.staging.lock().unwrap().take().unwrap();
-        let made = make(&tree, &staging, &entry, true).unwrap();
+        let made = make(&tree, &staging, &entry, 0).unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "of the user").unwrap();
         let changed = format!("{}: changed meanwhile; run it again", path.display());
@@ -377,6 +431,97 @@ mod tests {
     }
 
     #[test]
+    fn each_file_of_one_content_gets_its_own_and_links_lead_where_it_says() {
+        let (folder, tree, mut change) = receiving(0o600, b"a");
+        let hash = *blake3::hash(b"a").as_bytes();
+        let link = super::super::IS_LINK | 0o777;
+        for (path, mode) in [("b", link), ("c", 0o644), ("d", link), ("e", 0o755), ("f", link)] {
+            change
+                .added
+                .push(Item::Bytes(Entry { path: path.into(), mode, bytes: 1, hash }.item()));
+        }
+        apply_to(&tree, &change).unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, mode) in [("a", 0o600), ("c", 0o644), ("e", 0o755)] {
+            let metadata = std::fs::symlink_metadata(at(name)).unwrap();
+            assert_eq!((metadata.mode() & PERMISSIONS, metadata.nlink()), (mode, 1), "{name}");
+            assert_eq!(std::fs::read(at(name)).unwrap(), b"a");
+        }
+        for name in ["b", "d", "f"] {
+            assert_eq!(std::fs::read_link(at(name)).unwrap(), Path::new("a"));
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 6);
+    }
+
+    /// A set in which something waits that cannot be synced.
+    fn failing(folder: &TempDir) -> Tree {
+        let tree = Tree::open(folder.path()).unwrap();
+        let mut staging = Staging::new(folder.path()).unwrap();
+        staging.unsynced.add("bad".into(), unsyncable(), 1).unwrap();
+        *tree.staging.lock().unwrap() = Some(staging);
+        tree
+    }
+
+    #[test]
+    fn nothing_is_placed_before_all_contents_are_synced() {
+        let folder = TempDir::new().unwrap();
+        let tree = failing(&folder);
+        let hash = *blake3::hash(b"x").as_bytes();
+        tree.stage(hash, 1, &mut &b"x"[..]).unwrap();
+        let items = ["a", "b"].map(|path| Entry { path: path.into(), mode: 0o644, bytes: 1, hash });
+        let added = items.iter().map(|entry| Item::Bytes(entry.item())).collect();
+        let change = Change { added, ..Change::default() };
+        assert_eq!(apply_to(&tree, &change).unwrap_err().to_string(), "bad: cannot write");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    struct Silent;
+
+    impl SessionObserver for Silent {
+        fn notice(&self, _: std::fmt::Arguments<'_>) {}
+    }
+
+    fn driving() -> Driving<'static> {
+        let initiative = Initiative { delete: false };
+        let timeouts = Timeouts { idle: Duration::from_secs(3600), whole: None };
+        Driving { initiative, timeouts, journal: None, observer: &Silent, draw: || 7 }
+    }
+
+    fn options(tree: &Tree, role: SessionRole) -> Options {
+        let (dataset_id, limits) = (Form::Tree.dataset_id(tree), Limits::default());
+        Options { role, kind: tree.kind(), dataset_id, domain: [0; 16], nonce: 5, limits }
+    }
+
+    /// If what came were synced only when it is put in place, the other side would have changed its set by then.
+    #[test]
+    fn what_cannot_be_synced_ends_a_session_before_either_set_is_changed() {
+        let folders = ["a", "b"].map(|name| {
+            let folder = TempDir::new().unwrap();
+            std::fs::write(folder.path().join(name), name).unwrap();
+            folder
+        });
+        let (here, there) = (failing(&folders[0]), Tree::open(folders[1].path()).unwrap());
+        let [to_there, to_here] = PeerConnection::pair(["b", "a"].map(str::to_owned)).unwrap();
+        let begun = std::thread::scope(|scope| {
+            let answering = scope.spawn(|| {
+                let on_conflict = OnConflict::Report;
+                let role = SessionRole::Responder { accept_items: true, on_conflict };
+                answer(&there, options(&there, role), to_here, driving()).map(drop)
+            });
+            let role = SessionRole::Initiator(Aim::new(Direction::TwoWay));
+            let begun = reconcile(&here, options(&here, role), to_there, driving()).map(drop);
+            answering.join().unwrap().unwrap_err();
+            begun
+        });
+        let message = format!("{:#}", begun.unwrap_err());
+        assert!(message.contains("nothing was applied here: bad: cannot write"), "{message}");
+        drop(here);
+        for folder in folders {
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        }
+    }
+
+    #[test]
     fn without_room_for_all_copies_of_a_content_nothing_is_placed() {
         let (folder, tree, mut change) = receiving(0o644, b"theirs");
         let hash = *blake3::hash(b"theirs").as_bytes();
@@ -399,7 +544,7 @@ mod tests {
                 assert!(!made.exists());
             }
         });
-        let staging = staging.unwrap();
+        let mut staging = staging.unwrap();
         assert_eq!(seen.len(), 5);
         assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 3);
         let content = b"content";

@@ -80,6 +80,10 @@ impl Contents for Liar {
     fn stage(&self, _: [u8; 32], _: u64, _: &mut dyn Read) -> Result<(), ReconcileError> {
         unreachable!("nobody gives it anything")
     }
+
+    fn sync(&self) -> Result<(), ReconcileError> {
+        unreachable!("nobody gives it anything")
+    }
 }
 
 struct Silent;
