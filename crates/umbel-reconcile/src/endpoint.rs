@@ -276,6 +276,8 @@ fn ssh_of(rest: &str) -> Result<Endpoint, &'static str> {
             "" => HOME.to_owned(),
             at_home => at_home.to_owned(),
         },
+        // A shell may know other users' directories, or leave such a path as it is: then it would be another one.
+        _ if path.starts_with('~') => return Err(HOME_FORM),
         _ => format!("/{path}"),
     };
     if host.is_empty() || path == "/" {
@@ -284,6 +286,10 @@ fn ssh_of(rest: &str) -> Result<Endpoint, &'static str> {
     let host = user.map_or_else(|| host.to_owned(), |user| format!("{user}@{host}"));
     Ok(Endpoint::Ssh { host, port, path })
 }
+
+/// What is expected where the home directory of another user is named.
+const HOME_FORM: &str = "ssh://USER@HOST/~/PATH below the home directory of USER, or the whole path: those of other users are \
+     not looked up; ssh://HOST//~NAME is a file of this name in /";
 
 /// What is expected where something else is in the place of a port.
 const PORT_FORM: &str = "a PORT from 1 to 65535 in ssh://[USER@]HOST:PORT/PATH";
@@ -318,14 +324,24 @@ fn owner_of(socket: &TcpStream) -> String {
     }
 }
 
-/// Quotes a word for a shell.
+/// Quotes a word for whatever shell a user has.
 fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=".contains(c);
-    if word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
+    // zsh takes `=NAME` for the path of a command.
+    if word.chars().all(is_plain) && !word.is_empty() && !word.starts_with('=') {
+        return word.to_owned();
     }
+    let mut quoted = String::from("'");
+    for c in word.chars() {
+        // Quotes and, for fish, backslashes have a meaning between quotes.
+        if c == '\'' || c == '\\' {
+            quoted.extend(['\'', '\\', c, '\'']);
+        } else {
+            quoted.push(c);
+        }
+    }
+    quoted.push('\'');
+    quoted
 }
 
 impl PeerConnection {
@@ -464,7 +480,9 @@ mod tests {
             ("ssh://h:2222/x", "h", Some(2222), "/x"),
             ("ssh://u@h:22/~/x/y", "u@h", Some(22), "x/y"),
             ("ssh://h/~", "h", None, "."),
-            ("ssh://h/~x", "h", None, "/~x"),
+            ("ssh://h//~x", "h", None, "//~x"),
+            ("ssh://h/x/~y", "h", None, "/x/~y"),
+            ("ssh://h/~/~y", "h", None, "~y"),
             ("ssh://[fe80::1]/x", "fe80::1", None, "/x"),
             ("ssh://u@[::1]:22/x", "u@::1", Some(22), "/x"),
         ] {
@@ -487,6 +505,12 @@ mod tests {
             let error = parse(&format!("ssh://h:{port}/x")).unwrap_err();
             assert!(error.contains("expected a PORT from 1 to 65535"), "{error}");
         }
+        for address in ["ssh://h/~user", "ssh://h/~user/x", "ssh://u@h:22/~user/~/x", "ssh://h/~~"]
+        {
+            let error = parse(address).unwrap_err();
+            let said = format!("{address}: expected ssh://USER@HOST/~/PATH below");
+            assert!(error.starts_with(&said), "{error}");
+        }
         for address in ["ssh://-oProxyCommand=x/y", "ssh://[-oProxyCommand=x]/y"] {
             assert!(parse(address).unwrap_err().contains("no host begins"), "{address}");
         }
@@ -496,6 +520,10 @@ mod tests {
     fn words_reach_a_shell_as_they_are() {
         assert_eq!(quote("/data/x.txt"), "/data/x.txt");
         assert_eq!(quote("it's $HOME"), r"'it'\''s $HOME'");
-        assert_eq!(quote(""), "");
+        assert_eq!(quote(""), "''");
+        assert_eq!(quote("~root/x"), "'~root/x'");
+        assert_eq!(quote("=ls"), "'=ls'");
+        assert_eq!(quote("--ids=64"), "--ids=64");
+        assert_eq!(quote(r"a\\b\"), r"'a'\\''\\'b'\\''");
     }
 }

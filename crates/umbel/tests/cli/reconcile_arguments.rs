@@ -16,6 +16,7 @@ fn arguments_that_make_no_sense_are_refused() {
         ("a s3://x/y", "no way to s3://"),
         ("a tcp://h:1/x", "tcp://h:1/x: expected tcp://HOST:PORT, without a path"),
         ("a ssh://h:x/y", "ssh://h:x/y: expected a PORT from 1 to 65535"),
+        ("a ssh://h/~b/y", "ssh://h/~b/y: expected ssh://USER@HOST/~/PATH below"),
         ("a a --pull --push", "cannot be used with"),
         ("a a --delete", "--pull"),
         ("a a --two-way --delete", "--two-way --delete would"),
@@ -56,6 +57,7 @@ fn a_port_and_the_home_directory_reach_ssh() {
     for (args, said) in [
         ("a ssh://u@host:2222/~/b", "-T -p 2222 -- u@host umbel reconcile --stdio --lines -- b"),
         ("--dir bin ssh://host/~/", "-T -- host umbel reconcile --stdio --dir -- ."),
+        ("a ssh://host/~/~root/b", "-T -- host umbel reconcile --stdio --lines -- '~root/b'"),
     ] {
         let mut command = umbel(&sandbox, &format!("reconcile {args}"));
         let output = command.env("PATH", &path).output().unwrap();
