@@ -7,6 +7,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod amounts;
+mod arguments;
 mod clock;
 mod cluster_client;
 mod commands;
@@ -21,6 +22,7 @@ mod units;
 mod waiting;
 
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 const _: () = assert!(
@@ -69,7 +71,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let Cli { command } = arguments::parse(&args).unwrap_or_else(|error| error.exit());
     // A server handles signals itself, and a process can have only one handler.
     if !matches!(command, Command::Serve(_)) {
         interrupt::remove_partial_files_on_interrupt();

@@ -72,7 +72,7 @@ fn an_index_of_a_name_that_is_not_text_is_a_reference() {
 #[test]
 fn what_is_no_file_and_not_text_is_refused_by_name() {
     let sandbox = Sandbox::new();
-    let cases: [(&str, &[u8], i32, [&str; 2]); 6] = [
+    let cases: [(&str, &[u8], i32, [&str; 2]); 7] = [
         ("", b"gone\xff.txt", 1, ["gone\u{fffd}.txt: cannot read", "No such file"]),
         ("", b"gone\xff*", 2, ["gone\u{fffd}*: no such file", "name the files"]),
         ("", b"s3://bucket/\xff", 2, ["s3://bucket/\u{fffd}", "keys of objects are UTF-8"]),
@@ -82,6 +82,7 @@ fn what_is_no_file_and_not_text_is_refused_by_name() {
             2,
             ["--reference umbel://127.0.0.1:1/f\u{fffd}:", "names of filters are UTF-8"],
         ),
+        ("- --key", b"k\xff", 2, ["`--key k\u{fffd}` is not UTF-8", "Usage: umbel dedup"]),
         (
             "--cluster 127.0.0.1:1 -o /o/",
             b"/\xff",
