@@ -6,7 +6,7 @@ use super::offline::SketchPlace;
 use super::turn::Turn;
 use crate::error::{Context, Result};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{Cursor, PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
@@ -127,9 +127,22 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] for an unknown `scheme://`, or for one that lacks a required part.
+    /// A [`UsageError`] for an unknown `scheme://`, for one that lacks a required part, or if anything but the name of a
+    /// file on this machine is not UTF-8.
     pub fn parse(text: &OsString) -> Result<Self, UsageError> {
-        let Some(words) = text.to_str() else { return Ok(Self::Path(text.into())) };
+        let words = text.to_string_lossy();
+        match Self::parse_words(&words, text)? {
+            Self::Ssh { .. } | Self::Command(_) | Self::Tcp(_) if text.to_str().is_none() => {
+                Err(UsageError(format!(
+                    "{words}: it is not UTF-8, which only the path of a file on this machine may be"
+                )))
+            }
+            endpoint => Ok(endpoint),
+        }
+    }
+
+    /// The same for a text that reads like these words: where it is not UTF-8, they have U+FFFD.
+    fn parse_words(words: &str, text: &OsStr) -> Result<Self, UsageError> {
         let incomplete = |form: &str| Err(UsageError(format!("{words}: expected {form}")));
         match words.split_once("://") {
             Some(("ssh", rest)) => match ssh_of(rest) {
@@ -152,7 +165,7 @@ impl Endpoint {
             }
             _ => Ok(match words.strip_prefix("exec:") {
                 Some(command) => Self::Command(command.to_owned()),
-                None => match SketchPlace::parse(words) {
+                None => match SketchPlace::parse(text) {
                     Some(place) => Self::Sketch(place),
                     None => {
                         refuse_dash(Path::new(text))?;
@@ -444,6 +457,7 @@ impl PeerConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStrExt;
 
     fn parse(text: &str) -> Result<Endpoint, String> {
         Endpoint::parse(&text.into()).map_err(|error| error.to_string())
@@ -470,6 +484,30 @@ mod tests {
         assert!(parse("-").unwrap_err().contains("./- is a file of that name"));
         assert_eq!(parse("./-"), Ok(Endpoint::Path("./-".into())));
         assert!(parse("s3://bucket/x").unwrap_err().contains("no way to s3://"));
+    }
+
+    /// Regression: all of them were paths of sets on this machine.
+    #[test]
+    fn only_names_of_files_here_may_be_anything_but_text() {
+        let parse = |bytes: &[u8]| {
+            let text = OsStr::from_bytes(bytes).to_owned();
+            Endpoint::parse(&text).map_err(|error| error.to_string())
+        };
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        let sketch = |bytes: &[u8]| Ok(Endpoint::Sketch(SketchPlace::File(path(bytes))));
+        for name in [&b"a\xff"[..], b"\xff://x", b"./ssh://h/\xff"] {
+            assert_eq!(parse(name), Ok(Endpoint::Path(path(name))));
+        }
+        assert_eq!(parse(b"a\xff.sketch"), sketch(b"a\xff.sketch"));
+        assert_eq!(parse(b"sketch:a\xff"), sketch(b"a\xff"));
+        for address in [&b"ssh://h/\xff"[..], b"ssh://\xff@h/x", b"exec:cat \xff", b"tcp://\xff:1"]
+        {
+            let shown = String::from_utf8_lossy(address);
+            let said = format!("{shown}: it is not UTF-8, which only");
+            assert!(parse(address).unwrap_err().starts_with(&said), "{shown}");
+        }
+        assert!(parse(b"tcp://h:\xff").unwrap_err().contains("expected tcp://HOST:PORT"));
+        assert!(parse(b"s3://\xff").unwrap_err().contains("no way to s3://"));
     }
 
     #[test]

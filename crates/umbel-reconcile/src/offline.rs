@@ -7,9 +7,11 @@ use super::frozen::FrozenFile;
 use super::open::open_set;
 use super::set::{ItemSet, Shown};
 use crate::error::{Context, ReconcileError, Result, ensure, failed};
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use umbel_files::UsageError;
 use umbel_reconcile_engine::{
@@ -31,11 +33,12 @@ pub enum SketchPlace {
 
 impl SketchPlace {
     /// Parses an endpoint; `None` if it is not a sketch.
-    pub(super) fn parse(words: &str) -> Option<Self> {
-        match words.strip_prefix("sketch:") {
-            Some("-") => Some(Self::Stdin),
-            Some(path) => Some(Self::File(path.into())),
-            None => words.ends_with(EXTENSION).then(|| Self::File(words.into())),
+    pub(super) fn parse(text: &OsStr) -> Option<Self> {
+        let bytes = text.as_bytes();
+        match bytes.strip_prefix(b"sketch:") {
+            Some(b"-") => Some(Self::Stdin),
+            Some(path) => Some(Self::File(OsStr::from_bytes(path).into())),
+            None => bytes.ends_with(EXTENSION.as_bytes()).then(|| Self::File(text.into())),
         }
     }
 
