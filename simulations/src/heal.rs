@@ -162,14 +162,15 @@ fn wait_for_none(
     Ok(if is_over { None } else { wrong(world) })
 }
 
-/// A filter that is never dropped, cleared or full.
+/// A filter that is never dropped, cleared or full, and does not expire.
 fn steady_filter(world: &World) -> Option<String> {
     let is_steady = |name: &str| {
         !world.plan.ops.iter().any(|op| match &op.op {
             Op::Clear { filter }
             | Op::Create { filter }
             | Op::Drop { filter }
-            | Op::Take { filter } => filter == name,
+            | Op::Take { filter }
+            | Op::ExpireIn { filter, .. } => filter == name,
             _ => false,
         })
     };

@@ -84,6 +84,12 @@ pub(crate) enum Verb {
     AddOne,
     /// Delete a copy of each item; a set answer bit means that there was one.
     DeleteOne,
+    /// Set an expiry that comes; the only answer bit is set if there was a filter.
+    ExpireIn,
+    /// Add items through one node, and create the filter if it is missing; a set answer bit means `New`.
+    AddVia,
+    /// Linearizable query through one node; a set answer bit means `Maybe`.
+    AskVia,
 }
 
 impl Verb {
@@ -98,8 +104,10 @@ impl Verb {
             | Self::ContainsCopy
             | Self::ContainsMajority
             | Self::AddNew
-            | Self::DeleteOne => item_count,
-            Self::Flush | Self::Expire | Self::Take => 1,
+            | Self::DeleteOne
+            | Self::AddVia
+            | Self::AskVia => item_count,
+            Self::Flush | Self::Expire | Self::Take | Self::ExpireIn => 1,
             Self::Create
             | Self::Drop
             | Self::Clear
@@ -134,7 +142,7 @@ pub(crate) struct FilterFacts {
     pub(crate) name: String,
     /// Its kind.
     pub(crate) kind: FilterKind,
-    /// Whether the plan ever clears, creates, drops, merges into or intersects into it.
+    /// Whether the plan ever clears, creates, drops, merges into or intersects into it, or lets it expire.
     pub(crate) is_rewritten: bool,
     /// Whether all wall clocks of the run are right.
     pub(crate) is_punctual: bool,
@@ -148,7 +156,8 @@ pub(crate) fn facts(plan: &Plan) -> Vec<FilterFacts> {
             Op::Clear { filter }
             | Op::Create { filter }
             | Op::Drop { filter }
-            | Op::Take { filter } => filter == name,
+            | Op::Take { filter }
+            | Op::ExpireIn { filter, .. } => filter == name,
             Op::Merge { filter, .. } | Op::Intersect { filter, .. } => filter == name,
             _ => false,
         })

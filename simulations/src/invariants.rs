@@ -23,6 +23,7 @@ pub(crate) mod entries_are_known;
 pub(crate) mod epoch_rises;
 pub(crate) mod errors_change_nothing;
 pub(crate) mod every_call_returns;
+pub(crate) mod expired_filter_takes_nothing;
 pub(crate) mod expiry_is_set_once;
 pub(crate) mod failover_is_short;
 pub(crate) mod filter_is_taken_once;
@@ -76,6 +77,18 @@ pub(crate) fn check_history(
         (snapshots_are_one_moment::NAME, snapshots_are_one_moment::check(&view)),
     ];
     checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
+}
+
+/// Checks a complete history against the invariant of filters whose time passes, in the same way. `generations` knows what
+/// nodes have heard of the catalogue.
+pub(crate) fn check_expiries(
+    calls: &[Call],
+    facts: &[FilterFacts],
+    reference: &Reference,
+    generations: &Generations,
+) -> (&'static str, u64, Vec<Violation>) {
+    let checked = expired_filter_takes_nothing::check(calls, facts, reference, generations);
+    (expired_filter_takes_nothing::NAME, checked.count, checked.violations)
 }
 
 /// Checks a complete history of [`Profile::Failover`](crate::profile::Profile::Failover) against its

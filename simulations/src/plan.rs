@@ -302,6 +302,12 @@ pub(crate) enum Op {
     AddOne { filter: String, items: Vec<u32> },
     /// Deletes a copy of each item: `CF.DEL`, once an item.
     DeleteOne { filter: String, items: Vec<u32> },
+    /// Sets an expiry that comes, `in_ms` milliseconds after the call begins: `PEXPIREAT`.
+    ExpireIn { filter: String, in_ms: u64 },
+    /// Adds items through the named node alone, and creates the filter if it is missing: `BF.INSERT`, once an item.
+    AddVia { filter: String, items: Vec<u32> },
+    /// Asks the named node alone for items: `BF.EXISTS`, once an item.
+    AskVia { filter: String, items: Vec<u32> },
 }
 
 /// A fault.

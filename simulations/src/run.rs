@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::faults::Nemesis;
 use crate::history::{Call, facts};
 use crate::invariants::{
-    check_copies, check_failover, check_history, drained_gets_none, epoch_rises,
+    check_copies, check_expiries, check_failover, check_history, drained_gets_none, epoch_rises,
 };
 use crate::now::{now_us, set_now_us};
 use crate::plan::Plan;
@@ -18,10 +18,11 @@ use crate::world::World;
 use crate::{access, counters, heal, trace};
 
 /// States that many runs together must reach: a state that never occurs is not tested.
-const STATES: [&str; 20] = [
+const STATES: [&str; 22] = [
     "absent_lost_race",
     "damage_found",
     "expiry_lost_race",
+    "filter_expired",
     "joint_configuration",
     "log_purged",
     "log_truncated",
@@ -34,6 +35,7 @@ const STATES: [&str; 20] = [
     "resp_named_retried",
     "resp_new_added",
     "resp_taken",
+    "resp_time_set",
     "snapshot_built",
     "snapshot_loaded",
     "split_at_quota",
@@ -81,6 +83,7 @@ fn check_cluster(plan: &Plan, calls: &[Call], checks: &Checks, violations: &mut 
     }
     let facts = facts(plan);
     let mut checked = check_history(calls, &facts, &checks.reference);
+    checked.push(check_expiries(calls, &facts, &checks.reference, &checks.generations));
     if plan.filters.iter().any(|filter| filter.replicated) {
         checked.extend(check_copies(calls, &checks.generations));
     }

@@ -18,6 +18,11 @@ pub(crate) fn true_wall_ms() -> u64 {
     EPOCH_MS.unsigned_abs() + now_us() / 1_000
 }
 
+/// The simulated microseconds at which a correct wall clock shows this time.
+pub(crate) const fn true_us(wall_ms: u64) -> u64 {
+    wall_ms.saturating_sub(EPOCH_MS.unsigned_abs()).saturating_mul(1_000)
+}
+
 /// An independent stream of random numbers for each name, so that an additional draw from one does not
 /// change the others.
 pub(crate) fn stream(seed: u64, name: &str) -> ChaCha8Rng {
@@ -100,6 +105,7 @@ mod tests {
         let seed = SimSeed::new(7, "n1", 1, Vec::new(), Arc::clone(&offset));
         crate::now::set_now_us(2_500_000);
         assert_eq!(seed.wall_ms(), 1_767_225_602_500);
+        assert_eq!(true_us(true_wall_ms()), 2_500_000);
         offset.store(-3_600_000, Ordering::Relaxed);
         assert_eq!(seed.wall_ms(), 1_767_222_002_500);
     }

@@ -171,8 +171,9 @@ impl fmt::Display for Short<'_> {
     }
 }
 
-/// The state that an entry shows whose proposer was right about an item, an expiry or a filter, and others were faster.
-fn lost_race(payload: &Payload<'_>) -> Option<&'static str> {
+/// The state that an entry shows: its proposer was right about an item, an expiry or a filter, and others were faster; or it
+/// drops a filter whose time has come.
+fn shown_by(payload: &Payload<'_>) -> Option<&'static str> {
     match payload {
         Payload::Shard(ShardCommand::InsertAbsent(..), ShardReply::Inserted(answers)) => {
             let has_lost = |bits: &Bitmap| bits.count_ones() < bits.len();
@@ -185,6 +186,7 @@ fn lost_race(payload: &Payload<'_>) -> Option<&'static str> {
             let is_take = matches!(*command.bare(), MetaCommand::TakeFilter { .. });
             is_take.then_some("take_lost_race")
         }
+        Payload::Meta(MetaCommand::DropExpired { .. }, MetaReply::Done) => Some("filter_expired"),
         _ => None,
     }
 }
@@ -258,7 +260,7 @@ impl SimObserver {
                 {
                     counters::state("joint_configuration");
                 }
-                lost_race(payload).into_iter().for_each(counters::state);
+                shown_by(payload).into_iter().for_each(counters::state);
                 trace::line(
                     now,
                     host,

@@ -141,7 +141,8 @@ impl Clients {
             return Outcome::Unknown("several calls".to_owned());
         }
         let machine = self.is_replicated(&filter).then(|| self.machine(via));
-        let id = self.begin(client, machine, &filter, verb, &items, None);
+        let only = machine.or_else(|| op.is_of_one_node().then(|| self.machine(via)));
+        let id = self.begin(client, only, &filter, verb, &items, None);
         let sources = op.filter_names().skip(1).map(|(_, name)| name.to_owned());
         self.calls.borrow_mut()[id as usize].sources = sources.collect();
         let outcome = match (machine, &op) {
@@ -164,7 +165,10 @@ impl Clients {
                 | Op::Expire { .. }
                 | Op::Take { .. }
                 | Op::AddOne { .. }
-                | Op::DeleteOne { .. }),
+                | Op::DeleteOne { .. }
+                | Op::ExpireIn { .. }
+                | Op::AddVia { .. }
+                | Op::AskVia { .. }),
             ) => self.race_resp(client, via, op).await,
             (None, op) => self.carry_out(client, via, op).await,
         };
@@ -310,7 +314,10 @@ impl Clients {
             | Op::Expire { .. }
             | Op::Take { .. }
             | Op::AddOne { .. }
-            | Op::DeleteOne { .. } => unreachable!("its caller makes it"),
+            | Op::DeleteOne { .. }
+            | Op::ExpireIn { .. }
+            | Op::AddVia { .. }
+            | Op::AskVia { .. } => unreachable!("its caller makes it"),
             Op::InsertCopy { .. } | Op::ContainsCopy { .. } | Op::Flush { .. } => {
                 unreachable!("a plan that was checked has it for replicated filters only")
             }
@@ -407,6 +414,9 @@ fn subject(op: &Op) -> (String, Vec<u32>, Verb) {
         Op::Take { filter } => (filter.clone(), Vec::new(), Verb::Take),
         Op::AddOne { filter, items } => (filter.clone(), items.clone(), Verb::AddOne),
         Op::DeleteOne { filter, items } => (filter.clone(), items.clone(), Verb::DeleteOne),
+        Op::ExpireIn { filter, .. } => (filter.clone(), Vec::new(), Verb::ExpireIn),
+        Op::AddVia { filter, items } => (filter.clone(), items.clone(), Verb::AddVia),
+        Op::AskVia { filter, items } => (filter.clone(), items.clone(), Verb::AskVia),
     }
 }
 

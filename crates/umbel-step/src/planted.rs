@@ -223,6 +223,8 @@ planted! {
     ExpiryNotCompared = "expiry_not_compared", "calm", &["expiry_is_set_once"];
     /// A filter that somebody else has taken counts as taken once more.
     TakenTwice = "taken_twice", "calm", &["filter_is_taken_once"];
+    /// The leader of the catalogue says what there is without dropping filters whose time has come.
+    ExpiryIsNotAsked = "expiry_is_not_asked", "calm", &["expired_filter_takes_nothing"];
     /// A removal takes two copies of an item where there are two.
     RemovalTakesTwo = "removal_takes_two", "calm", &[COUNTED];
     /// A windowed copy is queried as if its node's clock were three time slices ahead.

@@ -120,7 +120,10 @@ fn apply(
         | Verb::Expire
         | Verb::Take
         | Verb::AddOne
-        | Verb::DeleteOne => unreachable!("nobody draws it"),
+        | Verb::DeleteOne
+        | Verb::ExpireIn
+        | Verb::AddVia
+        | Verb::AskVia => unreachable!("nobody draws it"),
     }
     Some(Vec::new())
 }

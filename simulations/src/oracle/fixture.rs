@@ -220,9 +220,20 @@ impl Cluster {
 
     /// Drops a filter at this time.
     pub(crate) fn drop_filter(&mut self, name: &str, at_us: u64) {
-        self.at_us = at_us;
         let (filter, ..) = self.named(name);
-        self.meta(&MetaCommand::DropFilter { filter }).unwrap();
+        self.drop_by(&MetaCommand::DropFilter { filter }, filter, at_us);
+    }
+
+    /// Drops a filter at this time, because its own has come.
+    pub(crate) fn drop_expired(&mut self, name: &str, at_us: u64) {
+        let (filter, record) = self.meta.filter_by_name(name).unwrap();
+        let expires_ms = record.expires_ms.unwrap();
+        self.drop_by(&MetaCommand::DropExpired { filter, expires_ms }, filter, at_us);
+    }
+
+    fn drop_by(&mut self, command: &MetaCommand, filter: FilterId, at_us: u64) {
+        self.at_us = at_us;
+        self.meta(command).unwrap();
         self.each_shard(&ShardCommand::DropSlice(filter));
         self.meta(&MetaCommand::FilterDropped { filter }).unwrap();
     }

@@ -90,11 +90,8 @@ impl Generations {
         }
         let applied_on = self.applied_on.entry(host.to_owned()).or_default();
         let before = applied_on.last().map_or(0, |&(_, index)| index);
-        // Only the entries that begin generations matter.
-        let begun = self.lives.values().flatten().filter(|life| life.from_index <= index);
-        let begun = begun.map(|life| life.from_index).max().unwrap_or(0);
-        if begun > before {
-            applied_on.push((at_us, begun));
+        if index > before {
+            applied_on.push((at_us, index));
         }
     }
 
@@ -163,7 +160,7 @@ impl Generations {
     }
 
     /// The last entry that a machine's node had certainly applied at a time.
-    fn known(&self, machine: u32, at_us: u64) -> u64 {
+    pub(crate) fn known(&self, machine: u32, at_us: u64) -> u64 {
         let applied_on = self.applied_on.get(&host_name(machine)).map_or(&[][..], Vec::as_slice);
         let is_known = |from_us: u64| from_us + CLOCKS_APART_US + self.catalogue_age_us < at_us;
         let at = applied_on.partition_point(|&(from_us, _)| is_known(from_us));

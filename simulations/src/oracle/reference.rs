@@ -6,9 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use umbel_engine::meta::{
-    ClusterVersion, FilterRecord, FilterState, MetaCommand, MetaReply, MetaState,
-};
+use umbel_engine::meta::{FilterState, MetaCommand, MetaReply, MetaState};
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{ShardCommand, ShardReply, ShardState};
 use umbel_engine::{FilterId, GroupId, ShardId};
@@ -18,14 +16,16 @@ use umbel_ports::encoding::encode;
 
 use super::answered::AnsweredParts;
 use super::applied::Before;
-use super::bits::NEVER_US;
 use super::last_items::{self, LastItems};
 use super::misses::{self, Misses};
 use super::slice_models::SliceModels;
 use super::windows::{self, WindowItems};
 use crate::violation::Violation;
 
+mod incarnation;
 mod recut;
+
+pub(crate) use self::incarnation::Incarnation;
 
 /// Name of the invariant.
 pub(crate) const NAME: &str = "replicas_agree";
@@ -60,23 +60,6 @@ pub(crate) struct Reference {
     compared: Compared,
     /// Replicas whose memory was corrupted, by host and group: their states are not compared.
     excused: BTreeSet<(String, GroupId)>,
-}
-
-/// A filter from its creation on; a later filter of the same name is another incarnation.
-#[derive(Clone, Debug)]
-pub(crate) struct Incarnation {
-    /// As it was created.
-    pub(crate) record: FilterRecord,
-    /// The cluster's version then: every node that knows the filter knows a version that is not lower.
-    pub(crate) version: ClusterVersion,
-    /// Simulated microseconds at which it was created.
-    pub(crate) created_at_us: u64,
-    /// When the last shard dropped its slice of it, or never.
-    pub(crate) gone_at_us: u64,
-    /// When it was dropped or one of its slices was emptied, ascending.
-    pub(crate) erased_at_us: Vec<u64>,
-    /// Filters that were merged into it.
-    pub(crate) merged: BTreeSet<FilterId>,
 }
 
 /// How often replicas were compared with the reference.
@@ -188,19 +171,21 @@ impl Reference {
     }
 
     fn apply_meta(&mut self, seen: &Observation<'_>, command: &MetaCommand) -> MetaReply {
-        let is_there = |filter: FilterId| {
-            self.meta.filter(filter).is_some_and(|was| was.state != FilterState::Dropping)
-        };
-        let dropped = match *command.bare() {
+        let (named, is_expiry) = match *command.bare() {
             MetaCommand::DropFilter { filter } | MetaCommand::TakeFilter { filter, .. } => {
-                Some(filter).filter(|&filter| is_there(filter))
+                (Some(filter), false)
             }
-            _ => None,
+            MetaCommand::DropExpired { filter, .. } => (Some(filter), true),
+            _ => (None, false),
         };
+        let there = named.filter(|&filter| self.is_there(filter));
         let reply = self.meta.apply(seen.entry.index, command);
-        // A drop is refused while shards are merged.
-        if let Some(filter) = dropped.filter(|_| reply == MetaReply::Done) {
+        // A drop is refused while shards are merged, and has no effect if the time that has come is not the filter's.
+        if let Some(filter) = there.filter(|&filter| !self.is_there(filter)) {
             self.erased(filter, seen.at_us);
+            if let Some(incarnation) = self.incarnations.get_mut(&filter) {
+                incarnation.has_expired = is_expiry;
+            }
         }
         let count = |ranges: Option<ShardRanges>| ranges.map_or(0, ShardRanges::count);
         let ranges = self.meta.shard_map().ranges();
@@ -212,14 +197,14 @@ impl Reference {
         if let (true, MetaReply::Filter(filter)) = (creates, &reply)
             && let Some(record) = self.meta.filter(*filter)
         {
-            self.incarnations.entry(*filter).or_insert_with(|| Incarnation {
-                record: record.clone(),
-                version: self.meta.version(),
-                created_at_us: seen.at_us,
-                gone_at_us: NEVER_US,
-                erased_at_us: Vec::new(),
-                merged: BTreeSet::new(),
-            });
+            let version = self.meta.version();
+            let new = || Incarnation::new(record.clone(), version, seen.at_us);
+            self.incarnations.entry(*filter).or_insert_with(new);
+        }
+        for (filter, record) in self.meta.filters() {
+            if let Some(incarnation) = self.incarnations.get_mut(&filter) {
+                incarnation.expires_after(seen.entry.index, record.expires_ms);
+            }
         }
         if let (MetaCommand::FilterDropped { filter }, MetaReply::Done) = (command, &reply)
             && let Some(incarnation) = self.incarnations.get_mut(filter)
@@ -294,6 +279,11 @@ impl Reference {
             None => broken,
         };
         Ok((reply, broken))
+    }
+
+    /// Whether there is such a filter that is not being dropped.
+    fn is_there(&self, filter: FilterId) -> bool {
+        self.meta.filter(filter).is_some_and(|record| record.state != FilterState::Dropping)
     }
 
     fn erased(&mut self, filter: FilterId, at_us: u64) {

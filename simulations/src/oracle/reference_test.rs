@@ -192,6 +192,26 @@ fn filters_are_remembered_with_their_ends() {
     assert_eq!(reference.shards().count(), 2);
 }
 
+#[test]
+fn a_filter_ends_at_its_time_and_not_at_an_older_one() {
+    let mut cluster = Cluster::newest_of(FilterKind::Blocked);
+    let (filter, _) = cluster.meta.filter_by_name("f").unwrap();
+    for expires_ms in [500, 700] {
+        let expires = MetaCommand::SetExpiry { filter, expires_ms: Some(expires_ms) };
+        assert_eq!(cluster.meta(&expires).unwrap(), MetaReply::Done);
+    }
+    let set = cluster.reference.incarnation(filter).unwrap().expiry_index;
+    cluster.meta(&MetaCommand::DropExpired { filter, expires_ms: 500 }).unwrap();
+    let incarnation = cluster.reference.incarnation(filter).unwrap();
+    assert!(incarnation.erased_at_us.is_empty() && !incarnation.has_expired);
+    assert_eq!((incarnation.expires_ms, incarnation.expiry_index), (Some(700), set));
+    cluster.drop_expired("f", 40);
+    let incarnation = cluster.reference.incarnation(filter).unwrap();
+    assert!(incarnation.has_expired);
+    assert_eq!((incarnation.expires_ms, incarnation.expiry_index), (Some(700), set));
+    assert_eq!((&incarnation.erased_at_us[..], incarnation.gone_at_us), (&[40; 3][..], 40));
+}
+
 /// Parts of an older generation are refused: the engine does this, and the reference checks it.
 #[test]
 fn parts_of_an_older_generation_change_nothing() {

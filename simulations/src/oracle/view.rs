@@ -35,7 +35,7 @@ pub(crate) struct View<'a> {
 pub(crate) struct FilterView<'a> {
     /// The known facts about it.
     pub(crate) facts: &'a FilterFacts,
-    /// Whether it was dropped, recreated, cleared or merged into, or any of that was attempted.
+    /// Whether it was dropped, recreated, cleared or merged into, or has expired, or any of that was attempted.
     pub(crate) is_rewritten: bool,
     /// Inserts that were or may have been applied, by start time.
     pub(crate) inserts: Vec<Request<'a>>,
@@ -45,7 +45,7 @@ pub(crate) struct FilterView<'a> {
     pub(crate) refused: Vec<&'a Call>,
     /// Queries that got an answer.
     pub(crate) reads: Vec<&'a Call>,
-    /// Calls that drop or clear it, and that were or may have been applied.
+    /// Calls that drop or clear it, or let it expire, and that were or may have been applied.
     pub(crate) erasers: Vec<Request<'a>>,
     /// Rotations that were or may have been done, by start time.
     pub(crate) rotations: Vec<Request<'a>>,
@@ -231,7 +231,7 @@ impl<'a> FilterView<'a> {
             calls.iter().copied().filter(move |call| verbs.contains(&call.verb))
         };
         let is_done = |call: &&Call| matches!(call.outcome, Outcome::Done(_));
-        let erasers = requests(of(&[Verb::Drop, Verb::Clear, Verb::Take]));
+        let erasers = requests(of(&[Verb::Drop, Verb::Clear, Verb::Take, Verb::ExpireIn]));
         let first_us = erasers.iter().map(|eraser| eraser.start_us).min().unwrap_or(NEVER_US);
         let mut erased_at_us: Vec<u64> = lives
             .iter()

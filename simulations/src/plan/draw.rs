@@ -16,6 +16,7 @@ mod closed_links;
 mod copies;
 mod deletions;
 mod dice;
+mod expiries;
 mod faults;
 mod filters;
 mod identity;
@@ -180,10 +181,11 @@ type DrawOwn = fn(&mut Dice, WorldShape, u64) -> (FilterPlan, Vec<OpPlan>);
 
 /// What clients of the Redis protocol do with a filter of their own. Each is in half of the plans that have such clients, and
 /// has a stream of its own, so that one more changes none of the others.
-const OWN: [(Stream, DrawOwn); 3] = [
+const OWN: [(Stream, DrawOwn); 4] = [
     (Stream::Races, races::draw),
     (Stream::Taken, deletions::draw_taken),
     (Stream::Counted, deletions::draw_counted),
+    (Stream::Expiring, expiries::draw),
 ];
 
 /// The filters that clients of the Redis protocol have for themselves, and their calls about them.

@@ -108,7 +108,10 @@ impl Clients {
             | Op::Expire { .. }
             | Op::Take { .. }
             | Op::AddOne { .. }
-            | Op::DeleteOne { .. } => {
+            | Op::DeleteOne { .. }
+            | Op::ExpireIn { .. }
+            | Op::AddVia { .. }
+            | Op::AskVia { .. } => {
                 unreachable!("a plan that was checked has it for partitioned filters only")
             }
         }

@@ -71,6 +71,8 @@ struct Batch {
     manner: Manner,
     /// Whether the client drops the connection of the first try as soon as the commands are sent.
     breaks_off: bool,
+    /// Whether all tries go to one node.
+    stays: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -104,7 +106,10 @@ impl Clients {
             _ => unreachable!("its caller makes only these two over the Redis protocol"),
         };
         let commands = commands(word, filter, items);
-        let batch = |manner, breaks_off| Batch { commands: commands.clone(), manner, breaks_off };
+        let batch = |manner, breaks_off| {
+            let commands = commands.clone();
+            Batch { commands, manner, breaks_off, stays: false }
+        };
         match op {
             Op::Contains { any, .. } => {
                 self.tried(client, via, &batch(Manner::Queries { any: *any }, false)).await
@@ -143,6 +148,7 @@ impl Clients {
                 commands: commands.clone(),
                 manner: Manner::Named(names),
                 breaks_off: copy == 0 && items[0] % 3 == 2,
+                stays: false,
             };
             let clients = Rc::clone(self);
             async move { clients.tried(client, via + copy, &batch).await }
@@ -206,8 +212,8 @@ impl Clients {
         None
     }
 
-    /// Sends the commands of a call to one node after the other until all are answered, one is refused, an unnamed one
-    /// may have been applied, or `REQUEST_TIMEOUT` is over.
+    /// Sends the commands of a call to one node after the other, or again and again to one, until all are answered, one is
+    /// refused, an unnamed one may have been applied, or `REQUEST_TIMEOUT` is over.
     async fn tried(&self, client: u32, via: u32, batch: &Batch) -> Outcome {
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         let mut progress = Progress::of(batch);
@@ -216,7 +222,7 @@ impl Clients {
             let waiting = progress.waiting();
             let requests: Vec<Request> = batch.requests(&waiting);
             let breaks_off = batch.breaks_off && turn == 0;
-            let place = (client, self.machine(via + turn));
+            let place = (client, self.machine(if batch.stays { via } else { via + turn }));
             let (replies, was_sent) = self.exchange(place, &requests, breaks_off).await;
             let expected = requests.len();
             if let Some(reused) = progress.take(batch, &waiting, replies, (expected, was_sent)) {

@@ -52,6 +52,9 @@ impl Plan {
             if let Op::Expire { turn, .. } = &plan.op {
                 in_range(place("op.turn"), *turn, &PLAN_LIMITS.turn)?;
             }
+            if let Op::ExpireIn { in_ms, .. } = &plan.op {
+                in_range(place("op.in_ms"), *in_ms, &PLAN_LIMITS.run_ms)?;
+            }
             if let Op::Intersect { sources, .. } = &plan.op {
                 in_range(place("number of op.sources"), sources.len(), &PLAN_LIMITS.sources)?;
             }
@@ -79,7 +82,10 @@ impl Op {
             | Self::Expire { .. }
             | Self::Take { .. }
             | Self::AddOne { .. }
-            | Self::DeleteOne { .. } => Some(false),
+            | Self::DeleteOne { .. }
+            | Self::ExpireIn { .. }
+            | Self::AddVia { .. }
+            | Self::AskVia { .. } => Some(false),
         }
     }
 
@@ -89,9 +95,15 @@ impl Op {
             Self::Create { filter }
             | Self::Drop { filter }
             | Self::Rename { filter }
-            | Self::Take { filter } => Some(filter.as_str()),
+            | Self::Take { filter }
+            | Self::ExpireIn { filter, .. } => Some(filter.as_str()),
             _ => None,
         }
+    }
+
+    /// Whether all its tries go to the node that the plan names.
+    pub(crate) const fn is_of_one_node(&self) -> bool {
+        matches!(self, Self::AddVia { .. } | Self::AskVia { .. })
     }
 
     /// The filters that it names, each with the name of its field.
@@ -114,7 +126,10 @@ impl Op {
             | Self::Expire { filter, .. }
             | Self::Take { filter }
             | Self::AddOne { filter, .. }
-            | Self::DeleteOne { filter, .. } => (filter, none),
+            | Self::DeleteOne { filter, .. }
+            | Self::ExpireIn { filter, .. }
+            | Self::AddVia { filter, .. }
+            | Self::AskVia { filter, .. } => (filter, none),
             Self::Merge { filter, source } => (filter, std::slice::from_ref(source)),
             Self::Intersect { filter, sources } => (filter, &sources[..]),
         };
@@ -132,7 +147,9 @@ impl Op {
             | Self::ContainsCopy { items, .. }
             | Self::AddNew { items, .. }
             | Self::AddOne { items, .. }
-            | Self::DeleteOne { items, .. } => Some(items),
+            | Self::DeleteOne { items, .. }
+            | Self::AddVia { items, .. }
+            | Self::AskVia { items, .. } => Some(items),
             _ => None,
         }
     }
@@ -147,7 +164,9 @@ impl Op {
             | Self::ContainsCopy { items, .. }
             | Self::AddNew { items, .. }
             | Self::AddOne { items, .. }
-            | Self::DeleteOne { items, .. } => Some(items),
+            | Self::DeleteOne { items, .. }
+            | Self::AddVia { items, .. }
+            | Self::AskVia { items, .. } => Some(items),
             _ => None,
         }
     }

@@ -34,7 +34,10 @@ impl Plan {
             | Op::Expire { filter, .. }
             | Op::Take { filter }
             | Op::AddOne { filter, .. }
-            | Op::DeleteOne { filter, .. }) = op
+            | Op::DeleteOne { filter, .. }
+            | Op::ExpireIn { filter, .. }
+            | Op::AddVia { filter, .. }
+            | Op::AskVia { filter, .. }) = op
             else {
                 continue;
             };
@@ -43,7 +46,7 @@ impl Plan {
                 return Err(Misfit::new(format!("ops[{index}].client"), expected, client));
             }
             let is_fit = |own: &FilterPlan| own.name == *filter && own.kind.tells_copies();
-            if op.items().is_some() && !self.filters.iter().any(is_fit) {
+            if needs_table(op) && !self.filters.iter().any(is_fit) {
                 let place = format!("ops[{index}].op.filter");
                 return Err(Misfit::new(
                     place,
@@ -59,6 +62,11 @@ impl Plan {
     fn passing_names(&self) -> BTreeSet<&str> {
         self.ops.iter().filter_map(|plan| plan.op.passing_name()).collect()
     }
+}
+
+/// Whether it is about a filter that tells copies.
+const fn needs_table(op: &Op) -> bool {
+    matches!(op, Op::AddNew { .. } | Op::AddOne { .. } | Op::DeleteOne { .. })
 }
 
 /// Whether clients of the Redis protocol use that protocol for it, by a command that is about a filter that exists.
@@ -119,6 +127,26 @@ mod tests {
         let error = plan.check().unwrap_err().to_string();
         let expected = "ops[0].client: expected a client that speaks the Redis protocol, got 0";
         assert_eq!(error, expected);
+    }
+
+    #[test]
+    fn a_filter_that_expires_is_created_by_commands_that_expect_it() {
+        let mut plan = plan_of(3, 3);
+        let filter = || "f0".to_owned();
+        plan.world.resp_from = 7;
+        let ops = [
+            Op::AddVia { filter: filter(), items: vec![1] },
+            Op::ExpireIn { filter: filter(), in_ms: 200 },
+            Op::AskVia { filter: filter(), items: vec![1] },
+        ];
+        plan.ops = ops.map(|op| OpPlan { at_ms: 1, client: 7, via: 1, op }).to_vec();
+        assert_eq!(plan.check(), Ok(()));
+        plan.ops.push(insert(2, 7, 1));
+        assert!(plan.check().unwrap_err().to_string().starts_with("ops[3].op.filter"));
+        plan.ops.pop();
+        plan.ops[1].op = Op::ExpireIn { filter: filter(), in_ms: 0 };
+        let error = plan.check().unwrap_err().to_string();
+        assert_eq!(error, "ops[1].op.in_ms: expected 1 to 600000, got 0");
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub(super) enum Stream {
     Taken = 21,
     /// Additions and deletions of copies of items over the Redis protocol.
     Counted = 22,
+    /// A filter whose time passes, and the calls about it over the Redis protocol.
+    Expiring = 23,
 }
 
 /// Random numbers of one stream.

@@ -8,7 +8,7 @@ use umbel_ports::Rare;
 use super::dice::{Dice, Stream};
 use super::{
     across_splits, add_splits, add_upgrade, closed_links, deletions, draw_world, draw_zones,
-    faults, races,
+    expiries, faults, races,
 };
 use crate::plan::{Fault, FaultPlan, FilterKind, Op, OpPlan, Plan, Who, WorldShape};
 use crate::profile::Profile;
@@ -355,4 +355,34 @@ fn of_an_item_few_copies_are_added() {
         }
         assert!(copies.values().all(|count| *count <= 3), "seed {seed}");
     }
+}
+
+#[test]
+fn some_of_them_use_a_filter_before_and_after_its_time() {
+    let plans: Vec<Plan> = (0..40).map(|seed| Plan::draw(seed, Profile::Calm, SHORT_MS)).collect();
+    let has_own = |plan: &&Plan| plan.filters.iter().any(|own| own.name == expiries::EXPIRING);
+    let expiring: Vec<&Plan> = plans.iter().filter(has_own).collect();
+    assert!((3..32).contains(&expiring.len()), "{}", expiring.len());
+    let (mut early_count, mut late_count) = (0, 0);
+    for plan in expiring {
+        let mut due_ms = None;
+        for OpPlan { at_ms, op, .. } in &plan.ops {
+            let is_of_own = op.filter_names().any(|(_, name)| name == expiries::EXPIRING);
+            let is_own = match op {
+                Op::ExpireIn { in_ms, .. } => {
+                    due_ms = Some(at_ms + in_ms);
+                    true
+                }
+                Op::AddVia { .. } | Op::AskVia { .. } => true,
+                _ => false,
+            };
+            assert_eq!(is_of_own, is_own, "{op:?}");
+            if let (Op::AddVia { .. }, Some(due_ms)) = (op, due_ms) {
+                let is_early = *at_ms < due_ms;
+                early_count += usize::from(is_early);
+                late_count += usize::from(!is_early);
+            }
+        }
+    }
+    assert!(early_count > 3 && late_count > 3, "{early_count} early, {late_count} late");
 }

@@ -1,19 +1,27 @@
 //! Calls that clients of the Redis protocol make at once: `CF.ADDNX` of an item that is absent, `EXPIREAT` with `LT` and `DEL`,
-//! of which one wins, and `CF.ADD` and `CF.DEL`, which count. None can have a name.
+//! of which one wins, `CF.ADD` and `CF.DEL`, which count, and those about a filter whose time passes. None has a name.
 
 use super::{Batch, Manner};
 use crate::counters;
 use crate::history::Outcome;
 use crate::plan::Op;
+use crate::seed::true_wall_ms;
 use crate::workload::{Clients, item_text};
 
 /// The second from whose beginning turns count down: the first one of the year 2100, which no wall clock of a run reaches.
 const LATEST_S: u64 = 4_102_444_800;
 
+/// Capacity and rate of false positives of a filter that is created because it is missing: hardly any item that went with
+/// another filter is taken for one of its own.
+const NEW_FILTER: [&str; 2] = ["400", "0.000001"];
+
 impl Clients {
     /// Makes such a call.
     pub(in crate::workload) async fn race_resp(&self, client: u32, via: u32, op: &Op) -> Outcome {
-        let batch = Batch { commands: commands(op), manner: Manner::Plain, breaks_off: false };
+        let asks = matches!(op, Op::AskVia { .. });
+        let manner = if asks { Manner::Queries { any: false } } else { Manner::Plain };
+        let stays = op.is_of_one_node();
+        let batch = Batch { commands: commands(op), manner, breaks_off: false, stays };
         let outcome = self.tried(client, via, &batch).await;
         if let Outcome::Done(bits) = &outcome
             && bits.contains(&true)
@@ -35,6 +43,7 @@ const fn state_of(op: &Op) -> Option<&'static str> {
         Op::Expire { .. } => Some("resp_expiry_set"),
         Op::Take { .. } => Some("resp_taken"),
         Op::DeleteOne { .. } => Some("resp_copy_deleted"),
+        Op::ExpireIn { .. } => Some("resp_time_set"),
         _ => None,
     }
 }
@@ -54,6 +63,18 @@ fn commands(op: &Op) -> Vec<(Vec<String>, usize)> {
             vec![of(&["EXPIREAT", filter, &at_s, "LT"])]
         }
         Op::Take { filter } => vec![of(&["DEL", filter])],
+        Op::ExpireIn { filter, in_ms } => {
+            vec![of(&["PEXPIREAT", filter, &(true_wall_ms() + in_ms).to_string()])]
+        }
+        Op::AddVia { filter, items } => {
+            let [capacity, rate] = NEW_FILTER;
+            let add = |&item: &u32| {
+                let text = item_text(item);
+                of(&["BF.INSERT", filter, "CAPACITY", capacity, "ERROR", rate, "ITEMS", &text])
+            };
+            items.iter().map(add).collect()
+        }
+        Op::AskVia { filter, items } => each("BF.EXISTS", filter, items),
         _ => unreachable!("its caller makes only these"),
     }
 }
@@ -61,6 +82,7 @@ fn commands(op: &Op) -> Vec<(Vec<String>, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::now::set_now_us;
 
     #[test]
     fn each_item_has_a_command() {
@@ -79,5 +101,12 @@ mod tests {
         let expires = words(&Op::Expire { filter: filter(), turn: 3 });
         assert_eq!(expires, ["EXPIREAT f 4102444797 LT"]);
         assert_eq!(words(&Op::Take { filter: filter() }), ["DEL f"]);
+        let added = words(&Op::AddVia { filter: filter(), items: vec![4] });
+        assert_eq!(added, ["BF.INSERT f CAPACITY 400 ERROR 0.000001 ITEMS item 4"]);
+        let asked = words(&Op::AskVia { filter: filter(), items: vec![4, 2] });
+        assert_eq!(asked, ["BF.EXISTS f item 4", "BF.EXISTS f item 2"]);
+        set_now_us(2_000);
+        let expires = words(&Op::ExpireIn { filter: filter(), in_ms: 500 });
+        assert_eq!(expires, ["PEXPIREAT f 1767225600502"]);
     }
 }

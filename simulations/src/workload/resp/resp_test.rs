@@ -8,7 +8,7 @@ const NAMES: Names = Names { session: 7, first: 3, below: 2 };
 
 fn batch(manner: Manner, items: &[u32]) -> Batch {
     let commands = commands(["BF.ADD", "BF.MADD"], "f", items);
-    Batch { commands, manner, breaks_off: false }
+    Batch { commands, manner, breaks_off: false, stays: false }
 }
 
 /// A call that got these replies, and whether it ends without further tries.
