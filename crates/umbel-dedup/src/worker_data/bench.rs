@@ -18,7 +18,7 @@ use super::super::plan;
 use super::super::record_starts::RecordStarts;
 use super::super::references::References;
 use super::super::sources::open_sources_but;
-use super::super::spec::JobSpec;
+use super::super::spec::{JobSpec, OutputTarget};
 use super::super::turns::lock;
 use super::drop_file;
 use super::folder::{Blob, DataFile, JOURNAL, JobFolder};
@@ -407,7 +407,7 @@ impl Bench {
 /// Opens the input of a new job, and checks that its outputs can be written.
 fn new_input(spec: &JobSpec, observer: &dyn Observer) -> Result<(Vec<Source>, Vec<Chunk>)> {
     check_named(spec)?;
-    check_last(spec)?;
+    check_folders(spec)?;
     let input = open_input(spec, observer, &JournalState::default())?;
     check_against_inputs(spec, &input.0)?;
     try_objects(spec, &input.0)?;
@@ -417,13 +417,20 @@ fn new_input(spec: &JobSpec, observer: &dyn Observer) -> Result<(Vec<Source>, Ve
     Ok(input)
 }
 
-/// Rejects a summary or page, which are written after the end of the job, if its folder does not exist.
-fn check_last(spec: &JobSpec) -> Result<()> {
-    let last = [&spec.summary, &spec.page].into_iter().flatten();
-    for path in last.filter(|path| !is_object(path) && !is_device(path)) {
+/// Rejects a named output whose folder does not exist: it is written when the work is done. Folders above the output
+/// directory are created with it. The folders of a node's jobs are opened below their roots, and not looked at here.
+fn check_folders(spec: &JobSpec) -> Result<()> {
+    let is_made = |folder: &Path| match &spec.output {
+        OutputTarget::Directory(root) => root.starts_with(folder),
+        OutputTarget::File(_) | OutputTarget::Stdout => false,
+    };
+    for (_, path) in spec.named_outputs().filter(|_| spec.roots.is_none()) {
+        if is_object(path) || is_device(path) {
+            continue;
+        }
         let folder = folder_of(path);
-        if !folder.is_dir() {
-            bail!("{}: cannot write: there is no folder {}", path.display(), folder.display());
+        if !folder.is_dir() && !is_made(folder) {
+            refuse!("{}: cannot write: there is no folder {}", path.display(), folder.display());
         }
     }
     Ok(())

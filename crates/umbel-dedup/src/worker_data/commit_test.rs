@@ -1,7 +1,8 @@
 //! What others do to the files of a worker between its last output and its commit.
 
-use super::super::error::chain_text;
+use super::super::error::{DedupError, chain_text};
 use super::super::observer::Unwatched;
+use super::super::spec::JobSpec;
 use super::super::turns::lock;
 use super::bench::{Bench, Membership};
 use super::fixture_test::Fixture;
@@ -9,6 +10,7 @@ use super::journal_records::{JournalRecord, JournaledAside, JournaledOutput};
 use super::writing::commit;
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use umbel_dedup_engine::job::Written;
 use umbel_dedup_engine::{Exactness, Keep};
@@ -45,6 +47,31 @@ fn a_worker_that_has_begun_its_commit_looks_at_no_input() {
     commit(&bench).unwrap();
     drop(bench);
     commit(&fixture.bench(0, &fixture.path("job0"))).unwrap();
+}
+
+/// The folders above an output directory are created with it; those of other outputs must exist.
+#[test]
+fn an_output_without_a_folder_is_wrong_usage_before_anything_is_read() {
+    let fixture = Fixture::new();
+    let open = |output: &str, name: &str, change: fn(&mut JobSpec, PathBuf)| {
+        let inputs = vec![fixture.input(0)];
+        let mut spec = fixture.spec(inputs, Exactness::Fingerprint, Keep::First, output);
+        change(&mut spec, fixture.path(name));
+        let member = Membership { worker: 0, job: 77, spec_digest: [3; 16] };
+        Bench::open(spec, member, &fixture.path("job0"), Arc::new(Unwatched)).err()
+    };
+    let changes: [fn(&mut JobSpec, PathBuf); 2] =
+        [|spec, path| spec.summary = Some(path), |spec, path| spec.bad = Some(path)];
+    for change in changes {
+        for (output, name) in [("out0.txt", "new/list"), ("new/0", "new/list"), ("a/", "b/list")] {
+            let error = open(output, name, change).unwrap();
+            assert!(matches!(error, DedupError::Usage(_)), "{output} {name}: {error}");
+            assert!(error.to_string().contains("there is no folder"), "{error}");
+        }
+    }
+    assert!(!fixture.path("job0").exists());
+    let error = open("new/0/", "new/list", |spec, path| spec.summary = Some(path));
+    assert!(error.is_none(), "{error:?}");
 }
 
 /// A cleaner may remove what has a temporary name.
