@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::exit::Exit;
 use crate::limits::{Death, Limits};
 use crate::plan::Plan;
+use crate::promises::EXCEEDED;
 use crate::report::{Breach, RunReport};
 use crate::{clock, counters, run, trace};
 
@@ -28,9 +29,6 @@ pub(crate) const CHILD: &str = "child";
 
 /// The invariant of every run: no code in it panics, not even where the panic is caught.
 pub(crate) const NO_PANIC: &str = "no_panic";
-
-/// Kind of failure of a run that used up its memory or time.
-pub(crate) const EXCEEDED: &str = "exceeded";
 
 /// How many panics of a run are kept; the first one counts as the cause.
 const MAX_PANIC_COUNT: usize = 3;

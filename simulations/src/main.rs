@@ -31,6 +31,7 @@ mod oracle;
 mod plan;
 mod pool;
 mod profile;
+mod promises;
 mod rebuild;
 mod reconcile;
 mod report;

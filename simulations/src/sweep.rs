@@ -6,11 +6,12 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::child::{EXCEEDED, Ended, Failure};
+use crate::child::{Ended, Failure};
 use crate::counters::Counters;
 use crate::exit::Exit;
 use crate::plan::Plan;
 use crate::profile::Profile;
+use crate::promises::EXCEEDED;
 use crate::show::counters_text;
 use crate::table::{Table, count, grouped, per};
 use crate::trace::TraceDigest;

@@ -4,13 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use umbel_ports::Rare;
-use umbel_step::planted::Planted;
-
 use super::{Fault, FilterKind, FilterPlan, PLAN_FORMAT, Plan, Who};
 
 mod access;
 mod fault;
+mod names;
 mod op;
 mod resp;
 mod scenario;
@@ -241,24 +239,6 @@ impl Plan {
         let is_join = |fault: &&super::FaultPlan| matches!(fault.fault, Fault::Join { .. });
         let joins = self.faults.iter().filter(is_join).count();
         self.world.nodes.saturating_add(u32::try_from(joins).unwrap_or(u32::MAX))
-    }
-
-    fn check_names(&self) -> Result<(), Misfit> {
-        if let Some(planted) = &self.planted {
-            let names = || Planted::ALL.iter().map(|bug| bug.name());
-            if !names().any(|name| name == planted) {
-                return Err(Misfit::new("planted", one_of(names()), format!("{planted:?}")));
-            }
-        }
-        let names = || Rare::ALL.iter().map(|(_, name)| *name);
-        match self.provoked.iter().enumerate().find(|(_, rare)| !names().any(|name| name == *rare))
-        {
-            None => Ok(()),
-            Some((index, rare)) => {
-                let place = format!("provoked[{index}]");
-                Err(Misfit::new(place, one_of(names()), format!("{rare:?}")))
-            }
-        }
     }
 
     fn check_filters(&self) -> Result<(), Misfit> {

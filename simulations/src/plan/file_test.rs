@@ -137,6 +137,24 @@ fn unknown_bugs_and_choices_are_refused() {
 }
 
 #[test]
+fn unknown_profiles_and_promises_are_refused() {
+    for name in ["Failover", "doomed", "../../etc/x"] {
+        let error = error_of(|plan| plan["profile"] = json!(name));
+        assert!(error.starts_with("profile: expected \"calm\", \"network\", "), "{error}");
+        assert!(error.ends_with(&format!(" or \"failover\", got {name:?}")), "{error}");
+    }
+    assert_eq!(
+        error_of(|plan| plan["expect"] = json!("bits_only_rise")),
+        "expect: expected the name of a promise (simulations/README.md) or \"exceeded\", got \"bits_only_rise\""
+    );
+    for kind in ["exceeded", "no_panic"] {
+        let mut value = serde_json::to_value(plan()).unwrap();
+        value["expect"] = json!(kind);
+        Plan::from_json(&value.to_string()).unwrap();
+    }
+}
+
+#[test]
 fn sizes_are_in_range() {
     let world = |field: &str, value: u32| error_of(|plan| plan["world"][field] = json!(value));
     assert_eq!(world("nodes", 0), "world.nodes: expected 1 to 16, got 0");
