@@ -32,6 +32,12 @@ pub(crate) fn plan_line(plan: &Plan) -> String {
     format!("seed {seed}, profile {profile}{planted}: {parts} in {} s", per(*run_ms, 1_000))
 }
 
+/// What exceeds the damage budget in a plan that was written by hand; `None` if nothing does.
+pub(crate) fn budget_line(plan: &Plan) -> Option<String> {
+    let excess = plan.excess_damage()?;
+    Some(format!("beyond the damage budget: {excess}; a broken promise proves nothing"))
+}
+
 /// Everything that one run recorded. `wall_us` is the real time that it took.
 pub(crate) fn run_text(ended: &Ended, wall_us: u64) -> String {
     let RunReport { simulated_ms, calls, items_checked, counters, trace, violations, .. } =
@@ -88,6 +94,8 @@ pub(crate) fn counters_text(counters: &Counters) -> String {
 mod tests {
     use super::*;
     use crate::counters::FaultCounts;
+    use crate::plan::plan_test::plan_of;
+    use crate::plan::{Fault, FaultPlan, Who};
     use crate::profile::Profile;
     use crate::report::Breach;
 
@@ -123,6 +131,19 @@ mod tests {
         let text = run_text(&run, 1);
         assert!(text.starts_with("exceeded: the run exceeded its processor time"), "{text}");
         assert!(!text.contains("held"));
+    }
+
+    #[test]
+    fn damage_beyond_the_budget_is_told() {
+        let mut plan = plan_of(3, 3);
+        assert_eq!(budget_line(&plan), None);
+        let wipe = |node| Fault::WipeDisk { who: Who::Node(node) };
+        plan.faults =
+            [1, 2].map(|node| FaultPlan { at_ms: 0, for_ms: 0, fault: wipe(node) }).into();
+        assert_eq!(
+            budget_line(&plan).unwrap(),
+            "beyond the damage budget: 2 nodes are damaged, at most 1 may be; a broken promise proves nothing"
+        );
     }
 
     #[test]

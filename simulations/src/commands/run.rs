@@ -106,6 +106,9 @@ pub(super) fn run_and_show(
         eprintln!("{}", ended.messages.trim_end());
     }
     print(&show::run_text(&ended, wall_us))?;
+    if let Some(line) = show::budget_line(&order.plan) {
+        print(&line)?;
+    }
     if let Some(path) = &order.trace_file {
         print(&format!("trace file: {}", path.display()))?;
     }

@@ -207,6 +207,10 @@ impl Plan {
         in_range("world.replicas", world.replicas, &limits.replicas)?;
         in_range("world.clients", world.clients, &limits.clients)?;
         in_range("world.scrub_s", world.scrub_s, &limits.scrub_s)?;
+        if world.rot_every > 0 && world.scrub_s == 0 {
+            let expected = "0 where nothing is compared (world.scrub_s) that would mend the bits";
+            return Err(Misfit::new("world.rot_every", expected, world.rot_every));
+        }
         in_range("world.cores", world.cores, &limits.cores)?;
         in_range("world.resp_from", world.resp_from, &(0..=world.clients))?;
         in_range("number of zones", self.zones.len(), &limits.zones)?;

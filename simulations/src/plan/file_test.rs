@@ -162,6 +162,10 @@ fn sizes_are_in_range() {
     assert_eq!(world("shards", 17), "world.shards: expected 1 to 16, got 17");
     assert_eq!(world("replicas", 10), "world.replicas: expected 1 to 9, got 10");
     assert_eq!(world("clients", 65), "world.clients: expected 1 to 64, got 65");
+    assert_eq!(
+        world("rot_every", 13),
+        "world.rot_every: expected 0 where nothing is compared (world.scrub_s) that would mend the bits, got 13"
+    );
     let error = error_of(|plan| plan["zones"] = json!(vec![1; 17]));
     assert_eq!(error, "number of zones: expected 0 to 16, got 17");
     let error = error_of(|plan| plan["zones"] = json!([1, 17]));
