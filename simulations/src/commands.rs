@@ -28,8 +28,8 @@ use crate::rebuild;
     name = "simulations",
     max_term_width = 100,
     after_help = "Exit codes: 0 every promise held, 1 one was broken, 2 wrong usage, 3 a seed made \
-                  two different runs, 4 a fault or state was never seen, 5 a run used up its memory \
-                  or time."
+                  two different runs, 4 a fault, state or check was never seen, 5 a run used up its \
+                  memory or time."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

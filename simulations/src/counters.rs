@@ -69,6 +69,11 @@ pub(crate) fn checked(invariant: &str, count: u64) {
     RUN.with_borrow_mut(|run| add(&mut run.checked, invariant, count));
 }
 
+/// Registers invariants that some of many runs should check, each with a count of 0.
+pub(crate) fn announce_checks(names: &[&str]) {
+    names.iter().for_each(|name| checked(name, 0));
+}
+
 /// Returns what was counted on this thread since the last call, and resets the counters.
 pub(crate) fn take() -> Counters {
     RUN.take()
@@ -101,6 +106,12 @@ impl Counters {
     /// States that were announced and never reached.
     pub(crate) fn states_never_reached(&self) -> Vec<String> {
         let missed = self.states.iter().filter(|&(_, &count)| count == 0);
+        missed.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Invariants that were announced and never checked.
+    pub(crate) fn never_checked(&self) -> Vec<String> {
+        let missed = self.checked.iter().filter(|&(_, &count)| count == 0);
         missed.map(|(name, _)| name.clone()).collect()
     }
 }
@@ -136,6 +147,7 @@ mod tests {
         fired("ring");
         announce_states(&["log_purged", "never"]);
         state("log_purged");
+        announce_checks(&["bits_only_rise", "nothing_looks"]);
         checked("bits_only_rise", 40);
         checked("bits_only_rise", 2);
         take()
@@ -156,6 +168,7 @@ mod tests {
         let counters = sample();
         assert_eq!(counters.classes_without_effect(), ["ring"]);
         assert_eq!(counters.states_never_reached(), ["never"]);
+        assert_eq!(counters.never_checked(), ["nothing_looks"]);
     }
 
     #[test]

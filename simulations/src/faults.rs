@@ -402,6 +402,7 @@ fn release(world: &mut World, number: u32) {
 /// Checks that a node with an empty or foreign disk does not run under its old identity.
 fn refused(world: &mut World, number: u32, before: Option<u64>, class: &'static str) {
     let host = Rc::clone(world.host(number));
+    counters::checked("identity_holds", 1);
     let what = match &*host.condition.borrow() {
         Condition::Up(node) if Some(node.id().0) == before => {
             Some(format!("{} runs as {} with a disk that is not its own", host.name, node.id()))

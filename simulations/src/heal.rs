@@ -9,6 +9,7 @@ use umbel_engine::GroupId;
 use umbel_node::ports::observer::GroupReport;
 use umbel_ports::Rare;
 
+use crate::counters;
 use crate::history::Outcome;
 use crate::host::Condition;
 use crate::now::now_us;
@@ -70,6 +71,7 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
     let serving = serve(Rc::clone(&world.clients), (name, is_renamed), shards, Rc::clone(&last));
     let served = world.spawn(serving);
     let within = run_until(world, healed_us + SERVE_MAX_US, |_| served.get())?;
+    counters::checked("heals_and_serves", 1);
     if !within {
         let what = format!(
             "a shard does not serve {} s after the last fault: {}; {}",
@@ -86,6 +88,7 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
     let is_calm = !world.provokes(Rare::SlowMoves)
         && world.plan.faults.iter().all(|fault| fault.fault.is_order());
     let sync_max_us = if is_calm { SYNC_CALM_MAX_US } else { SYNC_MAX_US };
+    counters::checked("heals_and_agrees", 1);
     if !run_until(world, healed_us + sync_max_us, is_in_sync)? && !world.is_violated() {
         let why = out_of_sync(world).unwrap_or_else(|| "a call has not ended".to_owned());
         let seconds = sync_max_us / 1_000_000;

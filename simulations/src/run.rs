@@ -43,11 +43,26 @@ const STATES: [&str; 22] = [
     "take_lost_race",
 ];
 
+/// Promises that are checked where something happens, and that many runs with nodes together must check. Those on
+/// complete histories and on jobs count themselves.
+const CHECKS: [&str; 7] = [
+    "generation_is_checked",
+    "heals_and_agrees",
+    "heals_and_serves",
+    "identity_holds",
+    "misses_are_few",
+    "ranges_tile",
+    "shape_is_checked",
+];
+
 /// Runs a plan to its end. This process must not have run another one before.
 pub(crate) fn run(plan: &Plan) -> RunReport {
     watch::begin();
     counters::announce_states(&STATES);
     set_now_us(0);
+    if plan.world.nodes > 0 {
+        counters::announce_checks(&CHECKS);
+    }
     let mut world = World::build(plan);
     let mut sessions = Sessions::new(plan);
     let verdict = live(&mut world, &mut sessions);

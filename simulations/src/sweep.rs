@@ -26,6 +26,21 @@ const KEPT_PER_KIND: usize = 3;
 /// be chance.
 pub(crate) const ENOUGH_SEEDS: u64 = 200;
 
+/// Promises that every run with nodes checks, whatever its plan draws.
+const OF_NODES: [&str; 4] = ["heals_and_agrees", "heals_and_serves", "raft", "replicas_agree"];
+
+/// Promises that every run with sessions of set reconciliation alone checks.
+const OF_SESSIONS: [&str; 2] = ["sessions_end", "sets_end_equal"];
+
+/// Promises that enough runs over all profiles check, whatever their plans draw.
+const OF_ALL: [&str; 5] = [
+    "acked_is_contained",
+    "answers_linearize",
+    "attempted_bounds_bits",
+    "every_call_returns",
+    "one_new_per_item",
+];
+
 /// One of this many seeds is run twice, to compare its traces.
 const RERUN_EVERY: u64 = 100;
 
@@ -76,6 +91,17 @@ pub(crate) fn profile_of(seed: u64, profiles: &[Profile]) -> Profile {
     profiles[turn]
 }
 
+/// The promises that enough seeds of these profiles must check.
+fn demanded(profiles: &[Profile]) -> impl Iterator<Item = &'static str> + use<> {
+    let is_in = |is_of_sessions: bool| {
+        profiles.iter().any(|profile| (*profile == Profile::Reconcile) == is_of_sessions)
+    };
+    let is_all = profiles.len() >= Profile::in_turn().len();
+    let lists: [(&[&'static str], bool); 3] =
+        [(&OF_NODES, is_in(false)), (&OF_SESSIONS, is_in(true)), (&OF_ALL, is_all)];
+    lists.into_iter().filter(|(_, is_used)| *is_used).flat_map(|(names, _)| names.iter().copied())
+}
+
 /// Whether this seed of a sweep is run twice.
 pub(crate) const fn is_rerun(seed: u64, first_seed: u64) -> bool {
     seed.wrapping_sub(first_seed).is_multiple_of(RERUN_EVERY)
@@ -114,6 +140,10 @@ pub(crate) struct SweepResults {
     pub(crate) faults_without_effect: Vec<String>,
     /// States that should have been reached and were not.
     pub(crate) states_never_reached: Vec<String>,
+    /// Promises that nothing was checked of: with few seeds it may be chance.
+    pub(crate) never_checked: BTreeSet<String>,
+    /// Those of them that any sweep of so many seeds checks.
+    pub(crate) checks_missing: Vec<String>,
 }
 
 /// A run that failed.
@@ -174,13 +204,20 @@ impl SweepResults {
         kinds
     }
 
-    /// Records what should have occurred and did not, after all runs. The faults are those of the
-    /// profiles; states are required only if every profile was used.
+    /// Records what should have occurred and did not, after all runs. The faults and promises are those of
+    /// the profiles; states are required only if every profile was used. A run that fails is not checked to its end.
     pub(crate) fn note_what_is_missing(&mut self, profiles: &[Profile]) {
-        let is_enough = self.seed_count >= ENOUGH_SEEDS && self.failures.is_empty();
-        if !is_enough || self.planted.is_some() {
+        if self.planted.is_some() || !self.failures.is_empty() {
             return;
         }
+        self.never_checked = self.counters.never_checked().into_iter().collect();
+        if self.seed_count < ENOUGH_SEEDS {
+            return;
+        }
+        let is_missing =
+            |name: &&str| self.counters.checked.get(*name).is_none_or(|&count| count == 0);
+        self.checks_missing = demanded(profiles).filter(is_missing).map(str::to_owned).collect();
+        self.never_checked.extend(self.checks_missing.iter().cloned());
         let enabled = profiles.iter().flat_map(|profile| profile.classes());
         let mut idle: BTreeSet<String> = enabled
             .filter(|&&class| {
@@ -204,7 +241,10 @@ impl SweepResults {
             Exit::Violated
         } else if !self.failures.is_empty() {
             Exit::Exceeded
-        } else if !self.faults_without_effect.is_empty() || !self.states_never_reached.is_empty() {
+        } else if !self.faults_without_effect.is_empty()
+            || !self.states_never_reached.is_empty()
+            || !self.checks_missing.is_empty()
+        {
             Exit::WithoutEffect
         } else {
             Exit::Held
@@ -248,6 +288,9 @@ impl SweepResults {
         }
         for state in &self.states_never_reached {
             text += &format!("never reached: the state {state}\n");
+        }
+        for name in &self.never_checked {
+            text += &format!("never checked: {name}\n");
         }
         text
     }

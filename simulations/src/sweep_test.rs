@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::counters::FaultCounts;
+use crate::promises;
 use crate::report::RunReport;
 
 fn ended() -> Ended {
@@ -19,6 +20,8 @@ fn complete() -> SweepResults {
         results.counters.faults.insert((*class).to_owned(), felt);
     }
     results.counters.states.insert("log_purged".into(), 1);
+    let checks = demanded(&Profile::ALL).map(|name| (name.to_owned(), 1));
+    results.counters.checked.extend(checks);
     results
 }
 
@@ -118,6 +121,33 @@ fn a_state_is_asked_for_only_of_all_profiles() {
     };
     assert_eq!(exit_of(missed(), &Profile::ALL), Exit::WithoutEffect);
     assert_eq!(exit_of(missed(), &[Profile::Calm]), Exit::Held);
+}
+
+#[test]
+fn a_promise_that_every_run_checks_is_asked_for() {
+    let unchecked = |name: &str, seed_count| {
+        let mut results = SweepResults { seed_count, ..complete() };
+        results.counters.checked.remove(name);
+        results
+    };
+    for name in demanded(&Profile::ALL) {
+        assert!(promises::is_kind(name) || name == "raft", "{name}");
+        assert_eq!(exit_of(unchecked(name, ENOUGH_SEEDS), &Profile::ALL), Exit::WithoutEffect);
+        assert_eq!(exit_of(unchecked(name, ENOUGH_SEEDS - 1), &Profile::ALL), Exit::Held);
+    }
+    let demanded_of = |profile| demanded(&[profile]).collect::<Vec<_>>();
+    assert_eq!(demanded_of(Profile::Reconcile), OF_SESSIONS);
+    assert_eq!(demanded_of(Profile::Calm), OF_NODES);
+    assert!(demanded(Profile::in_turn()).any(|name| name == "acked_is_contained"));
+}
+
+#[test]
+fn a_promise_that_chance_has_left_unchecked_is_told_and_fails_nothing() {
+    let mut results = complete();
+    results.counters.checked.insert("copies_forget".into(), 0);
+    results.note_what_is_missing(&Profile::ALL);
+    assert!(results.text().ends_with("never checked: copies_forget\n"));
+    assert_eq!(results.exit(), Exit::Held);
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(super) struct SweepArgs {
     /// Runs at once [default: one a processor]
     #[arg(long, value_name = "J", value_parser = clap::value_parser!(u64).range(1..=4096))]
     jobs: Option<u64>,
-    /// Mix of faults [default: all in turn, or the bug's own with --planted]
+    /// Mix of faults [default: all but failover in turn, or the bug's own with --planted]
     #[arg(long, value_name = "NAME")]
     profile: Option<Profile>,
     /// Simulated milliseconds with faults in each run

@@ -166,6 +166,7 @@ fn exchange(world: &World, one: u32, other: u32) {
 pub(super) fn swap_back(world: &mut World, one: u32, other: u32, class: &'static str) {
     for number in [one, other] {
         let host = Rc::clone(world.host(number));
+        counters::checked("identity_holds", 1);
         // A node that runs uses the other node's disk.
         if let Some(node) = host.node() {
             let what = format!("{} runs as {} with the disk of another", host.name, node.id());

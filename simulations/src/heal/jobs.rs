@@ -27,6 +27,8 @@ pub(crate) fn heal(world: &mut World, jobs: &Rc<Cell<bool>>) -> Result<(), Strin
     if world.plan.jobs.is_empty() {
         return Ok(());
     }
+    let job_count = world.plan.jobs.len() as u64;
+    counters::checked("jobs_end", job_count);
     if !run_until(world, now_us() + JOBS_MAX_US, |_| jobs.get())? {
         if !world.is_violated() {
             let seconds = JOBS_MAX_US / 1_000_000;
@@ -48,6 +50,7 @@ pub(crate) fn heal(world: &mut World, jobs: &Rc<Cell<bool>>) -> Result<(), Strin
             Some(format!("{} still has scratch of {job}, which has ended", host.name))
         })
     };
+    counters::checked("jobs_leave_nothing", job_count);
     if let Some(what) = wait_for_none(world, CLEAN_MAX_US, lingering)? {
         watch::violated("jobs_leave_nothing", what);
     }

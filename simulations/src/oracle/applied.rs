@@ -8,6 +8,7 @@ use umbel_engine::shard::{
 use umbel_engine::{FilterId, Generation};
 
 use super::answered::AnsweredParts;
+use crate::counters;
 
 /// Inserts and removals with another generation than the slice's change nothing.
 pub(crate) const GENERATION: &str = "generation_is_checked";
@@ -113,6 +114,7 @@ impl Before {
         if !is_done || answered.insert(stamp) {
             return None;
         }
+        counters::checked(GENERATION, 1);
         if self.has(filter, generation) {
             return None;
         }
@@ -132,6 +134,7 @@ impl Before {
         reply: &Result<u64, PartError>,
     ) -> Option<(&'static str, String)> {
         reply.as_ref().ok()?;
+        counters::checked(SHAPE, 1);
         let into = self.slice(target);
         let fits = |&(source, generation): &(FilterId, Generation)| {
             let from = self.slice(source);
@@ -209,6 +212,7 @@ mod tests {
             broken(&ShardCommand::Insert(parts), &ShardReply::Inserted(reply), answered)
         };
         assert_eq!(insert(vec![part(2, None), part(2, Some(5))]), None);
+        assert_eq!(counters::take().checked[GENERATION], 2);
         assert_eq!(insert(vec![part(1, None)]), Some(GENERATION));
         assert_eq!(insert(vec![part(1, Some(6)), part(2, None)]), Some(GENERATION));
         // A repeated request gets its answer again, also within one entry.
@@ -239,6 +243,7 @@ mod tests {
             broken(&command, &ShardReply::Merged(Ok(0)), &mut AnsweredParts::default())
         };
         assert_eq!(merge(2, 2), None);
+        assert_eq!(counters::take().checked[SHAPE], 1);
         assert_eq!(merge(2, 1), Some(SHAPE));
         assert_eq!(merge(3, 2), Some(SHAPE));
         assert_eq!(merge(4, 2), Some(SHAPE));

@@ -9,6 +9,7 @@ use umbel_filter::sizing::stable_missed_rate;
 use umbel_filter::{BlockShape, HashRange, ItemHash, Kind, Shape, StablePace};
 
 use super::slice_models::SliceModel;
+use crate::counters;
 
 /// Name of the invariant.
 pub(crate) const NAME: &str = "misses_are_few";
@@ -62,6 +63,7 @@ impl SliceModel for Misses {
         for (at, hash) in part.proposed.iter_ones().zip(part.hashes.to_vec()) {
             let StablePace { lowered_cells, cell_max } = self.pace;
             if let Some(last) = self.last.insert(hash, self.inserts) {
+                counters::checked(NAME, 1);
                 let (probes, cells) = (self.shape.probe_count(), self.shape.position_count());
                 let age = self.inserts - last;
                 self.expected += stable_missed_rate(probes, lowered_cells, cell_max, cells, age);

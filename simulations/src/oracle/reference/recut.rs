@@ -5,6 +5,7 @@ use umbel_engine::{GroupId, NodeId};
 use umbel_node::ports::observer::EntryId;
 
 use super::{Applied, Log, NAME, Observation, RANGES, Reference, Reply};
+use crate::counters;
 use crate::oracle::slice_models;
 use crate::violation::Violation;
 
@@ -25,6 +26,7 @@ impl Reference {
                 got[0], got[1]
             )
         });
+        counters::checked(RANGES, 1);
         let halves = [(group, lower.range()), (into, upper.range())];
         slice_models::split(&mut self.windows, halves);
         slice_models::split(&mut self.last_items, halves);
@@ -69,6 +71,7 @@ impl Reference {
         let reply = state.absorb(seen.entry.index, from, upper);
         let range = state.range();
         if reply == ShardReply::Done(Ok(())) {
+            counters::checked(RANGES, 1);
             if (range.start(), range.end()) != (lower_range.start(), upper_range.end()) {
                 let what = format!("{lower_range:?} and {upper_range:?} became {range:?}");
                 broken = Err(seen.violation(RANGES, &what));
