@@ -96,28 +96,43 @@ fn other_versions_are_refused_first() {
 #[test]
 fn unknown_names_and_fields_are_refused() {
     let error = error_of_fault(json!({ "do": "meteor", "who": "all" }));
-    let start = "plan 1 is not written like that: unknown variant `meteor`, expected one of \
-                 `isolate`, `split`,";
+    let start = "faults[0].fault.do: unknown variant `meteor`, expected one of `isolate`, `split`,";
     assert!(error.starts_with(start), "{error}");
     let error = error_of_fault(json!({ "do": "latency", "who": "all", "sec": 1 }));
-    let start = "plan 1 is not written like that: unknown field `sec`, expected `who` or `ms`";
+    let start = "faults[0].fault.sec: unknown field `sec`, expected `who` or `ms`";
     assert!(error.starts_with(start), "{error}");
     let error = error_of_fault(json!({ "do": "latency", "who": "all" }));
-    assert!(error.starts_with("plan 1 is not written like that: missing field `ms`"), "{error}");
+    assert_eq!(error, "faults[0].fault: missing field `ms`");
     let error = error_of(|plan| plan["speed"] = json!(1));
-    let start = "plan 1 is not written like that: unknown field `speed`, expected one of `plan`, ";
+    let start = "speed: unknown field `speed`, expected one of `plan`, ";
     assert!(error.starts_with(start), "{error}");
     let error = error_of_op(json!({ "do": "clear", "filter": "f0", "items": [] }));
-    let start = "plan 1 is not written like that: unknown field `items`, expected `filter`";
+    let start = "ops[1].op.items: unknown field `items`, expected `filter`";
     assert!(error.starts_with(start), "{error}");
     assert_eq!(
         error_of_fault(json!({ "do": "ring", "who": "all" })),
         "faults[0].fault: expected no field besides \"do\" for \"ring\", got \"who\""
     );
     let error = error_of_fault(json!({ "do": "isolate", "who": "boss:1" }));
-    let start = "plan 1 is not written like that: expected \"node:N\", \"leader:SHARD\", \
-                 \"follower:SHARD\", \"meta\" or \"all\", got \"boss:1\"";
+    let start = "faults[0].fault.who: expected \"node:N\", \"leader:SHARD\", \"follower:SHARD\", \
+                 \"meta\" or \"all\", got \"boss:1\"";
     assert!(error.starts_with(start), "{error}");
+}
+
+#[test]
+fn values_of_another_type_are_refused_by_their_place() {
+    let error = error_of_fault(json!({ "do": "latency", "who": "all", "ms": -5 }));
+    assert_eq!(error, "faults[0].fault.ms: invalid value: integer `-5`, expected u32");
+    let error = error_of(|plan| plan["faults"][0]["for_ms"] = json!("long"));
+    assert_eq!(error, "faults[0].for_ms: invalid type: string \"long\", expected u64");
+    let error = error_of(|plan| plan["ops"][1]["via"] = json!(-1));
+    assert_eq!(error, "ops[1].via: invalid value: integer `-1`, expected u32");
+    let error = error_of(|plan| plan["world"]["nodes"] = json!(true));
+    assert_eq!(error, "world.nodes: invalid type: boolean `true`, expected u32");
+    let error = error_of(|plan| plan["run_ms"] = json!(-1));
+    assert_eq!(error, "run_ms: invalid value: integer `-1`, expected u64");
+    let error = error_of(|plan| drop(plan.as_object_mut().unwrap().remove("ops")));
+    assert_eq!(error, "the plan: missing field `ops`");
 }
 
 #[test]
