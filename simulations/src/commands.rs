@@ -169,6 +169,7 @@ mod tests {
             ("sim bugs local_read --rotate 3", "cannot be used with"),
             ("sim bugs --turn 3", "--rotate"),
             ("sim replay", "<PLAN>"),
+            ("sim replay plan.json --trace-file t", "--trace <LEVEL>"),
         ];
         for (line, reason) in lines {
             let error = refusal(line);

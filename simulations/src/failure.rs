@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::child::Failure;
+use crate::limits::Limits;
 use crate::plan::Plan;
 use crate::rebuild::command_line;
 
@@ -37,14 +38,29 @@ pub(crate) fn keep(plan: &Plan, failure: &Failure, path: &Path) -> anyhow::Resul
     Ok(())
 }
 
-/// The commands that look at a failed run again.
-pub(crate) fn next_steps(path: &Path) -> String {
-    let path = path.display();
+/// The commands that look at a failed run again, within the limits that it had.
+pub(crate) fn next_steps(path: &Path, limits: Limits) -> String {
     format!(
         "  replay: {}\n  shrink: {}",
-        command_line(&format!("replay {path}")),
-        command_line(&format!("shrink {path}"))
+        line("replay", path, limits),
+        line("shrink", path, limits)
     )
+}
+
+/// The command that makes the run of a plan again, within these limits.
+pub(crate) fn replay_line(path: &Path, limits: Limits) -> String {
+    line("replay", path, limits)
+}
+
+fn line(command: &str, path: &Path, limits: Limits) -> String {
+    command_line(&format!("{command} {}{}", quoted(path), limits.arguments()))
+}
+
+/// A path as a shell takes it for one word.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]
@@ -62,7 +78,17 @@ mod tests {
         let read = Plan::read(&path).unwrap();
         assert_eq!(read.expect.as_deref(), Some("no_panic"));
         assert_eq!(Plan { expect: None, ..read }, plan);
-        assert!(next_steps(&path).contains("seed.json"));
+    }
+
+    #[test]
+    fn the_next_steps_have_the_limits_of_the_run_and_quote_its_path() {
+        let steps = next_steps(Path::new("a/seed-7.json"), Limits::DEFAULT);
+        let lines: Vec<&str> = steps.lines().collect();
+        assert!(lines[0].ends_with(" -- replay a/seed-7.json"), "{steps}");
+        assert!(lines[1].ends_with(" -- shrink a/seed-7.json"), "{steps}");
+        let limits = Limits { cpu_s: 5, ..Limits::DEFAULT };
+        let line = replay_line(Path::new("it's a plan.json"), limits);
+        assert!(line.ends_with(r" -- replay 'it'\''s a plan.json' --cpu-limit 5"), "{line}");
     }
 
     #[test]

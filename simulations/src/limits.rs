@@ -22,11 +22,11 @@ const GRACE_S: u64 = 5;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Limits {
     /// Seconds of processor time that one run may use
-    #[arg(long = "cpu-limit", value_name = "SECONDS", default_value_t = 120, global = true,
+    #[arg(long = "cpu-limit", value_name = "SECONDS", default_value_t = Limits::DEFAULT.cpu_s, global = true,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) cpu_s: u64,
     /// MiB of address space that one run may use
-    #[arg(long = "memory-limit", value_name = "MIB", default_value_t = 4096, global = true,
+    #[arg(long = "memory-limit", value_name = "MIB", default_value_t = Limits::DEFAULT.memory_mib, global = true,
         value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) memory_mib: u64,
 }
@@ -41,6 +41,22 @@ pub(crate) enum Death {
 }
 
 impl Limits {
+    /// Those of a command that names none.
+    pub(crate) const DEFAULT: Self = Self { cpu_s: 120, memory_mib: 4096 };
+
+    /// The arguments that name those which differ from the default, each after a space.
+    pub(crate) fn arguments(self) -> String {
+        let Self { cpu_s, memory_mib } = self;
+        let mut text = String::new();
+        if cpu_s != Self::DEFAULT.cpu_s {
+            text += &format!(" --cpu-limit {cpu_s}");
+        }
+        if memory_mib != Self::DEFAULT.memory_mib {
+            text += &format!(" --memory-limit {memory_mib}");
+        }
+        text
+    }
+
     /// Applies the limits to this process for good. They do not affect what the process computes.
     pub(crate) fn apply(self) -> Result<(), rustix::io::Errno> {
         let set = |resource, soft, hard| {
@@ -112,6 +128,14 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits = Limits { cpu_s: 120, memory_mib: 4096 };
+
+    #[test]
+    fn limits_other_than_the_default_are_arguments() {
+        assert_eq!(Limits::DEFAULT.arguments(), "");
+        assert_eq!(Limits { cpu_s: 5, ..LIMITS }.arguments(), " --cpu-limit 5");
+        let both = Limits { cpu_s: 5, memory_mib: 512 };
+        assert_eq!(both.arguments(), " --cpu-limit 5 --memory-limit 512");
+    }
 
     fn explained(raw_status: i32, messages: &str) -> Death {
         LIMITS.explain(ExitStatus::from_raw(raw_status), messages)

@@ -12,9 +12,8 @@ use crate::child::{Ended, Order};
 use crate::exit::Exit;
 use crate::limits::Limits;
 use crate::plan::Plan;
-use crate::pool;
-use crate::rebuild::command_line;
 use crate::table::{Table, count};
+use crate::{failure, pool};
 
 #[derive(clap::Args)]
 pub(super) struct CorpusArgs {
@@ -48,7 +47,7 @@ pub(super) fn run(args: &CorpusArgs, limits: Limits) -> anyhow::Result<Exit> {
         let verdict = failure.as_ref().map_or_else(|| "held".to_owned(), |f| f.kind.clone());
         table.row([name, plan.seed.to_string(), plan.profile.clone(), verdict]);
         if let Some(failure) = failure {
-            let command = command_line(&format!("replay {}", path.display()));
+            let command = failure::replay_line(path, limits);
             failures.push(format!("{}\n  replay: {command}", failure.what));
         }
     }

@@ -48,7 +48,7 @@ pub(super) struct TraceArgs {
     #[arg(long, value_name = "LEVEL", value_enum, default_value_t)]
     pub(super) trace: Level,
     /// The trace file [default: simulations-failures/seed-N-PROFILE.trace]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "trace")]
     pub(super) trace_file: Option<PathBuf>,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn run(args: &RunArgs, limits: Limits) -> anyhow::Result<Exit> {
     if let Some(failure) = ended.failure() {
         let path = args.plan_file.clone().unwrap_or_else(|| failure::usual_file(&plan));
         failure::keep(&plan, &failure, &path)?;
-        print(&format!("plan: {}\n{}", path.display(), failure::next_steps(&path)))?;
+        print(&format!("plan: {}\n{}", path.display(), failure::next_steps(&path, limits)))?;
     }
     Ok(exit)
 }

@@ -7,10 +7,9 @@ use crate::child::{ChildError, Order};
 use crate::exit::Exit;
 use crate::limits::Limits;
 use crate::plan::Plan;
-use crate::rebuild::command_line;
 use crate::shrink::shrink;
 use crate::table::count;
-use crate::{clock, show};
+use crate::{clock, failure, show};
 
 #[derive(clap::Args)]
 pub(super) struct ShrinkArgs {
@@ -63,7 +62,7 @@ pub(super) fn run(args: &ShrinkArgs, limits: Limits) -> anyhow::Result<Exit> {
     let output = args.output.clone().unwrap_or_else(|| small_file(&args.plan));
     smaller.write(&output)?;
     print(&format!("after:  {}", show::plan_line(&smaller)))?;
-    let command = command_line(&format!("replay {}", output.display()));
+    let command = failure::replay_line(&output, limits);
     let rest = if shrunk.is_minimal && clock::wall_us() < until_us {
         "nothing more can go"
     } else {

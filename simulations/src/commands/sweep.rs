@@ -90,7 +90,7 @@ pub(super) fn run(args: &SweepArgs, limits: Limits) -> anyhow::Result<Exit> {
     print(&results.text())?;
     for (seed, failed) in &results.failures {
         if let Some(path) = &failed.plan_file {
-            let steps = failure::next_steps(path);
+            let steps = failure::next_steps(path, limits);
             print(&format!("seed {seed}, profile {}: {}\n{steps}", failed.profile, failed.what))?;
         }
     }
