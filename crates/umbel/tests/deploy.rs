@@ -129,3 +129,28 @@ fn every_panel_says_what_it_shows() {
         assert!(end <= 24, "{title} is wider than the page");
     }
 }
+
+/// A text of the workspace's manifest between two marks.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
+    text.split_once(before).unwrap().1.split_once(after).unwrap().0
+}
+
+#[test]
+fn an_image_is_built_from_the_sources_alone_by_a_compiler_that_is_new_enough() {
+    let manifest = fs::read_to_string(folder().join("../Cargo.toml")).unwrap();
+    let ignored = fs::read_to_string(folder().join("Dockerfile.dockerignore")).unwrap();
+    let patterns: Vec<&str> = ignored.lines().filter(|line| !line.starts_with('#')).collect();
+    let (first, allowed) = patterns.split_first().unwrap();
+    assert_eq!(*first, "*");
+    let members = between(&manifest, "members = [", "]").split('"').skip(1).step_by(2);
+    for member in members.chain(["Cargo.toml", "Cargo.lock", "proto", ".cargo"]) {
+        let is_allowed = |pattern: &&str| {
+            pattern.strip_prefix('!').is_some_and(|path| Path::new(member).starts_with(path))
+        };
+        assert!(allowed.iter().any(is_allowed), "{member} is not in the image's build");
+    }
+    let minor = |text: &str| text.split('.').nth(1).unwrap().parse::<u32>().unwrap();
+    let least = minor(between(&manifest, "rust-version = \"", "\""));
+    let dockerfile = fs::read_to_string(folder().join("Dockerfile")).unwrap();
+    assert!(minor(between(&dockerfile, "FROM rust:", "-alpine")) >= least);
+}
