@@ -154,3 +154,17 @@ fn an_image_is_built_from_the_sources_alone_by_a_compiler_that_is_new_enough() {
     let dockerfile = fs::read_to_string(folder().join("Dockerfile")).unwrap();
     assert!(minor(between(&dockerfile, "FROM rust:", "-alpine")) >= least);
 }
+
+#[test]
+fn kubernetes_runs_the_image_of_this_release() {
+    let version = env!("CARGO_PKG_VERSION");
+    for (file, line) in [
+        ("Dockerfile", format!(" -t umbel:{version} .")),
+        ("kubernetes/nodes/kustomization.yaml", format!("    newTag: {version}\n")),
+        ("kubernetes/nodes/statefulset.yaml", format!(" image: umbel:{version}\n")),
+        ("dedup/kubernetes.yaml", format!(" image: umbel:{version}\n")),
+    ] {
+        let text = fs::read_to_string(folder().join(file)).unwrap();
+        assert!(text.contains(&line), "{file} does not name {version}");
+    }
+}
