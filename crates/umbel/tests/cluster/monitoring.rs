@@ -18,8 +18,8 @@ use crate::secure::{Secure, client, put_pair};
 use crate::servers::{options, page, until};
 
 /// The values of Grafana's variables if nodes are scraped every second.
-const VARIABLES: [(&str, &str); 3] =
-    [("$job", "umbel"), ("$instance", ".*"), ("$__rate_interval", "10s")];
+const VARIABLES: [(&str, &str); 4] =
+    [("$job", "umbel"), ("$cluster", ".*"), ("$instance", ".*"), ("$__rate_interval", "10s")];
 
 /// Panels that may be empty: a filter that gets no items never fills up.
 const EMPTY_AT_REST: [&str; 1] = ["Full in"];
