@@ -22,7 +22,8 @@ use crate::token::Bearer;
 
 /// A client of a cluster. Cheap to clone; clones share connections, session and shard map.
 ///
-/// All methods must be called within a tokio runtime with time and network enabled.
+/// All methods must be called within a tokio runtime with time and network enabled. A client may be used in several
+/// runtimes, one after the other: it connects again once the runtime of a connection has ended.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) caller: Arc<Caller>,

@@ -12,6 +12,9 @@ use crate::limits::SESSIONS_PER_REQUEST_MAX;
 /// The target of calls that open a session.
 pub(crate) const OPEN_SESSION: &str = "open session";
 
+/// How the message of a call begins that was not sent, in the code that tonic generates.
+const NOT_READY: &str = "Service was not ready: ";
+
 /// A failed attempt of a request: the last one, or an earlier one that says more of the cluster. What a node answered says
 /// more than a connection that broke, and this more than one that could not be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -108,6 +111,7 @@ impl Failure {
         let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
         let source = std::error::Error::source(status);
         let origin = match source {
+            None if is_unsent(status) => Origin::Connect,
             None => Origin::Node,
             // A node that refuses the client's certificate takes no call.
             Some(source) if is_connect_error(source) || is_own_refused(source) => Origin::Connect,
@@ -234,6 +238,15 @@ fn unsaid(code: Code) -> Applied {
     }
 }
 
+/// Whether the generated client found that its channel takes no calls, because the runtime of its task ended. Such a status
+/// has no source, and, unlike one that a node sent, no details and no headers.
+fn is_unsent(status: &Status) -> bool {
+    status.code() == Code::Unknown
+        && status.message().starts_with(NOT_READY)
+        && status.details().is_empty()
+        && status.metadata().is_empty()
+}
+
 /// An error and its causes. `umbel_ports::causes` is for nodes and workers: programs that link the client need no ports to
 /// files and sockets of theirs.
 fn chain<'e>(
@@ -343,6 +356,18 @@ mod tests {
         let refused = (Origin::Connect, Code::Unauthenticated, Applied::No);
         assert_eq!(said(umbel_tls::OWN_REFUSED), refused);
         assert_eq!(said("hung up"), (Origin::Silence, Code::Unknown, Applied::Unknown));
+    }
+
+    #[test]
+    fn a_channel_that_takes_no_calls_is_no_unknown_outcome() {
+        let told = |status: &Status| {
+            let failure = Failure::from_status(status, "filter \"seen\"", "a:1");
+            (failure.origin, failure.applied, failure.is_transient())
+        };
+        let mut status = Status::unknown(format!("{NOT_READY}transport error"));
+        assert_eq!(told(&status), (Origin::Connect, Applied::No, true));
+        status.metadata_mut().insert("content-type", "application/grpc".parse().unwrap());
+        assert_eq!(told(&status), (Origin::Node, Applied::Unknown, false), "a node's words");
     }
 
     #[test]

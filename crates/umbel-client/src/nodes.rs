@@ -1,12 +1,16 @@
 //! Nodes that are known, and which of them to call next.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tonic::body::Body;
+use tonic::codegen::http;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
+use tower::Service;
 use umbel_proto::v1::ShardMapRequest;
 use umbel_proto::v1::access_client::AccessClient;
 use umbel_proto::v1::admin_client::AdminClient;
@@ -147,8 +151,8 @@ struct Known {
     avoided_until: Option<Instant>,
     /// How many connections to it were lost.
     loss_count: u32,
-    /// Whether it is being asked, beside the calls, for a sign of life.
-    is_probed: bool,
+    /// Exists while it is being asked, beside the calls, for a sign of life. A task that asks may end with its runtime.
+    probe: Weak<()>,
     /// Whether it has ever answered.
     has_answered: bool,
     /// Whether a call was sent to it before it had ever answered.
@@ -232,7 +236,7 @@ impl Nodes {
             });
             channel(&known.endpoint, address, &self.connector, Some(lost))
         };
-        let channel = known.channel.get_or_insert_with(connect).clone();
+        let channel = alive(&mut known.channel, connect);
         let (address, bearer) = (Arc::clone(address), self.bearer.clone());
         Node { address, loss_count: known.loss_count, channel, bearer }
     }
@@ -242,10 +246,11 @@ impl Nodes {
     fn probe_others(&self, state: &mut State, now: Instant) {
         for (address, known) in &mut state.nodes {
             let is_due = known.avoided_until.map_or(!known.has_answered, |until| until <= now);
-            if known.is_probed || !is_due {
+            if known.probe.strong_count() > 0 || !is_due {
                 continue;
             }
-            known.is_probed = true;
+            let probe = Arc::new(());
+            known.probe = Arc::downgrade(&probe);
             let (node, state) = (self.node(address, known), Arc::downgrade(&self.state));
             let patience = self.timeouts.connect + self.timeouts.probe;
             tokio::spawn(async move {
@@ -260,6 +265,7 @@ impl Nodes {
                     }
                     Err(_) => false,
                 };
+                drop(probe);
                 let Some(state) = state.upgrade() else { return };
                 lock(&state).probed(&node.called(), is_there);
             });
@@ -278,7 +284,7 @@ impl Nodes {
                 .keep_alive_timeout(PATIENT_KEEP_ALIVE_TIMEOUT.max(self.timeouts.probe));
             channel(&endpoint, &node.address, &self.connector, None)
         };
-        let channel = known.patient.get_or_insert_with(connect).clone();
+        let channel = alive(&mut known.patient, connect);
         Node { channel, ..node }
     }
 
@@ -354,7 +360,6 @@ impl State {
     /// It gave a sign of life, or none. Failures are forgotten with a call that succeeds: a node may be there and do nothing.
     fn probed(&mut self, called: &Called, is_there: bool) {
         let Some(known) = self.nodes.get_mut(&called.address) else { return };
-        known.is_probed = false;
         if !is_there {
             self.failed(&called.address);
         } else if known.loss_count == called.loss_count {
@@ -376,6 +381,21 @@ impl State {
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     // No code that can panic runs while the list is half changed.
     state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The channel that is kept, or a new one. The task behind a channel ends with the runtime of the channel's first call, which
+/// a client may outlive; such a channel is replaced before a call goes to it.
+fn alive(kept: &mut Option<Channel>, connect: impl FnOnce() -> Channel) -> Channel {
+    let channel = kept.take().filter(is_alive).unwrap_or_else(connect);
+    kept.insert(channel).clone()
+}
+
+/// Whether there is a task behind a channel. Without one it is never ready, and says so at once.
+fn is_alive(channel: &Channel) -> bool {
+    let mut asked = channel.clone();
+    let mut context = Context::from_waker(Waker::noop());
+    let ready = Service::<http::Request<Body>>::poll_ready(&mut asked, &mut context);
+    !matches!(ready, Poll::Ready(Err(_)))
 }
 
 /// Which node is called rather than another.
@@ -437,7 +457,7 @@ impl Known {
             failure_count: 0,
             avoided_until: None,
             loss_count: 0,
-            is_probed: false,
+            probe: Weak::new(),
             has_answered: false,
             is_tried: false,
         })

@@ -6,6 +6,7 @@ mod fake;
 mod first_calls;
 mod replicated;
 mod retries;
+mod runtimes;
 mod singles;
 mod slow;
 mod vanished;
