@@ -215,8 +215,11 @@ impl LeaderCalls {
                 }
                 self.pause(&mut tries, GroupId::META, node, None).await;
             }
+            let is_read = matches!(request, MetaRequest::Confirm);
+            if local.stops_alone(GroupId::META) {
+                return Err(tries.stopped("the meta group", is_read));
+            }
             if tries.is_over() {
-                let is_read = matches!(request, MetaRequest::Confirm);
                 return Err(tries.failure("the meta group", is_read));
             }
         }
@@ -325,6 +328,9 @@ impl LeaderCalls {
                 }
             } else if planted::on(Planted::OpenForgotten) {
                 tries.open = None;
+            }
+            if local.stops_alone(group) {
+                return Err(tries.stopped(&shard.to_string(), request.is_read()));
             }
             if tries.is_over() {
                 return Err(tries.failure(&shard.to_string(), request.is_read()));

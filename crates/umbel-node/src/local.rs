@@ -341,6 +341,14 @@ impl Local {
         self.measure(&shards);
     }
 
+    /// Whether this node is stopping, and no other voter of this group can lead it: then no call of the group is answered
+    /// any more.
+    pub(crate) fn stops_alone(&self, group: GroupId) -> bool {
+        let can_lead = |&node: &NodeId| node != self.node && !self.beats().is_suspected(node);
+        self.is_stopping.load(Ordering::Relaxed)
+            && self.group(group).is_some_and(|group| !group.view().voters.iter().any(can_lead))
+    }
+
     /// Hands leadership over, and stops all groups.
     pub(crate) async fn shut_down(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);

@@ -66,6 +66,22 @@ async fn a_read_that_reaches_no_majority_says_so() {
     alone.shutdown().await;
 }
 
+/// Nobody will answer these calls, and the server that carried them would wait for each.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_call_waits_for_a_leader_while_a_lone_node_stops() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let coordinator = node.coordinator();
+    create(&coordinator, "seen", Kind::Blocked).await;
+    node.shutdown().await;
+    let new = coordinator.insert("seen", &items(0..100), None, None, deadline()).await.err();
+    let found = coordinator.contains("seen", &items(0..100), None, deadline()).await.err();
+    let listed = coordinator.jobs().list(deadline()).await.err();
+    for failure in [new, found, listed] {
+        assert!(matches!(failure, Some(CallFailure::Overloaded { .. })), "{failure:?}");
+    }
+}
+
 /// Asks until the nodes that have not confirmed a change are this one alone. The nodes that run may not have heard each
 /// other yet.
 async fn only_silent(coordinator: &Coordinator, node: NodeId) {

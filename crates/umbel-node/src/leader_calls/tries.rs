@@ -109,6 +109,16 @@ impl Tries {
         };
         CallFailure::NoQuorum { what, within: self.began.elapsed() }
     }
+
+    /// The error of a call of this group that nobody will lead while this node stops.
+    pub(crate) fn stopped(self, what: &str, is_read: bool) -> CallFailure {
+        if self.open.is_some() && !is_read {
+            return self.failure(what, is_read);
+        }
+        let what =
+            format!("{what}: this node stops, and no other one can lead it: try again later");
+        CallFailure::Overloaded { what }
+    }
 }
 
 #[cfg(test)]
@@ -119,6 +129,7 @@ mod tests {
     use umbel_engine::{FilterId, Generation, GroupId, ShardId};
 
     use super::*;
+    use crate::testing::deadline;
 
     #[tokio::test(start_paused = true)]
     async fn a_pause_ends_early_for_a_leader_that_is_named_or_learned_of() {
@@ -188,6 +199,18 @@ mod tests {
             let never_sent = tries(None).failure("shard 3", is_read);
             assert!(matches!(&never_sent, CallFailure::NoQuorum { what, .. } if what == "shard 3"));
         }
+    }
+
+    #[test]
+    fn a_node_that_stops_tells_what_may_be_done_and_what_is_not() {
+        let told = |open: Option<&str>, is_read| {
+            let open = open.map(str::to_owned);
+            Tries { open, ..Tries::new(deadline()) }.stopped("shard 3", is_read)
+        };
+        let is_retryable = |failure| matches!(failure, CallFailure::Overloaded { .. });
+        assert!(is_retryable(told(None, false)) && is_retryable(told(Some("it stopped"), true)));
+        let unknown = told(Some("it stopped"), false);
+        assert!(matches!(unknown, CallFailure::OutcomeUnknown { .. }), "{unknown}");
     }
 
     #[test]
