@@ -47,7 +47,9 @@ const CHECKED_BYTES: usize = 32;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// With the feature `serde` it is a value of any format of serde: its bytes.
+/// With the feature `serde` it is a value of any format of serde: its bytes, of a filter that takes at most
+/// [`FRAME_FILTER_BYTES_MAX`](crate::FRAME_FILTER_BYTES_MAX) of memory, 512 MiB. A larger one is refused when it is written:
+/// use [`to_bytes`](Self::to_bytes) and [`from_bytes`](Self::from_bytes).
 #[derive(Clone, PartialEq, Debug)]
 pub struct SavedFilter {
     /// What the items were hashed with.

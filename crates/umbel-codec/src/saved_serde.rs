@@ -1,13 +1,15 @@
 //! A saved filter for serde: its bytes, as one value.
 //!
 //! Formats with a type for bytes store them as bytes; others, such as JSON, as a list of numbers. A filter is
-//! accepted up to [`FRAME_FILTER_BYTES_MAX`], and no list longer than the frames of such a filter is read.
+//! accepted up to [`FRAME_FILTER_BYTES_MAX`], in both directions, and no list longer than the frames of such a filter is read.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 use serde::ser::{Error as _, Serialize, Serializer};
+use umbel_filter::{Describe, Shape};
 
+use crate::error::FrameError;
 use crate::limits::FRAME_FILTER_BYTES_MAX;
 use crate::saved::SavedFilter;
 
@@ -17,8 +19,29 @@ const ANNOUNCED_BYTES_MAX: usize = 64 << 10;
 
 impl Serialize for SavedFilter {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.to_bytes().map_err(S::Error::custom)?)
+        let bytes = bytes_within(self, FRAME_FILTER_BYTES_MAX).map_err(S::Error::custom)?;
+        serializer.serialize_bytes(&bytes)
     }
+}
+
+/// The bytes of a filter that is read where it may take this much memory.
+fn bytes_within(saved: &SavedFilter, filter_bytes_max: u64) -> Result<Vec<u8>, FrameError> {
+    let check = |filter_bytes: u64| {
+        let is_larger = filter_bytes > filter_bytes_max;
+        let refused = FrameError::FilterTooLarge { filter_bytes, filter_bytes_max };
+        if is_larger { Err(refused) } else { Ok(()) }
+    };
+    match saved.filter.shape() {
+        Shape::Blocks(shape) => check(shape.memory_bytes())?,
+        Shape::Scalable(_) | Shape::RedisBloom(_) => check(saved.filter.describe().memory_bytes)?,
+        // Its codes are what a reader keeps.
+        Shape::SingleShot(_) => {}
+    }
+    let bytes = saved.to_bytes()?;
+    if let Shape::SingleShot(_) = saved.filter.shape() {
+        check(bytes.len() as u64)?;
+    }
+    Ok(bytes)
 }
 
 impl<'de> Deserialize<'de> for SavedFilter {
@@ -68,7 +91,9 @@ impl<'de> Visitor<'de> for SavedVisitor {
 #[cfg(test)]
 mod tests {
     use serde::de::value::{BytesDeserializer, Error, SeqDeserializer};
-    use umbel_filter::{Blocked, Contains, HashFunction, HashRange, Insert, ItemHasher};
+    use umbel_filter::{
+        AnyFilter, Blocked, Contains, FilterPlan, HashFunction, HashRange, Insert, ItemHasher, Kind,
+    };
 
     use super::*;
     use crate::frame::FrameKey;
@@ -118,6 +143,30 @@ mod tests {
         let endless = SeqDeserializer::<_, Error>::new(std::iter::repeat(0_u8));
         let refused = SavedVisitor { bytes_max: 1_000 }.visit_seq(endless).unwrap_err();
         assert_eq!(refused.to_string(), "more than 2000 bytes");
+    }
+
+    #[test]
+    fn a_filter_that_nobody_would_read_is_not_written() {
+        for kind in Kind::ALL {
+            let (range, item_count) = (HashRange::WHOLE, 1_000);
+            let plan = FilterPlan { kind, range, item_count, false_positive_rate: 0.01 };
+            let mut filter = AnyFilter::create(&plan).unwrap();
+            filter.insert(ItemHasher::Xxh3 { seed: 7 }.hash(b"alice")).unwrap();
+            let saved = SavedFilter { key: KEY, filter };
+            let is_written = |bytes_max| match bytes_within(&saved, bytes_max) {
+                Ok(bytes) => {
+                    let read = SavedVisitor { bytes_max }.visit_bytes::<Error>(&bytes);
+                    assert!(read == Ok(saved.clone()), "{kind} in {bytes_max} bytes");
+                    true
+                }
+                Err(error) => {
+                    assert!(matches!(error, FrameError::FilterTooLarge { .. }), "{kind}: {error}");
+                    false
+                }
+            };
+            let fits: Vec<bool> = (0..18).map(|bits| is_written(1 << bits)).collect();
+            assert!(!fits[0] && fits[17] && fits.is_sorted(), "{kind}: {fits:?}");
+        }
     }
 
     #[test]
