@@ -173,6 +173,7 @@ impl Client {
         options: ClientOptions,
         connector: Option<Arc<dyn Connector>>,
     ) -> Result<Self> {
+        let options = options.within_limits();
         let bearer = Bearer(options.token.clone());
         let timeouts = Timeouts { connect: options.connect_timeout, probe: options.probe_timeout };
         let nodes = Nodes::new(addresses, timeouts, connector, bearer)

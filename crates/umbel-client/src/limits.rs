@@ -44,6 +44,9 @@ pub(crate) const MAP_PAUSE: Duration = Duration::from_millis(100);
 /// filter wait for it.
 pub(crate) const CATALOGUE_PATIENCE: Duration = Duration::from_millis(700);
 
+/// Longest time of the options: sums with it are far from the end of any clock, and of the header that tells nodes a timeout.
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Timeout of the call that opens a client's first session and learns about its first filter. It leaves time for a
 /// distant node's connection, and is short because a replicated filter, which nodes of older builds do not answer here
 /// without a majority, waits for it.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::limits::KEEP_ALIVE_TIMEOUT;
+use crate::limits::{KEEP_ALIVE_TIMEOUT, TIME_MAX};
 use crate::token::Token;
 
-/// Timeouts of a client, its number of retries, and its requests in flight. Plain data.
+/// Timeouts of a client, its number of retries, and its requests in flight. Plain data. A time above a year counts as a year.
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,5 +72,56 @@ impl Default for ClientOptions {
             transfer_timeout: Duration::from_secs(3600),
             token: None,
         }
+    }
+}
+
+impl ClientOptions {
+    /// The same, with no time above [`TIME_MAX`].
+    pub(crate) fn within_limits(self) -> Self {
+        Self {
+            timeout: self.timeout.min(TIME_MAX),
+            attempt_timeout: self.attempt_timeout.min(TIME_MAX),
+            connect_timeout: self.connect_timeout.min(TIME_MAX),
+            probe_timeout: self.probe_timeout.min(TIME_MAX),
+            first_contact_timeout: self.first_contact_timeout.min(TIME_MAX),
+            pause_first: self.pause_first.min(TIME_MAX),
+            pause_max: self.pause_max.min(TIME_MAX),
+            map_age_max: self.map_age_max.min(TIME_MAX),
+            transfer_timeout: self.transfer_timeout.min(TIME_MAX),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Client, ClientError, Connecting, Connector};
+
+    /// Whatever is called, nobody answers.
+    struct Nobody;
+
+    impl Connector for Nobody {
+        fn connect(&self, _: &str) -> Connecting {
+            Box::pin(async { Err(std::io::ErrorKind::ConnectionRefused.into()) })
+        }
+    }
+
+    #[tokio::test]
+    async fn times_without_end_are_times() {
+        let options = ClientOptions {
+            timeout: Duration::MAX,
+            attempt_timeout: Duration::MAX,
+            attempt_count_max: 2,
+            connect_timeout: Duration::MAX,
+            probe_timeout: Duration::MAX,
+            first_contact_timeout: Duration::MAX,
+            map_age_max: Duration::MAX,
+            transfer_timeout: Duration::MAX,
+            ..ClientOptions::default()
+        };
+        let client = Client::connect_through("nobody:1", options, Nobody).unwrap();
+        let error = client.filter("seen").insert(["alice"]).await.unwrap_err();
+        assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
     }
 }
