@@ -1,7 +1,7 @@
 //! The frame in which a filter is sent or stored: its header has everything that a decoder needs.
 //! Its bytes: [`crate::layout`]. Which encoding is shortest: `encoding`.
 
-use umbel_filter::HashFunction;
+use umbel_filter::{HashFunction, ItemHasher};
 
 mod assembler;
 mod changes;
@@ -52,10 +52,13 @@ const CHECKED_HEADER_BYTES: usize = 56;
 ///
 /// ```
 /// use umbel_codec::FrameKey;
-/// use umbel_filter::HashFunction;
+/// use umbel_filter::{HashFunction, ItemHasher};
 ///
-/// let key = FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 };
-/// assert_ne!(key, FrameKey { key_id: 8, ..key });
+/// let key = FrameKey::xxh3(7);
+/// assert_eq!(key, FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 });
+/// assert_eq!(key.hasher(), Some(ItemHasher::Xxh3 { seed: 7 }));
+/// // Only who holds the key can hash.
+/// assert_eq!(FrameKey { function: HashFunction::SipHash13Keyed, key_id: 7 }.hasher(), None);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FrameKey {
@@ -64,4 +67,22 @@ pub struct FrameKey {
     /// XXH3: the seed itself. SipHash: a number that names the key among its holders. Frames are
     /// not encrypted, so it must never be the key or derived from it.
     pub key_id: u64,
+}
+
+impl FrameKey {
+    /// Of items that were hashed by XXH3 with this seed.
+    #[must_use]
+    pub const fn xxh3(seed: u64) -> Self {
+        Self { function: HashFunction::Xxh3Seeded, key_id: seed }
+    }
+
+    /// What hashes items as those of the filter were; None if that takes a secret key.
+    #[must_use]
+    pub const fn hasher(&self) -> Option<ItemHasher> {
+        match self.function {
+            HashFunction::Xxh3Seeded => Some(ItemHasher::Xxh3 { seed: self.key_id }),
+            HashFunction::RedisBloomPair => Some(ItemHasher::RedisBloom),
+            HashFunction::SipHash13Keyed => None,
+        }
+    }
 }

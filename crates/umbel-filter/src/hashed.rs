@@ -2,8 +2,13 @@
 
 use std::hash::Hash;
 
-use crate::capability::{Contains, Insert, InsertError, Insertion, OutOfRange, Removal, Remove};
+use thiserror::Error;
+
+use crate::capability::{
+    Contains, Insert, InsertError, Insertion, Merge, OutOfRange, Removal, Remove,
+};
 use crate::hash::ItemHasher;
+use crate::shape::ShapeMismatch;
 
 /// A filter of any kind that takes values of any type that is [`Hash`], as a set of the standard
 /// library does. What that means for stored filters: [`HashState`](crate::HashState).
@@ -81,6 +86,37 @@ impl<F: Remove> HashedFilter<F> {
     }
 }
 
+/// Why a filter with its hasher was not merged. Nothing was changed.
+#[derive(Clone, Copy, PartialEq, Debug, Error)]
+#[non_exhaustive]
+pub enum HashedMergeError {
+    /// The same positions are of other items. Build one of the filters anew with the other's hasher.
+    #[error("items hashed by {theirs:?}, expected {ours:?}, seed and key alike")]
+    Hasher {
+        /// The hasher of the filter that was to take the other in.
+        ours: ItemHasher,
+        /// The hasher of the other one.
+        theirs: ItemHasher,
+    },
+    /// Build one of the filters anew with the other's shape.
+    #[error(transparent)]
+    Shape(#[from] ShapeMismatch),
+}
+
+impl<F: Merge> HashedFilter<F> {
+    /// Merges another filter of equal shape whose items were hashed by the same hasher, as [`Merge::merge`] does.
+    ///
+    /// # Errors
+    /// If hashers or shapes differ. Nothing was changed.
+    pub fn merge(&mut self, other: &Self) -> Result<u64, HashedMergeError> {
+        let (ours, theirs) = (self.hasher, other.hasher);
+        if ours != theirs {
+            return Err(HashedMergeError::Hasher { ours, theirs });
+        }
+        Ok(self.filter.merge(&other.filter)?)
+    }
+}
+
 /// Inserts all values.
 ///
 /// # Panics
@@ -95,7 +131,25 @@ impl<T: Hash, F: Extend<crate::ItemHash>> Extend<T> for HashedFilter<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Counting, HashRange};
+    use crate::{Blocked, Counting, HashRange};
+
+    #[test]
+    fn filters_merge_under_one_hasher_alone() {
+        let filter = |seed, item_count| {
+            let filter = Blocked::for_rate(HashRange::WHOLE, item_count, 0.01).unwrap();
+            HashedFilter::new(filter, ItemHasher::Xxh3 { seed })
+        };
+        let (mut ours, mut theirs) = (filter(7, 1_000), filter(7, 1_000));
+        theirs.insert("alice").unwrap();
+        assert!(ours.merge(&theirs).unwrap() > 0 && ours.contains("alice"));
+        let before = ours.clone();
+        let other = ours.merge(&filter(8, 1_000)).unwrap_err();
+        let said =
+            "items hashed by Xxh3 { seed: 8 }, expected Xxh3 { seed: 7 }, seed and key alike";
+        assert_eq!(other.to_string(), said);
+        assert!(matches!(ours.merge(&filter(7, 9_000)), Err(HashedMergeError::Shape(_))));
+        assert_eq!(ours, before);
+    }
 
     #[test]
     fn what_is_inserted_is_contained_and_can_leave() {

@@ -155,7 +155,7 @@ pub use cuckoo::Cuckoo;
 pub use dleft::DLeft;
 pub use hash::{HashFunction, ItemHash, ItemHasher, RunningHash};
 pub use hash_state::HashState;
-pub use hashed::HashedFilter;
+pub use hashed::{HashedFilter, HashedMergeError};
 pub use join_error::FilterJoinError;
 pub use kind::{Kind, UnknownKind};
 pub use lanes::{BLOCK_PROBE_COUNT_MAX, LINE_BITS};
