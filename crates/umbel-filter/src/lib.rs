@@ -26,9 +26,13 @@
 //! | a few new items on their way to a filter | [`SparseBlocked`] | | | |
 //! | positions as a plain list | [`SingleShot`] | | | |
 //!
+//! These bits hold from about a million items on. A smaller filter rounds up to whole blocks or pages, which of
+//! [`Cuckoo`], [`Quotient`] and [`DLeft`] have a power of two of slots.
+//!
 //! What a kind can do is a small trait each: [`Contains`], [`Insert`], [`Remove`], [`Merge`] with
-//! its laws, [`Describe`]. [`AnyFilter`] is any of the kinds, chosen at run time. [`sizing`] has
-//! the formulas with their papers, [`words`] the operations on plain bits.
+//! its laws, [`Describe`]. [`AnyFilter`] is any of the kinds, chosen at run time. [`DLeft`], [`VariableCounting`],
+//! [`Lattice`] and [`SliceRing`] are no kinds: they have no [`Describe`], and are not written as bytes. [`sizing`] has the
+//! formulas with their papers, [`words`] the operations on plain bits.
 //!
 //! An item is hashed once, where it enters; from there on only its [`ItemHash`] travels. Its upper
 //! half places it in the hash space, which [`HashRange`]s and [`CellCount`] cut; the kinds that
@@ -53,8 +57,8 @@
 
 //!
 //! Values of any type that is [`Hash`](std::hash::Hash) go into a [`HashedFilter`]; iterators of
-//! hashes extend every kind, and a [`Scalable`] filter is collected from one; `|=` merges filters of
-//! one shape where a merge is the OR.
+//! hashes extend every kind of [`AnyFilter`], [`DLeft`] and [`VariableCounting`], and a [`Scalable`] filter is collected
+//! from one; `|=` merges filters of one shape where a merge is the OR.
 
 //!
 //! # Formats
@@ -91,7 +95,7 @@
 //!          9 153f  10 953f  11 177f  12 17ff  13 1fff  14 3fff  15 7fff  16 ffff   bit l: lane l
 //! ```
 //!
-//! How filters are written as bytes is in the crate `umbel-codec`.
+//! How filters of the kinds of [`AnyFilter`] are written as bytes is in the crate `umbel-codec`.
 
 mod aging;
 mod any;

@@ -12,6 +12,7 @@ use crate::capability::{Insert, Merge};
 use crate::classic::Classic;
 use crate::counting::Counting;
 use crate::cuckoo::Cuckoo;
+use crate::dleft::DLeft;
 use crate::hash::ItemHash;
 use crate::partitioned::Partitioned;
 use crate::quotient::Quotient;
@@ -23,6 +24,7 @@ use crate::single_shot::SingleShot;
 use crate::sparse_blocked::SparseBlocked;
 use crate::stable::Stable;
 use crate::stored_single_shot::StoredSingleShot;
+use crate::variable_counting::VariableCounting;
 use crate::window::Window;
 
 /// Hashes that are inserted as one batch: enough to overlap their accesses to memory.
@@ -68,6 +70,7 @@ extended!(
     Classic,
     Counting,
     Cuckoo,
+    DLeft,
     Partitioned,
     Quotient,
     RedisBloom,
@@ -76,6 +79,7 @@ extended!(
     SingleShot,
     Stable,
     StoredSingleShot,
+    VariableCounting,
     Window,
 );
 
@@ -154,6 +158,16 @@ mod tests {
             }
             assert_eq!(extended, inserted, "{kind}");
         }
+    }
+
+    #[test]
+    fn library_types_are_extended_alike() {
+        let (whole, base) = (HashRange::WHOLE, 8);
+        let mut table = DLeft::for_rate(whole, 5_000, 0.01).unwrap();
+        let mut counters = VariableCounting::for_rate(whole, 5_000, 0.01, base).unwrap();
+        table.extend(hashes(0..3_000));
+        counters.extend(hashes(0..3_000));
+        assert!(hashes(0..3_000).all(|hash| table.contains(hash) && counters.contains(hash)));
     }
 
     #[test]
