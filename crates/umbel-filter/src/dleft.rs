@@ -120,8 +120,9 @@ impl DLeft {
         Ok(Self { map, page_cells, remainder_bits, slots, cells, item_count: 0 })
     }
 
-    /// The smallest empty filter that holds `item_count` different items of the whole hash space at this
-    /// `false_positive_rate`, of which it holds those of `range`.
+    /// An empty filter that holds `item_count` different items of the whole hash space at this `false_positive_rate`, of which
+    /// it holds those of `range`. Items take 85 % of its cells at most: of one page of a power of two of cells, so up to twice as
+    /// many as they need, or of as few pages of [`DLEFT_PAGE_CELLS_MAX`] as hold them.
     ///
     /// # Errors
     /// If there are no items, no filter of this type has such a rate, or there is no memory.

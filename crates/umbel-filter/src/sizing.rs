@@ -91,6 +91,7 @@ pub use window::{
 };
 
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
+use crate::variable_counting::VARIABLE_BASE_MAX;
 
 /// A size or rate that no filter can have, or a count that no filter can show. Fix the caller's
 /// configuration.
@@ -156,6 +157,30 @@ pub enum SizingError {
     QuotientRate {
         /// The rate that was asked for.
         rate: f64,
+    },
+    /// So few false positives need longer remainders than a d-left filter has: name a higher rate.
+    #[error(
+        "false-positive rate {rate:?} of a d-left filter, whose remainders have up to \
+         {DLEFT_REMAINDER_BITS_MAX} bits"
+    )]
+    DLeftRate {
+        /// The rate that was asked for.
+        rate: f64,
+    },
+    /// So few false positives are not for counters with variable increments: name a higher rate.
+    #[error(
+        "false-positive rate {rate:?} of a counting filter with variable increments, whose items have up to \
+         {BLOCK_PROBE_COUNT_MAX} probes"
+    )]
+    VariableCountingRate {
+        /// The rate that was asked for.
+        rate: f64,
+    },
+    /// Name a base of increments within the limits.
+    #[error("increments from a base of {base}, expected 2 to {VARIABLE_BASE_MAX}")]
+    VariableBase {
+        /// The base that was asked for.
+        base: u8,
     },
     /// The exact rate would take too long: take the bound or the approximation, which are close
     /// for so many bits and probes.

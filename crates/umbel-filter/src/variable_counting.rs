@@ -25,8 +25,8 @@ use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::lanes::{self, LANE_BITS, LaneSets, SALTS};
 use crate::range::HashRange;
-use crate::shape::{BlockShape, CreateError, LINE_BITS, ShapeError, ShapeMismatch};
-use crate::sizing::variable_counting_size;
+use crate::shape::{BlockShape, CreateError, LINE_BITS, ShapeMismatch};
+use crate::sizing::{SizingError, variable_counting_size};
 
 #[cfg(test)]
 mod variable_counting_test;
@@ -79,7 +79,7 @@ impl VariableCounting {
     ) -> Result<Self, CreateError> {
         let kind = Kind::Counting;
         if !(2..=VARIABLE_BASE_MAX).contains(&base) {
-            return Err(ShapeError::Pace { kind, pace: base.into() }.into());
+            return Err(SizingError::VariableBase { base }.into());
         }
         let shape = BlockShape::new(kind, range, block_count, LINE_BITS, probe_count)?;
         let cells = BitArray::new(shape.map().len() * BLOCK_LINES as u64)?;
@@ -91,7 +91,7 @@ impl VariableCounting {
     /// measured to be a twentieth higher.
     ///
     /// # Errors
-    /// If there are no items, no filter has such a rate, or there is no memory.
+    /// If there are no items, no filter has such a rate or base, or there is no memory.
     pub fn for_rate(
         range: HashRange,
         item_count: u64,

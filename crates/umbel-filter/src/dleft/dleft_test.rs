@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::ItemHasher;
 use crate::capability::{Contains, Insert};
+use crate::sizing::SizingError;
 
 fn hash(number: u64) -> ItemHash {
     ItemHasher::Xxh3 { seed: 7 }.hash(&number.to_le_bytes())
@@ -51,6 +52,8 @@ fn plans_keep_rates_and_bits() {
     assert_eq!((filter.remainder_bits, filter.map.block_count()), (12, 18));
     let bits = filter.memory_bytes() as f64 * 8.0 / 1_000_000.0;
     assert!((16.4..16.6).contains(&bits), "{bits}");
+    let unreachable = SizingError::DLeftRate { rate: 1e-30 };
+    assert_eq!(dleft_size(1_000, 1e-30), Err(unreachable));
     for page_cells in [16, 1 << 17] {
         assert!(DLeft::new(HashRange::WHOLE, 1, page_cells, 8).is_err());
     }

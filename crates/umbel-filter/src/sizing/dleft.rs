@@ -64,7 +64,7 @@ pub fn dleft_size(item_count: u64, false_positive_rate: f64) -> Result<DLeftSize
     check_items(item_count)?;
     let remainder_bits = (1..=DLEFT_REMAINDER_BITS_MAX)
         .find(|bits| dleft_false_positive_rate(LOAD, *bits) <= false_positive_rate)
-        .ok_or(SizingError::Rate { rate: false_positive_rate })?;
+        .ok_or(SizingError::DLeftRate { rate: false_positive_rate })?;
     let cells = item_count as f64 / LOAD;
     let one_page = (0..=DLEFT_PAGE_CELLS_MAX.ilog2() - DLEFT_PAGE_CELLS_MIN.ilog2())
         .map(|bits| DLEFT_PAGE_CELLS_MIN << bits)

@@ -4,6 +4,7 @@ use super::classic::check_shape;
 use super::{SizingError, check_items, check_rate};
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
 use crate::lanes::LINE_BITS;
+use crate::variable_counting::VARIABLE_BASE_MAX;
 
 /// Most items of a block that are looked at one by one; with more every block has as many as the mean.
 const BLOCK_ITEMS_MAX: f64 = 10_000.0;
@@ -24,7 +25,7 @@ fn cell_rate(raises: f64, base: f64) -> f64 {
 /// items (n), with a = k · n/m: (1 − e^−a (1 + a (L − 1)/L + a² (L² − 1)/(12 L²)))^k.
 ///
 /// # Errors
-/// If m or k is 0.
+/// If m or k is 0, or L is not from 2 to [`VARIABLE_BASE_MAX`].
 ///
 /// ```
 /// use umbel_filter::sizing::variable_counting_false_positive_rate;
@@ -41,6 +42,7 @@ pub fn variable_counting_false_positive_rate(
     item_count: u64,
 ) -> Result<f64, SizingError> {
     check_shape(cell_count, probe_count)?;
+    check_base(base)?;
     let raises = f64::from(probe_count) * item_count as f64 / cell_count as f64;
     Ok(cell_rate(raises, base.into()).clamp(0.0, 1.0).powf(probe_count.into()))
 }
@@ -48,7 +50,7 @@ pub fn variable_counting_false_positive_rate(
 /// The same in blocks of 512 cells: the rate in a block, over the Poisson number of its items.
 ///
 /// # Errors
-/// If there is no block or no probe.
+/// If there is no block or no probe, or the base is not from 2 to [`VARIABLE_BASE_MAX`].
 ///
 /// ```
 /// use umbel_filter::sizing::{
@@ -72,6 +74,7 @@ pub fn variable_counting_blocked_rate(
     if probe_count == 0 {
         return Err(SizingError::NoProbes);
     }
+    check_base(base)?;
     let mean = item_count as f64 / block_count as f64;
     let raises = f64::from(probe_count) / f64::from(LINE_BITS);
     let in_block = |items: f64| {
@@ -93,7 +96,8 @@ pub fn variable_counting_blocked_rate(
 /// Blocks and probes of the smallest filter for so many items at a rate, with increments from `base`.
 ///
 /// # Errors
-/// If there are no items, or the rate is not in (0, 1).
+/// If there are no items, the rate is not in (0, 1) or too low for any filter of the type, or the base is not from 2 to
+/// [`VARIABLE_BASE_MAX`].
 ///
 /// ```
 /// use umbel_filter::sizing::variable_counting_size;
@@ -111,6 +115,7 @@ pub fn variable_counting_size(
 ) -> Result<(u64, u32), SizingError> {
     check_rate(false_positive_rate)?;
     check_items(item_count)?;
+    check_base(base)?;
     let mut best: Option<(u64, u32)> = None;
     for probe_count in 1..=BLOCK_PROBE_COUNT_MAX {
         let fits = |block_count: u64| {
@@ -133,5 +138,11 @@ pub fn variable_counting_size(
             best = Some((enough, probe_count));
         }
     }
-    best.ok_or(SizingError::Rate { rate: false_positive_rate })
+    best.ok_or(SizingError::VariableCountingRate { rate: false_positive_rate })
+}
+
+/// Refuses bases of which a cell tells nothing apart, or holds next to no items.
+fn check_base(base: u8) -> Result<(), SizingError> {
+    let is_base = (2..=VARIABLE_BASE_MAX).contains(&base);
+    if is_base { Ok(()) } else { Err(SizingError::VariableBase { base }) }
 }

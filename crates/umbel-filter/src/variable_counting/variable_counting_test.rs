@@ -66,9 +66,16 @@ fn others_are_present_at_the_rate() {
 
 #[test]
 fn wrong_use_is_refused() {
-    for base in [0, 1, 33] {
-        assert!(VariableCounting::new(HashRange::WHOLE, 1, 4, base).is_err());
+    let for_rate = |rate, base| VariableCounting::for_rate(HashRange::WHOLE, 1_000, rate, base);
+    for base in [0, 1, 33, 255] {
+        let refused = CreateError::Sizing(SizingError::VariableBase { base });
+        assert_eq!(VariableCounting::new(HashRange::WHOLE, 1, 4, base), Err(refused));
+        assert_eq!(for_rate(0.01, base), Err(refused));
+        assert!(sizing::variable_counting_blocked_rate(1, 4, base, 0).is_err());
+        assert!(variable_counting_false_positive_rate(512, 4, base, 0).is_err());
     }
+    let unreachable = CreateError::Sizing(SizingError::VariableCountingRate { rate: 1e-300 });
+    assert_eq!(for_rate(1e-300, 8), Err(unreachable));
     assert!(VariableCounting::new(HashRange::WHOLE, 0, 4, 8).is_err());
     assert!(VariableCounting::for_rate(HashRange::WHOLE, 0, 0.1, 8).is_err());
     let mut filter = VariableCounting::new(HashRange::WHOLE, 1, 4, 8).unwrap();
