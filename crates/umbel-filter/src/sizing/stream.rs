@@ -28,7 +28,8 @@ pub fn aging_generation_rate(false_positive_rate: f64) -> Result<f64, SizingErro
 /// Zeros among the cells of a stable filter in the limit: (1 + k/P)^−Max, where an insert lowers P cells
 /// (`lowered_cells`) and sets k (`probe_count`) to Max (`cell_max`) (Deng & Rafiei 2006,
 /// doi:10.1145/1142473.1142477, theorem 2, for many cells). The rate of false *present* tends to
-/// (1 − zeros)^k; where the k cells share a block of 512, to a little more.
+/// (1 − zeros)^k; where the k cells share a block of 512, to a little more. Numbers that no filter has count as the nearest:
+/// k and P as 1 at least, Max as 1 to 15.
 ///
 /// ```
 /// use umbel_filter::sizing::stable_zeros;
@@ -38,8 +39,14 @@ pub fn aging_generation_rate(false_positive_rate: f64) -> Result<f64, SizingErro
 /// ```
 #[must_use]
 pub fn stable_zeros(probe_count: u32, lowered_cells: u32, cell_max: u32) -> f64 {
-    let lowered = f64::from(lowered_cells);
-    (f64::from(cell_max) * (lowered / (lowered + f64::from(probe_count))).ln()).exp()
+    let (probes, lowered, cell_max) = nearest(probe_count, lowered_cells, cell_max);
+    (f64::from(cell_max) * (lowered / (lowered + probes)).ln()).exp()
+}
+
+/// The nearest k, P and Max that a filter can have.
+fn nearest(probe_count: u32, lowered_cells: u32, cell_max: u32) -> (f64, f64, u32) {
+    let (probes, lowered) = (probe_count.max(1), lowered_cells.max(1));
+    (probes.into(), lowered.into(), cell_max.clamp(1, CELL_MAX))
 }
 
 /// How often an item is missing that came last δ (`age`) inserts ago, into m (`cell_count`) cells.
@@ -53,7 +60,8 @@ pub fn stable_zeros(probe_count: u32, lowered_cells: u32, cell_max: u32) -> f64 
 ///
 /// This is the sum of Deng & Rafiei 2006 (doi:10.1145/1142473.1142477, section 4.2) in the limit of many
 /// cells, with the k cells independent. As neighbouring cells are lowered together, cells of one block
-/// reach 0 together rather than one by one, and less is missed than this says.
+/// reach 0 together rather than one by one, and less is missed than this says. Numbers that no filter has count as the
+/// nearest, as in [`stable_zeros`], and m as 1 at least.
 ///
 /// ```
 /// use umbel_filter::sizing::stable_missed_rate;
@@ -70,10 +78,11 @@ pub fn stable_missed_rate(
     cell_count: u64,
     age: u64,
 ) -> f64 {
-    let events = f64::from(probe_count) + f64::from(lowered_cells);
-    let mean = events * age as f64 / cell_count.max(1) as f64;
-    let zero = stable_zeros(probe_count, lowered_cells, cell_max) * poisson_tail(mean, cell_max);
-    -(f64::from(probe_count) * (-zero.min(1.0)).ln_1p()).exp_m1()
+    let zeros = stable_zeros(probe_count, lowered_cells, cell_max);
+    let (probes, lowered, cell_max) = nearest(probe_count, lowered_cells, cell_max);
+    let mean = (probes + lowered) * age as f64 / cell_count.max(1) as f64;
+    let zero = zeros * poisson_tail(mean, cell_max);
+    -(probes * (-zero.min(1.0)).ln_1p()).exp_m1()
 }
 
 /// Numbers of a stable filter: what [`stable_size`] finds.
@@ -132,7 +141,7 @@ pub fn stable_size(item_count: u64, rate: f64) -> Result<StableSize, SizingError
 /// e^(k²/170). Neighbouring cells are lowered together, so that the shares of cells above 0 differ more
 /// from block to block and lane to lane than items alone make them, and k cells multiply that.
 /// Measured at the limit, of plans for 10 %, 1 %, 0.1 % and 0.01 % with 3, 6, 8 and 10 cells: 1.02, 1.09,
-/// 1.38 and 1.79 times, where this is 1.05, 1.24, 1.46 and 1.80.
+/// 1.38 and 1.79 times, where this is 1.05, 1.24, 1.46 and 1.80. Infinite for more cells than any block has.
 ///
 /// ```
 /// use umbel_filter::sizing::stable_crowding;
@@ -142,7 +151,7 @@ pub fn stable_size(item_count: u64, rate: f64) -> Result<StableSize, SizingError
 /// ```
 #[must_use]
 pub fn stable_crowding(probe_count: u32) -> f64 {
-    (f64::from(probe_count * probe_count) / CROWDING).exp()
+    (f64::from(probe_count).powi(2) / CROWDING).exp()
 }
 
 /// See [`stable_crowding`].
@@ -289,6 +298,30 @@ mod tests {
         assert!(matches!(stable_size(1, f64::NAN), Err(SizingError::Rate { .. })));
         assert!(stable_size(1, 1e-12).is_err());
         assert!(stable_size(u64::MAX, 0.1).unwrap().block_count > 1 << 48);
+    }
+
+    #[test]
+    fn numbers_of_no_filter_have_rates() {
+        assert!(stable_crowding(65_536).is_infinite());
+        let most = u32::MAX;
+        for probe_count in [0, 1, 16, most] {
+            for lowered_cells in [0, 1, most] {
+                for cell_max in [0, 1, 15, most] {
+                    let zeros = stable_zeros(probe_count, lowered_cells, cell_max);
+                    assert!((0.0..=1.0).contains(&zeros), "{zeros}");
+                    for (cell_count, age) in [(0, 0), (0, u64::MAX), (u64::MAX, 1), (512, 7)] {
+                        let missed = stable_missed_rate(
+                            probe_count,
+                            lowered_cells,
+                            cell_max,
+                            cell_count,
+                            age,
+                        );
+                        assert!((0.0..=1.0).contains(&missed), "{missed}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -36,6 +36,10 @@ pub fn counting_threshold_rate(
     let (mut term, mut below) = ((raises * (-share).ln_1p()).exp(), 0.0);
     for l in 0..threshold {
         below += term;
+        // All further terms are nothing, too.
+        if term == 0.0 {
+            break;
+        }
         let l = f64::from(l);
         term *= (raises - l).max(0.0) / (l + 1.0) * share / others;
     }
@@ -95,6 +99,8 @@ mod tests {
         assert_eq!(counting_threshold_rate(10, 3, 5, 0), Ok(1.0));
         assert_eq!(counting_threshold_rate(1, 1, 3, 3), Ok(1.0));
         assert_eq!(counting_threshold_rate(1, 1, 3, 4), Ok(0.0));
+        // As soon as for a small threshold.
+        assert!(counting_threshold_rate(10, 1, 3, u32::MAX).unwrap() < 1e-12);
         assert_eq!(counting_threshold_rate(0, 1, 3, 4), Err(SizingError::NoBits));
         assert_eq!(counting_threshold_rate(5, 0, 3, 4), Err(SizingError::NoProbes));
         assert_eq!(counting_threshold_probes(5, 0, 4), Err(SizingError::NoItems));
