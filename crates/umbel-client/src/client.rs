@@ -1,5 +1,6 @@
 //! The client: its connection to a cluster, and the operations on the catalogue of filters.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,12 @@ use crate::token::Bearer;
 #[derive(Clone)]
 pub struct Client {
     pub(crate) caller: Arc<Caller>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("nodes", &self.node_addresses()).finish_non_exhaustive()
+    }
 }
 
 /// The settings of a new filter. Plain data; zero means "not set".
@@ -371,4 +378,20 @@ impl Client {
 pub(crate) fn missing(what: &str, target: &str) -> ClientError {
     let text = format!("the answer misses {what}");
     ClientError::BadAnswer(Box::new(Failure::bad_answer(text, target, "(last called)")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Token;
+
+    #[test]
+    fn debug_output_names_nodes_and_no_token() {
+        let token = Some(Token::new("crawler.5f0c").unwrap());
+        let options = ClientOptions { token, ..ClientOptions::default() };
+        let client = Client::connect_with("b:1,a:1", options).unwrap();
+        assert_eq!(format!("{client:?}"), r#"Client { nodes: ["a:1", "b:1"], .. }"#);
+        let said = r#"Filter { name: "seen", nodes: ["a:1", "b:1"], .. }"#;
+        assert_eq!(format!("{:?}", client.filter("seen")), said);
+    }
 }

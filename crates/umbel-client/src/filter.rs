@@ -1,5 +1,6 @@
 //! Inserts, queries and removals of one filter.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
@@ -38,6 +39,16 @@ pub struct Filter {
     name: Arc<str>,
     known: Arc<Mutex<Known>>,
     singles: Arc<Singles>,
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.caller.nodes.addresses();
+        f.debug_struct("Filter")
+            .field("name", &self.name)
+            .field("nodes", &nodes)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What the client knows of a filter.
@@ -239,6 +250,10 @@ impl Filter {
     ///
     /// No item is delayed to fill a batch: it is sent at once unless two batches are in flight. The
     /// number of waiting items is bounded only by the limit of a batch and the number of waiting tasks.
+    ///
+    /// [`ClientOptions::timeout`](crate::ClientOptions::timeout) limits each batch. An item that waits may take twice as long: for
+    /// one of the two batches before it, and for its own. If the future is dropped while the item waits, it is not sent; if its
+    /// batch is on its way, it may be inserted or not.
     ///
     /// ```no_run
     /// # async fn example(client: umbel_client::Client) -> Result<(), Box<dyn std::error::Error>> {

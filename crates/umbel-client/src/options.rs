@@ -18,7 +18,8 @@ use crate::token::Token;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientOptions {
     /// Time limit of a request over all its attempts; 30 s. It applies to each request of a batch that is
-    /// split into several.
+    /// split into several. [`Filter::insert_one`](crate::Filter::insert_one) and `contains_one` may take twice as long, as an
+    /// item can wait for a batch before its own.
     pub timeout: Duration,
     /// Time limit of an attempt, after which another node is tried; 10 s.
     pub attempt_timeout: Duration,

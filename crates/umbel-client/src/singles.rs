@@ -8,7 +8,7 @@
 //! ```
 //!
 //! There is no timer: the first item is sent at once, and items that arrive while two batches are in
-//! flight go with the next one.
+//! flight go with the next one. An item whose task has stopped waiting by then is left out.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -39,6 +39,22 @@ struct Queue {
     callers: Vec<oneshot::Sender<Single>>,
     /// Number of tasks that send batches of this queue, each one batch at a time.
     sender_count: usize,
+}
+
+impl Queue {
+    /// Leaves out the items whose tasks have stopped waiting.
+    fn drop_abandoned(&mut self) {
+        if !self.callers.iter().any(oneshot::Sender::is_closed) {
+            return;
+        }
+        let (batch, callers) = (self.batch.take(), std::mem::take(&mut self.callers));
+        for (item, caller) in batch.iter().zip(callers) {
+            if !caller.is_closed() {
+                self.batch.push(item).expect("the batch had it, among more");
+                self.callers.push(caller);
+            }
+        }
+    }
 }
 
 impl Singles {
@@ -107,6 +123,7 @@ impl Sender {
     fn next(&mut self) -> Option<(PackedBatch, Vec<oneshot::Sender<Single>>)> {
         let is_counted = &mut self.is_counted;
         self.filter.singles().queue(self.verb, |queue| {
+            queue.drop_abandoned();
             if queue.callers.is_empty() {
                 queue.sender_count -= 1;
                 *is_counted = false;

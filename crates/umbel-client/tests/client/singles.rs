@@ -1,6 +1,8 @@
 //! Single items of many tasks, which are sent in batches.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::Poll;
 
 use tokio::task::JoinSet;
 use umbel_client::proto::{Applied, ErrorCode};
@@ -66,6 +68,19 @@ async fn a_failure_is_returned_to_all_of_its_batch_and_to_nobody_behind_it() {
     let ClientError::Refused(failure) = &*refused else { panic!("{refused}") };
     assert_eq!(failure.cause, ErrorCode::FilterFull);
     assert!(seen.insert_one("a").await.unwrap());
+}
+
+#[tokio::test]
+async fn an_item_whose_task_has_gone_before_its_turn_is_not_sent() {
+    let cluster = Cluster::start(1).await;
+    let seen = handle(&cluster).await.filter("seen");
+    let mut gone = Box::pin(seen.insert_one("gone"));
+    // The task that sends it has not had its turn when this goes on.
+    let is_waiting = poll_fn(|cx| Poll::Ready(gone.as_mut().poll(cx).is_pending())).await;
+    assert!(is_waiting);
+    drop(gone);
+    assert!(seen.insert_one("stays").await.unwrap());
+    assert!(seen.insert_one("gone").await.unwrap(), "it was sent before");
 }
 
 #[tokio::test]
