@@ -17,6 +17,34 @@
 //! ([`Mode::Local`](umbel_dedup_engine::Mode::Local)); with several workers, or hashes of earlier jobs, a thread passes
 //! frames between them in a loop. Results do not depend on the number of threads or workers. The caller shows progress and
 //! chooses the exit code: it passes an [`Observer`] and gets a [`Summary`] or a [`DedupError`].
+//!
+//! ```
+//! use umbel_dedup::{FormatRule, JobSpec, MEMORY_BYTES_MIN, Observer, OutputTarget, run};
+//! use umbel_records::Granularity;
+//!
+//! struct Quiet;
+//!
+//! impl Observer for Quiet {
+//!     fn warn(&self, text: &str) {
+//!         eprintln!("{text}");
+//!     }
+//! }
+//!
+//! let folder = tempfile::tempdir()?;
+//! let (input, output) = (folder.path().join("names.txt"), folder.path().join("unique.txt"));
+//! std::fs::write(&input, "alice\nbob\nalice\n")?;
+//!
+//! let (inputs, rule, scratch) = (vec![input.into()], FormatRule::default(), folder.path().into());
+//! let spec = JobSpec {
+//!     output: OutputTarget::File(output.clone()),
+//!     ..JobSpec::reading(inputs, rule, Granularity::Line, scratch, MEMORY_BYTES_MIN)
+//! };
+//! let summary = run(&spec, &Quiet)?.summary;
+//! assert_eq!(summary.value()["records"], 3);
+//! assert_eq!(summary.value()["written"], 2);
+//! assert_eq!(std::fs::read_to_string(output)?, "alice\nbob\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -181,8 +181,10 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
-    /// A specification to read these inputs with this granularity, and defaults for everything else.
-    pub(crate) fn reading(
+    /// A specification to read these inputs with this granularity, and defaults for everything else: the first one of equal
+    /// records is kept, on standard output, and nothing is replaced.
+    #[must_use]
+    pub fn reading(
         inputs: Vec<OsString>,
         format: FormatRule,
         granularity: Granularity,

@@ -16,6 +16,54 @@
 //! The session protocol itself is [`umbel_reconcile_engine`]; nothing here decides what is sent. What the
 //! user sees and how the process ends is up to the caller: it passes a [`SessionObserver`] and gets a
 //! [`ReconcileError`].
+//!
+//! ```
+//! use std::time::Duration;
+//! use umbel_reconcile::{
+//!     Driving, Form, Initiative, PeerConnection, SessionObserver, Timeouts, answer, open_set,
+//!     reconcile,
+//! };
+//! use umbel_reconcile_engine::{Direction, Options};
+//!
+//! struct Silent;
+//!
+//! impl SessionObserver for Silent {
+//!     fn notice(&self, _: std::fmt::Arguments<'_>) {}
+//! }
+//!
+//! let folder = tempfile::tempdir()?;
+//! let (here, there) = (folder.path().join("here"), folder.path().join("there"));
+//! std::fs::write(&here, "alice\nbob\n")?;
+//! std::fs::write(&there, "bob\ncarol\n")?;
+//! let (ours, theirs) = (open_set(&here, &Form::Lines)?, open_set(&there, &Form::Lines)?);
+//!
+//! // Each side gets what it lacks. A program draws the numbers: they must be unpredictable.
+//! let asked = Options::initiator(ours.kind(), Direction::TwoWay, 1);
+//! let allowed = Options::responder(theirs.kind(), 2);
+//! let driving = Driving {
+//!     initiative: Initiative { delete: false },
+//!     timeouts: Timeouts { idle: Duration::from_secs(60), whole: None },
+//!     journal: None,
+//!     observer: &Silent,
+//!     draw: || 3,
+//! };
+//! let [to_there, to_here] = PeerConnection::pair(["there".to_owned(), "here".to_owned()])?;
+//! let (answered, begun) = std::thread::scope(|scope| {
+//!     let answering = scope.spawn(|| answer(&*theirs, allowed, to_here, driving).map(drop));
+//!     let begun = reconcile(&*ours, asked, to_there, driving);
+//!     (answering.join().expect("it does not panic"), begun)
+//! });
+//! answered?;
+//! let ended = begun?;
+//! assert_eq!((ended.only_here.len(), ended.only_there.len()), (1, 1));
+//! for path in [here, there] {
+//!     let text = std::fs::read_to_string(path)?;
+//!     let mut lines: Vec<&str> = text.lines().collect();
+//!     lines.sort_unstable();
+//!     assert_eq!(lines, ["alice", "bob", "carol"]);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
