@@ -265,9 +265,9 @@ impl Nodes {
                     }
                     Err(_) => false,
                 };
-                drop(probe);
                 let Some(state) = state.upgrade() else { return };
                 lock(&state).probed(&node.called(), is_there);
+                drop(probe);
             });
         }
     }

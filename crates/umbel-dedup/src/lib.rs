@@ -41,7 +41,7 @@
 //! };
 //! let summary = run(&spec, &Quiet)?.summary;
 //! assert_eq!(summary.value()["records"], 3);
-//! assert_eq!(summary.value()["written"], 2);
+//! assert_eq!(summary.value()["distinct"], 2);
 //! assert_eq!(std::fs::read_to_string(output)?, "alice\nbob\n");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

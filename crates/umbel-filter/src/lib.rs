@@ -185,6 +185,7 @@ pub use shape::{
 pub use shared_blocked::SharedBlocked;
 pub use single_shot::{PositionsError, SingleShot, SortedHashesError};
 pub use single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
+pub use sizing::VARIABLE_BASE_MAX;
 pub use slice_ring::{AheadOfClock, SliceRing};
 pub use sparse_blocked::{BlockProbe, ProbesError, SparseBlocked};
 pub use spread::SpreadFilter;
@@ -194,5 +195,5 @@ pub use stored_single_shot::StoredSingleShot;
 pub use table_error::{TableLoadError, TablePartError};
 /// For crates above, which show digests and signatures beside hashes.
 pub use umbel_bits::Hex;
-pub use variable_counting::{VARIABLE_BASE_MAX, VariableCounting};
+pub use variable_counting::VariableCounting;
 pub use window::{Sighting, WINDOW_SLICES_MAX, Window};

@@ -83,7 +83,8 @@ pub use stream::{
 };
 pub use threshold::{counting_threshold_probes, counting_threshold_rate};
 pub use variable_counting::{
-    variable_counting_blocked_rate, variable_counting_false_positive_rate, variable_counting_size,
+    VARIABLE_BASE_MAX, variable_counting_blocked_rate, variable_counting_false_positive_rate,
+    variable_counting_size,
 };
 pub use window::{
     FINGERPRINT_BITS_MAX, SLICE_BITS, WINDOW_BLOCK_SLOTS_MAX, WINDOW_BUCKET_SLOTS, WindowSize,
@@ -91,7 +92,6 @@ pub use window::{
 };
 
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
-use crate::variable_counting::VARIABLE_BASE_MAX;
 
 /// A size or rate that no filter can have, or a count that no filter can show. Fix the caller's
 /// configuration.

@@ -26,13 +26,10 @@ use crate::kind::Kind;
 use crate::lanes::{self, LANE_BITS, LaneSets, SALTS};
 use crate::range::HashRange;
 use crate::shape::{BlockShape, CreateError, LINE_BITS, ShapeMismatch};
-use crate::sizing::{SizingError, variable_counting_size};
+use crate::sizing::{SizingError, VARIABLE_BASE_MAX, variable_counting_size};
 
 #[cfg(test)]
 mod variable_counting_test;
-
-/// Largest base, so that a cell holds four items before it sticks.
-pub const VARIABLE_BASE_MAX: u8 = 32;
 
 /// A sum that perhaps missed an item.
 const CELL_MAX: u64 = 255;

@@ -4,7 +4,9 @@ use super::classic::check_shape;
 use super::{SizingError, check_items, check_rate};
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
 use crate::lanes::LINE_BITS;
-use crate::variable_counting::VARIABLE_BASE_MAX;
+
+/// Largest base of increments, so that a cell holds four items before it sticks.
+pub const VARIABLE_BASE_MAX: u8 = 32;
 
 /// Most items of a block that are looked at one by one; with more every block has as many as the mean.
 const BLOCK_ITEMS_MAX: f64 = 10_000.0;
