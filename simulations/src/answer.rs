@@ -1,6 +1,5 @@
 //! Classifies the results of calls whose caller may lack the right to make them.
 
-use prost::Message;
 use tonic::{Code, Status};
 use umbel_client::proto::{ErrorCode, ErrorDetail};
 
@@ -23,7 +22,7 @@ pub(crate) fn answer_of(done: Result<Vec<String>, Status>) -> Answer {
         Ok(names) => return Answer::Done(names),
         Err(status) => status,
     };
-    let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+    let detail: ErrorDetail = umbel_proto::detail_of(&status).unwrap_or_default();
     let text = format!("{:?}: {}", status.code(), status.message());
     match (detail.code(), status.code()) {
         (ErrorCode::Denied, _) => Answer::Denied(text),

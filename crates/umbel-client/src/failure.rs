@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use prost::Message;
 use tonic::{Code, Status};
+use umbel_proto::detail_of;
 use umbel_proto::v1::{Applied, ErrorCode, ErrorDetail};
 
 use crate::limits::SESSIONS_PER_REQUEST_MAX;
@@ -108,7 +108,7 @@ impl Failure {
     /// The failure that a status describes. A status that a node sent has no source; one that the
     /// transport made has one.
     pub(crate) fn from_status(status: &Status, target: &str, node: &str) -> Self {
-        let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+        let detail: ErrorDetail = detail_of(status).unwrap_or_default();
         let source = std::error::Error::source(status);
         let origin = match source {
             None if is_unsent(status) => Origin::Connect,
@@ -295,7 +295,8 @@ mod tests {
     use super::*;
 
     fn failure(code: Code, detail: &ErrorDetail) -> Failure {
-        let status = Status::with_details(code, "no", detail.encode_to_vec().into());
+        let details = umbel_proto::details_of(code, "no", detail);
+        let status = Status::with_details(code, "no", details);
         Failure::from_status(&status, "filter \"seen\"", "a:1")
     }
 

@@ -123,8 +123,8 @@ impl Entrance {
 
 #[cfg(test)]
 mod tests {
-    use prost::Message as _;
     use umbel_engine::meta::FilterVerb;
+    use umbel_proto::detail_of;
     use umbel_proto::v1::{ErrorCode, ErrorDetail};
 
     use super::*;
@@ -144,7 +144,7 @@ mod tests {
             need: Need::Filter(FilterVerb::Read),
         };
         let refused = entrance.check(&caller).expect_err("it is too early");
-        let detail = ErrorDetail::decode(refused.status.details()).unwrap();
+        let detail = detail_of::<ErrorDetail>(&refused.status).unwrap();
         assert_eq!(detail.code(), ErrorCode::NotFormed);
         assert_eq!(refused.page, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(refused.text, refused.status.message());

@@ -1,11 +1,11 @@
 //! Maps a failure to what the client receives: a gRPC status with an encoded `ErrorDetail`.
 
-use prost::Message;
 use tonic::{Code, Status};
 use umbel_engine::meta::MetaError;
 use umbel_engine::shard::PartError;
 use umbel_node::failure::CallFailure;
 use umbel_proto::v1::{Applied, ErrorCode, ErrorDetail};
+use umbel_proto::{detail_of, details_of};
 
 use super::limits::ERROR_MESSAGE_BYTES_MAX;
 
@@ -51,9 +51,15 @@ const fn open(status: Code, code: ErrorCode) -> Verdict {
 pub(super) fn status(failure: &CallFailure) -> Status {
     let Verdict { status, code, applied, retry_after_ms } = verdict(failure);
     let detail = ErrorDetail { code: code.into(), applied: applied.into(), retry_after_ms };
-    let mut message = failure.to_string();
+    detailed(status, failure.to_string(), &detail)
+}
+
+/// A status with its details, which have its code and its message, too: some libraries read only those, others refuse
+/// details that say something else.
+fn detailed(code: Code, mut message: String, detail: &ErrorDetail) -> Status {
     message.truncate(message.floor_char_boundary(ERROR_MESSAGE_BYTES_MAX));
-    Status::with_details(status, message, detail.encode_to_vec().into())
+    let details = details_of(code, &message, detail);
+    Status::with_details(code, message, details)
 }
 
 /// The status of a call that this release does not have.
@@ -63,8 +69,8 @@ pub(super) fn no_such_call() -> Status {
 
 /// The same refusal for a caller who has proved nothing: it may be allowed with a proof.
 pub(super) fn unauthenticated(denied: &Status) -> Status {
-    let details = denied.details().to_vec().into();
-    Status::with_details(Code::Unauthenticated, denied.message(), details)
+    let detail = detail_of(denied).unwrap_or_default();
+    detailed(Code::Unauthenticated, denied.message().to_owned(), &detail)
 }
 
 /// A service that was made without streams was asked to open one.
@@ -436,7 +442,7 @@ mod tests {
     ) {
         let status = status(failure);
         assert_eq!((status.code(), status.message()), (code, &*failure.to_string()));
-        let detail = ErrorDetail::decode(status.details()).unwrap();
+        let detail: ErrorDetail = detail_of(&status).unwrap();
         assert_eq!((detail.code(), detail.applied()), (cause, applied), "{failure}");
         assert_eq!(detail.retry_after_ms, retry_after_ms, "{failure}");
     }
@@ -447,5 +453,26 @@ mod tests {
         let status = status(&CallFailure::Invalid { what: format!("a{what}") });
         assert_eq!(status.message().len(), ERROR_MESSAGE_BYTES_MAX - 1);
         assert!(status.message().ends_with('é'));
+    }
+
+    /// Some libraries read the code and the message in the details alone, and others refuse details with other ones.
+    #[test]
+    fn details_repeat_the_status() {
+        let denied = status(&CallFailure::Denied { what: text() });
+        for status in [unauthenticated(&denied), denied] {
+            let detail: ErrorDetail = detail_of(&status).unwrap();
+            assert_eq!(detail.code(), ErrorCode::Denied);
+            let details = details_of(status.code(), status.message(), &detail);
+            assert_eq!(status.details(), details);
+        }
+    }
+
+    /// Libraries read 8 KiB of headers, in which a byte of a message takes three, and one of the details 4/3.
+    #[test]
+    fn the_longest_status_fits_the_headers() {
+        let status = status(&CallFailure::Invalid { what: "é".repeat(ERROR_MESSAGE_BYTES_MAX) });
+        let header_bytes = 3 * status.message().len() + status.details().len().div_ceil(3) * 4;
+        assert!(header_bytes <= 8 << 10, "{header_bytes}");
+        assert!(header_bytes >= 7 << 10, "{header_bytes}");
     }
 }

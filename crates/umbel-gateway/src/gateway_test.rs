@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::codegen::BoxStream;
 use tonic::service::Routes;
@@ -108,7 +107,7 @@ async fn all_services_share_a_port() {
     let mut filters = FiltersClient::new(channel_to(&net, &address, None).unwrap());
     let status = filters.list(v1::ListRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
-    let detail = v1::ErrorDetail::decode(status.details()).unwrap();
+    let detail: v1::ErrorDetail = umbel_proto::detail_of(&status).unwrap();
     assert_eq!((detail.code(), detail.applied()), (v1::ErrorCode::NotFormed, v1::Applied::No));
     // The gate answers before the request is examined: the node does not know the grants yet.
     let status = filters.drop(v1::DropRequest::default()).await.unwrap_err();

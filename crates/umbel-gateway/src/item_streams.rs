@@ -124,8 +124,7 @@ item_requests! {
 
 /// A status as a message.
 fn request_status(status: &Status) -> v1::RequestStatus {
-    let details = status.details();
-    let detail = (!details.is_empty()).then(|| v1::ErrorDetail::decode(details).ok()).flatten();
+    let detail = umbel_proto::detail_of(status);
     v1::RequestStatus { code: status.code().into(), message: status.message().to_owned(), detail }
 }
 

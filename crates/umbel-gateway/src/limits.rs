@@ -105,9 +105,9 @@ pub(super) const STREAM_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60)
 /// slow line.
 pub(super) const STREAM_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Longest error message, in bytes: in a header each byte may take three, and clients accept 16 KiB of
-/// headers.
-pub(super) const ERROR_MESSAGE_BYTES_MAX: usize = 4096;
+/// Longest error message, in bytes. It comes twice: as a header, where each byte may take three, and in the details,
+/// where three bytes take four. Libraries of clients accept 8 KiB of headers, all together.
+pub(super) const ERROR_MESSAGE_BYTES_MAX: usize = 1700;
 
 /// Longest message about a principal, in bytes: 64 grants on names of 1,024 bytes, and their verbs.
 pub(super) const ACCESS_MESSAGE_BYTES_MAX: usize = 128 << 10;

@@ -13,6 +13,7 @@ use umbel_filter::Hex;
 use umbel_ports::encoding::encode;
 use umbel_ports::{NotProved, PeerIdentity};
 use umbel_proto::v1::{JobHello, JobOption, JobOptions};
+use umbel_proto::{detail_of, details_of};
 
 use super::limits::BODY_BYTES_MAX;
 
@@ -206,18 +207,20 @@ impl Identity {
             .options
             .iter()
             .map(|option| JobOption { name: option.name.to_owned(), digest: option.digest });
-        let details = JobOptions { options: options.collect() };
-        Status::with_details(Code::FailedPrecondition, text, details.encode_to_vec().into())
+        let options = JobOptions { options: options.collect() };
+        let code = Code::FailedPrecondition;
+        let details = details_of(code, &text, &options);
+        Status::with_details(code, text, details)
     }
 
     /// The text of a call's status with its causes; names the options that differ from those of the
     /// refusing worker.
     pub(super) fn status_text(&self, status: &Status) -> String {
         let text = status_text(status);
-        if status.code() != Code::FailedPrecondition || status.details().is_empty() {
+        if status.code() != Code::FailedPrecondition {
             return text;
         }
-        let theirs = JobOptions::decode(status.details()).unwrap_or_default().options;
+        let theirs = detail_of::<JobOptions>(status).unwrap_or_default().options;
         let differs = |ours: &&OptionDigest| {
             theirs.iter().any(|their| their.name == ours.name && their.digest != ours.digest)
         };

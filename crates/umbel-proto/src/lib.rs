@@ -2,8 +2,10 @@
 //! message and field is described.
 
 mod codec;
+mod details;
 
 pub use codec::{BoundedCodec, BoundedDecoder};
+pub use details::{StatusDetail, detail_of, details_of};
 
 #[expect(
     missing_docs,

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use prost::Message;
 use tonic::{Code, Status};
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::proto::{ClearRequest, CreateRequest, DropRequest, ErrorCode, ErrorDetail};
@@ -133,7 +132,7 @@ fn request(name: String, size: Size) -> CreateRequest {
 }
 
 fn of_status(status: &Status) -> HoldOutcome {
-    let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+    let detail: ErrorDetail = umbel_proto::detail_of(status).unwrap_or_default();
     let text = format!("{:?}: {}", status.code(), status.message());
     match (detail.code(), status.code()) {
         (ErrorCode::Quota, _) => HoldOutcome::Full(text),

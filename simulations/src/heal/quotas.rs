@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use prost::Message;
 use tonic::Code;
 use umbel_client::proto::access_client::AccessClient;
 use umbel_client::proto::filters_client::FiltersClient;
@@ -314,7 +313,7 @@ async fn inserted(net: &SimNet, address: String, filter: &str, items: &[String])
         match FiltersClient::new(channel).insert(request).await {
             Ok(_) => return true,
             Err(status) => {
-                let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+                let detail: ErrorDetail = umbel_proto::detail_of(&status).unwrap_or_default();
                 if detail.code() == ErrorCode::FilterFull {
                     return false;
                 }

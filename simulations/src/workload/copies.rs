@@ -3,7 +3,6 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use prost::Message;
 use tokio::time::Instant;
 use umbel_client::Applied;
 use umbel_client::proto::filters_client::FiltersClient;
@@ -134,7 +133,7 @@ impl Clients {
                     return Outcome::Done(bits(&answer.into_inner().new_bits, item_count));
                 }
                 Ok(Err(status)) => {
-                    let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+                    let detail: ErrorDetail = umbel_proto::detail_of(&status).unwrap_or_default();
                     if status.message().contains(&reused) {
                         return Outcome::Reused(status.to_string());
                     }

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use prost::Message;
 use tonic::{Response, Status};
 use umbel_client::Applied;
 use umbel_client::proto::filters_client::FiltersClient;
@@ -46,7 +45,7 @@ impl Clients {
             Ok(Ok(bits)) => Outcome::Done(bits),
             Ok(Err(status)) => {
                 self.forget_copy_client(machine);
-                let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+                let detail: ErrorDetail = umbel_proto::detail_of(&status).unwrap_or_default();
                 if detail.applied() == Applied::No || !changes {
                     Outcome::NotApplied(status.to_string())
                 } else {
@@ -120,7 +119,7 @@ impl Clients {
     /// Creates a replicated filter, and retries until it exists.
     pub(super) async fn create_copies(&self, name: &str) {
         while let Err(status) = self.copy_client(1).create(self.creation(name)).await {
-            let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+            let detail: ErrorDetail = umbel_proto::detail_of(&status).unwrap_or_default();
             if detail.code() == ErrorCode::NameTaken {
                 return;
             }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use prost::Message;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_stream::{Stream, StreamExt};
@@ -154,7 +153,8 @@ pub(crate) fn detail(code: ErrorCode, applied: Applied) -> ErrorDetail {
 }
 
 pub(crate) fn status(code: Code, detail: &ErrorDetail) -> Status {
-    Status::with_details(code, "as told", detail.encode_to_vec().into())
+    let text = "as told";
+    Status::with_details(code, text, umbel_proto::details_of(code, text, detail))
 }
 
 /// The keys of the sets: hashes for filters with public hashing, else items.

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use crate::jobs::JobsService;
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use prost::Message as _;
 use tonic::{Code, Status};
 use umbel_coordinator::Coordinator;
 use umbel_engine::NodeId;
@@ -201,7 +200,7 @@ impl Actions {
 
 /// The message of a failure, with advice.
 fn advised(status: &Status) -> String {
-    let detail = v1::ErrorDetail::decode(status.details()).unwrap_or_default();
+    let detail: v1::ErrorDetail = umbel_proto::detail_of(status).unwrap_or_default();
     let mut text = status.message().to_owned();
     text += match detail.applied() {
         v1::Applied::Unknown => {
