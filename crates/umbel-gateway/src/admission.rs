@@ -22,6 +22,7 @@ use super::budget::Budget;
 use super::console;
 use super::deadlines::timeout_of;
 use super::limits::{NODE_REQUESTS_BYTES_MAX, STREAM_TIMEOUT_DEFAULT, STREAM_TIMEOUT_MAX};
+use super::unread;
 
 mod answers;
 mod body;
@@ -147,7 +148,8 @@ pub(super) async fn admit(
             Body::new(AdmittedBody::new(body, lease, manner.takes_many(), ends_at))
         })
     };
-    let response = next.run(request).await;
+    let (uri, began) = (request.uri().clone(), Instant::now());
+    let response = unread::answered(&uri, began, next.run(request).await);
     // The handler is done with the request, unless it still reads the body, which has its own reference.
     drop(lease);
     if manner.gives_many() {

@@ -73,6 +73,24 @@ pub(super) fn unauthenticated(denied: &Status) -> Status {
     detailed(Code::Unauthenticated, denied.message().to_owned(), &detail)
 }
 
+/// The status of a request that could not be read, for that of tonic's decoder; None for any other one. The statuses of
+/// services have details.
+pub(super) fn unread(status: &Status) -> Option<Status> {
+    if !status.details().is_empty() {
+        return None;
+    }
+    let code = match status.code() {
+        // Larger than a message may be, or of more numbers. Clients take the code for that of items outside a window.
+        Code::OutOfRange => Code::ResourceExhausted,
+        // No message, or not all of one. Nothing is wrong with the node.
+        Code::Internal => Code::InvalidArgument,
+        _ => return None,
+    };
+    let (cause, applied) = (ErrorCode::Invalid.into(), Applied::No.into());
+    let detail = ErrorDetail { code: cause, applied, retry_after_ms: 0 };
+    Some(detailed(code, format!("the request cannot be read: {}", status.message()), &detail))
+}
+
 /// A service that was made without streams was asked to open one.
 pub(super) fn opens_no_streams() -> Status {
     Status::internal("streams are not opened here: this is a bug of umbel")

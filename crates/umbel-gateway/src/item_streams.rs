@@ -25,13 +25,14 @@ use tonic::{Request, Response, Status, Streaming};
 use umbel_coordinator::Coordinator;
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_node::failure::CallFailure;
+use umbel_node::metrics;
 use umbel_proto::v1;
 
 use super::budget::{Budget, BudgetShare, no_room};
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::entrance::Entrance;
-use super::errors::{Result, status};
+use super::errors::{Result, code_name, status, unread};
 use super::item_calls;
 use super::limits::{ITEM_STREAM_BYTES, ITEM_STREAM_REQUEST_BYTES, ITEM_STREAM_REQUESTS_MAX};
 use super::measure::measured;
@@ -222,7 +223,9 @@ impl<R> OpenStream<R> {
                         (Some(Ok(request)), Some(place)) => {
                             in_progress.push_back(Self::begin(&terms, &budget, request, place));
                         }
-                        (Some(Err(broken)), _) => (is_open, end) = (false, Some(broken)),
+                        (Some(Err(broken)), _) => {
+                            (is_open, end) = (false, Some(ended_by(broken, Q::METHOD)));
+                        }
                         (None | Some(Ok(_)), _) => is_open = false,
                     }
                 }
@@ -276,6 +279,14 @@ impl Terms {
         let done = request.carry_out(Arc::clone(&self.coordinator), caller, deadline);
         Ok(measured(Q::METHOD, done).await?.into_inner())
     }
+}
+
+/// The status at the end of a stream from which nothing more can be read. A request that is refused for it is measured, as
+/// others are.
+fn ended_by(broken: Status, method: &'static str) -> Status {
+    let Some(status) = unread(&broken) else { return broken };
+    metrics::call_answered(method, code_name(status.code()), 0.0);
+    status
 }
 
 /// The status at the end of a stream whose node stops.

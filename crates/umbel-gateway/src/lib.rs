@@ -10,7 +10,7 @@
 //! | `convert`, `describe`, `errors` | messages of clients to the node's types and back |
 //! | `item_calls`, `item_streams` | inserts and questions, and streams of them |
 //! | `gate`, `entrance`, `caller`, `credential`, `audit` | who calls, whether the caller may, and what the audit log says |
-//! | `admission`, `budget`, `deadlines`, `limits` | bounds on requests |
+//! | `admission`, `budget`, `deadlines`, `limits`, `unread` | bounds on requests, and answers to those that cannot be read |
 //! | `resp` | the Redis protocol |
 //! | `console` | the console: pages, what they show, and what they order |
 //! | `http`, `filter_series` | health and metrics over plain HTTP |
@@ -63,6 +63,7 @@ pub mod redis_bloom_value;
 mod resp;
 mod service_methods;
 mod status;
+mod unread;
 
 #[cfg(test)]
 mod audit_test;

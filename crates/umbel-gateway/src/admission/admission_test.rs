@@ -169,6 +169,22 @@ async fn a_request_that_comes_steadily_may_take_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_be_read_is_no_fault_of_the_node() {
+    let (net, _server) = serving(0).await;
+    let too_large: &'static [u8] = &[0, 1, 0x20, 0, 0];
+    let no_message: &'static [u8] = &[0, 0, 0, 0, 1, 0xff];
+    for (bytes, code) in [(too_large, Code::ResourceExhausted), (no_message, Code::InvalidArgument)]
+    {
+        let pieces = [Bytes::from_static(bytes)].into();
+        let body = Slow { pieces, pause: Duration::ZERO, waiting: None, ends: true };
+        let channel = channel_to(&net, "node:1", None).unwrap();
+        let (got, message, _) = call(channel, "Drop", body).await;
+        assert_eq!(got, code, "{message}");
+        assert!(message.starts_with("the%20request%20cannot%20be%20read"), "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn half_sent_requests_make_room_for_whole_ones() {
     let (net, _server) = serving(2000 * KIB as u64).await;
     let channel = channel_to(&net, "node:1", None).unwrap();

@@ -120,6 +120,19 @@ async fn answers_come_in_order_and_a_failure_is_that_of_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_be_read_ends_its_stream_with_details() {
+    let (streams, _stop) = streams(ROOM);
+    let requests = [Ok(Takes { seconds: 1, items: None }), Err(Status::out_of_range("too long"))];
+    let mut answers = open_to_node(stream::iter(requests), &streams).unwrap();
+    assert_eq!(next(&mut answers).await, Ok(1));
+    let end = answers.next().await.expect("a status").unwrap_err();
+    assert_eq!(end.code(), Code::ResourceExhausted);
+    let detail: v1::ErrorDetail = umbel_proto::detail_of(&end).unwrap();
+    assert_eq!((detail.code(), detail.applied()), (v1::ErrorCode::Invalid, v1::Applied::No));
+    assert!(answers.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn from_a_client_that_does_not_read_no_more_is_read() {
     let (streams, _stop) = streams(ROOM);
     let taken = Arc::new(AtomicUsize::new(0));
