@@ -137,8 +137,8 @@ pub(super) fn client_request(request: Option<v1::RequestId>) -> Result<Option<Cl
     if session == 0 {
         return Err(invalid("request.session is 0, expected one that was opened".to_owned()));
     }
-    if sequence == 0 {
-        return Err(invalid("request.sequence is 0, expected at least 1".to_owned()));
+    if sequence == 0 || sequence == u64::MAX {
+        return Err(invalid(format!("request.sequence is {sequence}, expected 1 to 2^64 - 2")));
     }
     if acknowledged_below > sequence {
         let what = format!(
@@ -522,6 +522,20 @@ mod tests {
         ];
         for part in parts {
             assert_eq!(backup_part(Ok(backup_chunk(part.clone()))), Ok(part));
+        }
+    }
+
+    #[test]
+    fn shards_take_the_numbers_of_requests_that_pass() {
+        let numbered = |sequence| {
+            client_request(Some(v1::RequestId { session: 1, sequence, acknowledged_below: 0 }))
+        };
+        for sequence in [0, u64::MAX] {
+            let what = format!("request.sequence is {sequence}, expected 1 to 2^64 - 2");
+            assert_eq!(numbered(sequence).err(), Some(invalid(what)));
+        }
+        for sequence in [1, u64::MAX - 1] {
+            assert_eq!(numbered(sequence).unwrap().unwrap().id.sequence, sequence);
         }
     }
 
