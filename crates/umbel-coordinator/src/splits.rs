@@ -9,6 +9,7 @@
 use std::sync::Mutex;
 
 use tokio::time::Instant;
+use umbel_engine::limits::SHARD_COUNT_MAX;
 use umbel_engine::meta::{MergeStep, MetaCommand, MetaError, MetaState};
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::{GroupId, ShardId};
@@ -69,22 +70,24 @@ pub struct Shards<'a> {
 
 impl Shards<'_> {
     /// Splits the next shard in two, so that there are `shard_count` shards; returns that shard and the
-    /// new one, once the new one has a leader.
+    /// new one, once the new one has a leader. If there were so many from the beginning, returns the last one twice.
     ///
     /// # Errors
-    /// If the catalogue refuses the split; or if it takes until the deadline, and then continues by itself.
+    /// If there can never be so many; if the catalogue refuses the split; or if it takes until the deadline, and then
+    /// continues by itself.
     pub async fn split(self, shard_count: u32, deadline: Instant) -> Result<(ShardId, ShardId)> {
+        if !(1..=SHARD_COUNT_MAX).contains(&shard_count) {
+            let what = format!("shard_count is {shard_count}, expected 1 to {SHARD_COUNT_MAX}");
+            return Err(CallFailure::Invalid { what });
+        }
         self.calls.meta_propose(MetaCommand::SplitShard { shard_count }, deadline).await?;
-        let into = ShardId(shard_count.saturating_sub(1));
+        let into = ShardId(shard_count - 1);
         let began = Instant::now();
         let is_over =
             |state: &MetaState| (state.shard_map().splitting() != Some(into)).then_some(());
         let waited = self.calls.wait_meta(deadline, is_over).await;
         let parent = self.calls.read_meta(|state| state.shard_map().ranges()?.parent(into))?;
-        let Some(parent) = parent else {
-            let what = format!("there were {shard_count} shards from the beginning");
-            return Err(MetaError::BadSplit { what }.into());
-        };
+        let parent = parent.unwrap_or(into);
         match waited {
             Ok(()) => Ok((parent, into)),
             Err(CallFailure::NoQuorum { .. }) => {

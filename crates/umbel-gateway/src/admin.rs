@@ -187,6 +187,14 @@ impl AdminService {
         let deadline = self.deadlines.of_meta(request.metadata());
         let v1::MoveShardRequest { shard, from, to } = request.into_inner();
         let (shard, from, to) = (ShardId(shard), NodeId(from), NodeId(to));
+        let is_unknown = || self.coordinator.read_meta(|state| state.shard(shard).is_none());
+        if is_unknown()? {
+            // This node may not know a new shard yet.
+            self.coordinator.meta_refresh(deadline).await?;
+            if is_unknown()? {
+                return Err(CallFailure::UnknownShard { shard });
+            }
+        }
         if self.coordinator.read_meta(|state| state.zones().get(to).is_some())? {
             // This node may not know yet where the replicas are now.
             self.coordinator.meta_refresh(deadline).await?;

@@ -11,6 +11,7 @@ use umbel_coordinator::Coordinator;
 use umbel_ports::channel::channel_to;
 use umbel_ports::{Net, RealNet};
 use umbel_proto::v1;
+use umbel_proto::v1::admin_client::AdminClient;
 use umbel_proto::v1::filters_client::FiltersClient;
 use umbel_proto::v1::peer_client::PeerClient;
 use umbel_proto::v1::peer_server::{Peer, PeerServer};
@@ -119,6 +120,21 @@ async fn all_services_share_a_port() {
     drop((filters, peer));
     stop.send(()).unwrap();
     server.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_there_is_not_is_not_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let net: Arc<dyn Net> = Arc::new(RealNet);
+    let mut admin = AdminClient::new(channel_to(&net, node.address(), None).unwrap());
+    let wish = v1::MoveShardRequest { shard: u32::MAX, from: 1, to: 2 };
+    let status = admin.move_shard(wish).await.unwrap_err();
+    assert_eq!(status.code(), Code::NotFound, "{status}");
+    let detail: v1::ErrorDetail = umbel_proto::detail_of(&status).unwrap();
+    assert_eq!(detail.code(), v1::ErrorCode::UnknownNode);
+    drop(admin);
+    node.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use umbel_engine::ShardId;
 use umbel_engine::meta::MetaError;
 use umbel_engine::shard::PartError;
 
@@ -44,6 +45,12 @@ pub enum CallFailure {
     /// The meta group refused the command. Nothing was changed.
     #[error(transparent)]
     Meta(#[from] MetaError),
+    /// Nothing was changed. Correct the number.
+    #[error("there is no {shard}")]
+    UnknownShard {
+        /// The shard that was named.
+        shard: ShardId,
+    },
     /// Nothing was changed. Retry, and check the nodes if it persists.
     #[error("{what} did not answer within {} ms: has it lost its majority?", within.as_millis())]
     NoQuorum {

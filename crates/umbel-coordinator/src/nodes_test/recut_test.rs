@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
+use umbel_engine::limits::SHARD_COUNT_MAX;
 use umbel_engine::meta::{Distribution, FilterName, MetaError, MetaState};
 use umbel_engine::shard::SetOperation;
 use umbel_engine::{OwnerId, RequestId};
@@ -95,6 +96,23 @@ async fn assert_full(coordinator: &Coordinator, filter: &str) {
     // Expected false positives: 600 lookups at a rate of one in ten thousand.
     let wrong = found.iter().skip(ITEM_COUNT as usize).filter(|&is_present| is_present).count();
     assert!(wrong <= 3, "{filter}: {wrong}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_split_into_as_many_shards_as_there_are_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let coordinator = node.coordinator();
+    let shard_count = coordinator.read_meta(MetaState::shard_count).unwrap();
+    let last = ShardId(shard_count - 1);
+    let done = coordinator.shards().split(shard_count, deadline()).await;
+    assert_eq!(done, Ok((last, last)));
+    for impossible in [0, SHARD_COUNT_MAX + 1] {
+        let refused = coordinator.shards().split(impossible, deadline()).await.unwrap_err();
+        assert!(matches!(refused, CallFailure::Invalid { .. }), "{refused}");
+    }
+    drop(coordinator);
+    node.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -42,8 +42,9 @@ pub(super) fn refusal(failure: &CallFailure) -> Refusal {
         CallFailure::Denied { .. } => coded("NOPERM", failure),
         CallFailure::Changed { .. }
         | CallFailure::Invalid { .. }
-        // No command restores a backup.
+        // No command restores a backup, or names a shard.
         | CallFailure::RestoreBroken { .. }
+        | CallFailure::UnknownShard { .. }
         | CallFailure::TooSlow { .. }
         | CallFailure::Storage { .. } => coded("ERR", failure),
     }
