@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_engine::ShardId;
+use umbel_engine::meta::FilterRecord;
 use umbel_engine::routing::{BatchParts, Rest};
-use umbel_engine::shard::{Bitmap, HashList, PartError};
+use umbel_engine::shard::{Bitmap, HashList, PartError, WindowTime};
 use umbel_filter::{ItemHash, Kind};
 use umbel_step::planted::{self, Planted};
 
@@ -51,17 +52,14 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<(Bitmap, AckLevel)> {
         let live = self.live_filter(filter, deadline).await?;
-        if at_ms.is_some() && live.record.settings.kind != Kind::Window.id() {
-            let what = format!("at_ms is set, but {filter:?} has no window");
-            return Err(CallFailure::Invalid { what });
+        if at_ms.is_some()
+            && let Some(why) = why_untimed(&live.record)
+        {
+            return Err(CallFailure::Invalid {
+                what: format!("at_ms is set, but {filter:?} {why}"),
+            });
         }
         if live.record.is_replicated() {
-            if at_ms.is_some() {
-                let what = format!(
-                    "at_ms is set, but {filter:?} is replicated: its items come when they arrive"
-                );
-                return Err(PartError::WrongKind { what }.into());
-            }
             let level = level.unwrap_or(AckLevel::Local);
             return Ok((self.copies().insert(live, items, level, deadline).await?, level));
         }
@@ -377,6 +375,23 @@ impl Coordinator {
 /// Whether a "present" of any replica is final: not for kinds that allow removals, or forget items.
 fn is_final_anywhere(kind: u8) -> bool {
     Kind::from_id(kind).is_none_or(Kind::is_monotone)
+}
+
+/// Why items of a filter have no time of their own; None if they may have one.
+fn why_untimed(record: &FilterRecord) -> Option<&'static str> {
+    let Some(rules) = record.settings.shape.window_rules() else { return Some("has no window") };
+    if record.is_replicated() {
+        return Some("is replicated: its items come when they arrive");
+    }
+    match rules.time {
+        WindowTime::Event => None,
+        WindowTime::Ingest => {
+            Some("counts by the time of arrival: a window that is created with event_time takes it")
+        }
+        WindowTime::Manual => {
+            Some("counts by rotations: a window that is created with event_time takes it")
+        }
+    }
 }
 
 pub(super) fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemHash>> {

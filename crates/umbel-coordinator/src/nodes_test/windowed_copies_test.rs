@@ -253,7 +253,7 @@ async fn what_a_replicated_window_is_not_is_refused() {
     let item = items(0..1);
     let inserted = coordinator.insert_of("minutes", &item, None, None, at_ms, deadline());
     let refused = inserted.await.unwrap_err();
-    assert!(matches!(refused, CallFailure::Part(PartError::WrongKind { .. })), "{refused}");
+    assert!(matches!(refused, CallFailure::Invalid { .. }), "{refused}");
     // So no rotation has copies to wait for.
     let refused = coordinator.rotate(&name("minutes"), deadline()).await.unwrap_err();
     assert!(matches!(refused, CallFailure::Part(PartError::WrongKind { .. })), "{refused}");

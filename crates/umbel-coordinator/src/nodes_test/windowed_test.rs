@@ -143,7 +143,11 @@ async fn items_bring_their_own_time_where_the_window_takes_it() {
     let early = insert("events", 10..11, now_ms + 2 * MINUTE_MS).await.unwrap_err();
     assert!(matches!(early, CallFailure::Part(PartError::FutureItem { .. })), "{early}");
     let refused = insert("arrivals", 0..1, now_ms).await.unwrap_err();
-    assert!(matches!(refused, CallFailure::Part(PartError::WrongKind { .. })), "{refused}");
+    assert!(matches!(refused, CallFailure::Invalid { .. }), "{refused}");
+    assert!(
+        refused.to_string().contains("\"arrivals\" counts by the time of arrival"),
+        "{refused}"
+    );
     let refused = insert("plain", 0..1, now_ms).await.unwrap_err();
     assert!(refused.to_string().contains("has no window"), "{refused}");
     clock.0.fetch_add(MINUTE_MS, Ordering::Relaxed);
