@@ -119,6 +119,7 @@ fn verdict(failure: &CallFailure) -> Verdict {
         CallFailure::Invalid { .. } => refused(Code::InvalidArgument, ErrorCode::Invalid),
         CallFailure::Part(error) => part_verdict(error),
         CallFailure::Partly(error) => partly_verdict(error),
+        CallFailure::OfFilter { cause, .. } => verdict(cause),
         CallFailure::Meta(error) => meta_verdict(error),
         CallFailure::UnknownShard { .. } => refused(Code::NotFound, ErrorCode::UnknownNode),
         CallFailure::NoQuorum { .. } => later(ErrorCode::NoQuorum, AFTER_ELECTION_MS),
@@ -419,6 +420,15 @@ mod tests {
         for (error, code, cause) in table {
             check(&CallFailure::Partly(error), code, cause, Applied::Partly, 0);
         }
+    }
+
+    #[test]
+    fn a_failure_of_a_filter_has_the_status_of_its_cause() {
+        let late = PartError::LateItem { filter: FilterId(23), at_ms: 1, oldest_ms: 2 };
+        let (code, cause) = (Code::OutOfRange, ErrorCode::OutsideWindow);
+        let failure = CallFailure::Part(late.clone()).of_filter("seen");
+        check(&failure, code, cause, Applied::No, 0);
+        check(&CallFailure::Partly(late).of_filter("seen"), code, cause, Applied::Partly, 0);
     }
 
     /// These errors are answers between nodes: a client that receives one has met a bug.

@@ -202,7 +202,8 @@ impl FiltersService {
         let request = convert::client_request(request)?;
         let request = self.coordinator.sessions().check(request, &caller.owner(), deadline).await?;
         let removing = self.coordinator.remove(filter.as_str(), &items, request, deadline);
-        let removed = Box::pin(removing).await?;
+        let removed = Box::pin(removing).await;
+        let removed = removed.map_err(|failure| failure.of_filter(filter.as_str()))?;
         let (removed_count, absent_count, removed_bits) = convert::bits(&removed);
         Ok(v1::RemoveResponse { removed_count, absent_count, removed_bits })
     }

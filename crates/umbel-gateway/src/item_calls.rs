@@ -61,7 +61,8 @@ pub(super) async fn insert(
     let level = convert::ack_level(level)?;
     // Boxed, because its future is large, and callers move theirs several times before it begins.
     let inserting = coordinator.insert_of(filter.as_str(), &items, request, level, at_ms, deadline);
-    let (new, level) = Box::pin(inserting).await?;
+    let inserted = Box::pin(inserting).await;
+    let (new, level) = inserted.map_err(|failure| failure.of_filter(filter.as_str()))?;
     let (new_count, present_count, new_bits) = convert::bits(&new);
     let level = convert::ack_level_to_proto(level).into();
     Ok(v1::InsertResponse { new_count, present_count, new_bits, level })
@@ -82,7 +83,8 @@ pub(super) async fn contains(
     let items = caller.items(items)?;
     let level = convert::read_level(level)?;
     let asking = coordinator.contains(filter.as_str(), &items, level, deadline);
-    let (present, level) = Box::pin(asking).await?;
+    let asked = Box::pin(asking).await;
+    let (present, level) = asked.map_err(|failure| failure.of_filter(filter.as_str()))?;
     let (present_count, absent_count, present_bits) = convert::bits(&present);
     let level = convert::read_level_to_proto(level).into();
     Ok(v1::ContainsResponse { present_count, absent_count, present_bits, level })

@@ -42,6 +42,15 @@ pub enum CallFailure {
     /// will be refused again. Call `contains` to see what was done.
     #[error("a part of the request was done, and the rest refused: {0}")]
     Partly(PartError),
+    /// The failure of a request for one filter, whose text has the filter's name where that of the cause has its number:
+    /// shards know only this, and users only the name.
+    #[error("{what}")]
+    OfFilter {
+        /// The text.
+        what: String,
+        /// Why.
+        cause: Box<CallFailure>,
+    },
     /// The meta group refused the command. Nothing was changed.
     #[error(transparent)]
     Meta(#[from] MetaError),
@@ -146,8 +155,40 @@ pub enum CallFailure {
 }
 
 impl CallFailure {
+    /// The failure of a request for the filter of this name, with the name in its text.
+    #[must_use]
+    pub fn of_filter(self, name: &str) -> Self {
+        let (Self::Part(error) | Self::Partly(error)) = &self else { return self };
+        let Some(filter) = error.filter() else { return self };
+        let what = self.to_string().replacen(&filter.to_string(), &format!("filter {name:?}"), 1);
+        Self::OfFilter { what, cause: Box::new(self) }
+    }
+
     /// The failure of a node's storage that has this cause.
     pub fn storage(cause: impl std::fmt::Display) -> Self {
         Self::Storage { what: cause.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::FilterId;
+
+    use super::*;
+
+    #[test]
+    fn what_a_shard_refuses_names_the_filter() {
+        let filter = FilterId(23);
+        let slice = PartError::UnknownSlice { filter, shard: ShardId(2) };
+        let full = PartError::Full { filter, what: "no room".to_owned() };
+        let refused = CallFailure::from(slice).of_filter("seen");
+        assert_eq!(refused.to_string(), "shard 2 has no slice of filter \"seen\"");
+        let refused = CallFailure::Partly(full).of_filter("seen");
+        assert!(refused.to_string().ends_with("refused: filter \"seen\" is full: no room"));
+        // The texts of these have no number.
+        let wrong = PartError::WrongKind { what: "no".to_owned() };
+        for other in [CallFailure::from(wrong), CallFailure::NotFormed] {
+            assert_eq!(other.clone().of_filter("seen"), other);
+        }
     }
 }

@@ -159,3 +159,29 @@ pub enum PartError {
         into: GroupId,
     },
 }
+
+impl PartError {
+    /// The filter of which the text has the number, for callers that know its name.
+    #[must_use]
+    pub const fn filter(&self) -> Option<FilterId> {
+        match self {
+            Self::UnknownSlice { filter, .. }
+            | Self::StaleGeneration { filter, .. }
+            | Self::Full { filter, .. }
+            | Self::LateItem { filter, .. }
+            | Self::FutureItem { filter, .. }
+            | Self::NotJoined { filter, .. } => Some(*filter),
+            Self::ForeignHash { .. }
+            | Self::RequestExpired { .. }
+            | Self::SessionExpired { .. }
+            | Self::OtherCut { .. }
+            | Self::CutBefore { .. }
+            | Self::RequestReused { .. }
+            | Self::WrongKind { .. }
+            | Self::ShapeMismatch { .. }
+            | Self::BadFrame { .. }
+            | Self::Malformed { .. }
+            | Self::Fenced { .. } => None,
+        }
+    }
+}

@@ -26,6 +26,7 @@ pub(super) fn refusal(failure: &CallFailure) -> Refusal {
             | PartError::RequestReused { .. },
         ) => coded("REQUEST", failure),
         CallFailure::Partly(_) => coded("ERR", failure),
+        CallFailure::OfFilter { cause, .. } => refusal(cause),
         CallFailure::Meta(error) => meta_refusal(error),
         CallFailure::FilterBusy { .. }
         | CallFailure::Overloaded { .. }
