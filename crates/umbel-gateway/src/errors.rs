@@ -64,7 +64,7 @@ fn detailed(code: Code, mut message: String, detail: &ErrorDetail) -> Status {
 
 /// The status of a call that this release does not have.
 pub(super) fn no_such_call() -> Status {
-    Status::new(Code::Unimplemented, "")
+    Status::unimplemented("there is no such call in this release of umbel")
 }
 
 /// The same refusal for a caller who has proved nothing: it may be allowed with a proof.

@@ -89,6 +89,7 @@ mod tests {
             (answer.status(), &answer.headers()["grpc-status"]),
             (StatusCode::OK, &header::HeaderValue::from_static("12"))
         );
+        assert!(answer.headers().contains_key("grpc-message"));
     }
 
     #[tokio::test]
