@@ -1,5 +1,6 @@
 //! Maps a failure to what the client receives: a gRPC status with an encoded `ErrorDetail`.
 
+use axum::http::HeaderMap;
 use tonic::{Code, Status};
 use umbel_engine::meta::MetaError;
 use umbel_engine::shard::PartError;
@@ -89,6 +90,11 @@ pub(super) fn unread(status: &Status) -> Option<Status> {
     let (cause, applied) = (ErrorCode::Invalid.into(), Applied::No.into());
     let detail = ErrorDetail { code: cause, applied, retry_after_ms: 0 };
     Some(detailed(code, format!("the request cannot be read: {}", status.message()), &detail))
+}
+
+/// The same for a response that is only a status.
+pub(super) fn unread_answer(headers: &HeaderMap) -> Option<Status> {
+    unread(&Status::from_header_map(headers)?)
 }
 
 /// A service that was made without streams was asked to open one.

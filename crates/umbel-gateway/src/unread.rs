@@ -4,20 +4,18 @@
 use axum::http::Uri;
 use axum::response::Response;
 use tokio::time::Instant;
-use tonic::Status;
 use umbel_node::metrics;
 
 use super::access::AccessService;
 use super::admin::AdminService;
 use super::enrolment::EnrolmentService;
-use super::errors::{code_name, unread};
+use super::errors::{code_name, unread_answer};
 use super::filters::FiltersService;
 use super::jobs::JobsService;
 
 /// The response to a call; if its request could not be read, a response that says so, which is measured here.
 pub(super) fn answered(uri: &Uri, began: Instant, response: Response) -> Response {
-    let status = Status::from_header_map(response.headers());
-    let Some(status) = status.as_ref().and_then(unread) else { return response };
+    let Some(status) = unread_answer(response.headers()) else { return response };
     let Some(label) = label_of(uri.path()) else { return response };
     metrics::call_answered(label, code_name(status.code()), began.elapsed().as_secs_f64());
     status.into_http()
@@ -46,7 +44,7 @@ fn label_of(path: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use prost::Message as _;
-    use tonic::Code;
+    use tonic::{Code, Status};
     use umbel_node::failure::CallFailure;
 
     use super::*;
