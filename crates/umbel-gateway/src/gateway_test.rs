@@ -8,6 +8,7 @@ use tonic::codegen::BoxStream;
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
 use umbel_coordinator::Coordinator;
+use umbel_filter::Kind;
 use umbel_ports::channel::channel_to;
 use umbel_ports::{Net, RealNet};
 use umbel_proto::v1;
@@ -16,7 +17,7 @@ use umbel_proto::v1::filters_client::FiltersClient;
 use umbel_proto::v1::peer_client::PeerClient;
 use umbel_proto::v1::peer_server::{Peer, PeerServer};
 
-use super::test_node::{deadline, start_alone};
+use super::test_node::{create, deadline, start_alone};
 use super::{Budget, Gateway, serve};
 
 /// Says that it speaks another version of the protocol between nodes, and does nothing else.
@@ -126,6 +127,8 @@ async fn all_services_share_a_port() {
 async fn a_shard_that_there_is_not_is_not_found() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
+    // Returns when the cluster is formed.
+    create(&node.coordinator(), "seen", Kind::Blocked).await;
     let net: Arc<dyn Net> = Arc::new(RealNet);
     let mut admin = AdminClient::new(channel_to(&net, node.address(), None).unwrap());
     let wish = v1::MoveShardRequest { shard: u32::MAX, from: 1, to: 2 };

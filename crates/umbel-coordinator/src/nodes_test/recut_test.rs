@@ -103,6 +103,8 @@ async fn a_split_into_as_many_shards_as_there_are_is_done() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
     let coordinator = node.coordinator();
+    // Returns when the cluster is formed.
+    create(&coordinator, "seen", Kind::Blocked).await;
     let shard_count = coordinator.read_meta(MetaState::shard_count).unwrap();
     let last = ShardId(shard_count - 1);
     let done = coordinator.shards().split(shard_count, deadline()).await;
