@@ -48,6 +48,7 @@ mod console_test;
 
 use actions::{Action, Actions, ORDER_BYTES_MAX};
 use events::Watcher;
+pub(super) use guard::is_cross_site;
 use guard::{Foreign, Hosts};
 use places::{NoPlace, Places};
 use query::QueryError;
@@ -258,7 +259,7 @@ impl View {
 async fn guard(State(console): State<Arc<Console>>, request: Request, next: Next) -> Response {
     let (path, headers) = (request.uri().path().to_owned(), request.headers());
     let checked = console.hosts.check(request.uri(), headers).and_then(|()| match &*path {
-        path if is_stream(path) && guard::is_cross_site(headers) => Err(Foreign::Origin),
+        path if is_stream(path) && is_cross_site(headers) => Err(Foreign::Origin),
         path if is_action(path) => guard::check_order(headers),
         _ => Ok(()),
     });

@@ -16,6 +16,7 @@ use umbel_ports::{ConnectionHandle, PeerIdentity};
 use super::audit::AuditLine;
 use super::caller::Need;
 use super::console;
+use super::cross_site;
 use super::entrance::{Entrance, Refused};
 use super::errors::code_name;
 
@@ -119,6 +120,11 @@ pub(super) async fn gate(
     // An unknown connection is anonymous.
     let connection = request.extensions().get().cloned().unwrap_or(PeerIdentity::Anonymous);
     let path = request.uri().path().to_owned();
+    if is_call(&path)
+        && let Err(refused) = cross_site::check(request.headers())
+    {
+        return refused.into_response();
+    }
     let need = Need::of(&path);
     let from = request.extensions().get().cloned();
     let shown = request.headers().get(header::AUTHORIZATION).cloned();
@@ -148,6 +154,11 @@ pub(super) async fn gate(
         line.answered(outcome(&response));
     }
     response
+}
+
+/// Whether a path is that of a gRPC call of the services here.
+fn is_call(path: &str) -> bool {
+    path.starts_with("/umbel.v1.") || path.starts_with("/grpc.")
 }
 
 /// The gRPC status at the start of a response by its name in metrics, or that of HTTP if it is a failure; a stream may

@@ -44,6 +44,7 @@ mod caller;
 mod console;
 mod convert;
 mod credential;
+mod cross_site;
 mod deadlines;
 mod describe;
 mod enrolment;

@@ -113,6 +113,25 @@ async fn the_shell_is_served_under_a_strict_policy() {
     node.shutdown().await;
 }
 
+/// A browser sends these for any page, with the certificate of whoever looks at it.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_pages_send_are_refused() {
+    const DROP: &str = "/umbel.v1.Filters/Drop";
+    const GRPC: &str = "content-type: application/grpc";
+    let (_folder, node) = alone().await;
+    let status = async |headers: &[&str]| got(&node, DROP, headers).await.0;
+    assert_eq!(status(&["content-type: text/plain"]).await, 415);
+    assert_eq!(status(&[]).await, 415);
+    assert_eq!(status(&[GRPC, "origin: https://other.example"]).await, 403);
+    assert_eq!(status(&[GRPC, "sec-fetch-site: cross-site"]).await, 403);
+    // By DNS rebinding the page is of the same origin.
+    assert_eq!(status(&[GRPC, "host: other.example", "origin: http://other.example"]).await, 403);
+    assert!(![403, 415].contains(&status(&[GRPC]).await), "it is looked at");
+    // A probe of a browser, or from behind a proxy of pages.
+    assert_eq!(got(&node, "/livez", &["origin: https://other.example"]).await.0, 200);
+    node.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_view_comes_live_and_one_that_is_not_there_is_refused() {
     let (_folder, node) = alone().await;

@@ -97,7 +97,7 @@ pub(super) fn check_order(headers: &HeaderMap) -> Result<(), Foreign> {
 }
 
 /// Whether a page of another site requests data; such a page may still link to the console.
-pub(super) fn is_cross_site(headers: &HeaderMap) -> bool {
+pub(crate) fn is_cross_site(headers: &HeaderMap) -> bool {
     let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
     site.is_some_and(|site| site != b"same-origin" && site != b"none")
 }
