@@ -160,7 +160,7 @@ proptest! {
 fn a_run_has_a_few_hundred_to_a_few_thousand_calls() {
     let counts: Vec<usize> =
         (0..60).map(|seed| Plan::draw(seed, Profile::Calm, RUN_MS).ops.len()).collect();
-    assert!(counts.iter().all(|count| (200..4_000).contains(count)), "{counts:?}");
+    assert!(counts.iter().all(|count| (200..5_000).contains(count)), "{counts:?}");
     assert!(counts.iter().any(|count| *count < 600), "{counts:?}");
     assert!(counts.iter().any(|count| *count > 1_500), "{counts:?}");
 }
