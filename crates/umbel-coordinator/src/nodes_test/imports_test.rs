@@ -1,7 +1,9 @@
 //! Imports at once under one name: one of them makes the filter.
 
 use futures_util::{StreamExt, stream};
-use umbel_engine::meta::{MetaCommand, MetaError, MetaState};
+use umbel_engine::meta::{
+    FilterVerb, Grant, MetaCommand, MetaError, MetaState, Principal, PrincipalName, Proof, Rights,
+};
 use umbel_filter::Kind;
 
 use super::node_test::{deadline, items};
@@ -81,5 +83,48 @@ async fn of_two_imports_at_once_one_makes_the_filter() {
         assert_loaded_once(&coordinator, kind).await;
     }
     drop((coordinator, other));
+    node.shutdown().await;
+}
+
+/// Adds a principal with verbs on all filters whose names begin with a text.
+async fn add(
+    coordinator: &Coordinator,
+    of: &str,
+    verbs: &[FilterVerb],
+    begin: &str,
+) -> PrincipalName {
+    let grant = Grant { pattern: format!("{begin}*"), verbs: verbs.iter().copied().collect() };
+    let rights = Rights { cluster: [].into(), grants: vec![grant] };
+    // Each its own.
+    let proof = Proof::Token { digest: [of.as_bytes()[0]; 32] };
+    let principal = Principal { proof, rights, created_ms: 0, expires_ms: None };
+    let name = PrincipalName::new(of).unwrap();
+    let command = MetaCommand::PutPrincipal { name: name.clone(), principal, replace: true };
+    coordinator.meta_propose(command, deadline()).await.unwrap();
+    name
+}
+
+/// A filter of its own under the same key tells a principal which positions the items of the other one have.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_has_a_secret_key_only_for_who_may_read_a_filter_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let coordinator = node.coordinator();
+    fill(&coordinator, 2_000).await;
+    let parts = exported(&coordinator, &Kind::Blocked.to_string(), NAME).await;
+    let import = async |owner| {
+        let parts = stream::iter(parts.iter().cloned().map(Ok));
+        coordinator.import(parts, Some(owner)).await.map(drop)
+    };
+    let manager = add(&coordinator, "manager", &[FilterVerb::Manage], NAME).await;
+    let refused = import(manager).await.unwrap_err();
+    assert!(matches!(refused, CallFailure::Denied { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("principal manager may neither read nor"), "{refused}");
+    for verb in [FilterVerb::Read, FilterVerb::Export] {
+        let owner = add(&coordinator, verb.name(), &[verb], "").await;
+        import(owner).await.unwrap();
+        coordinator.drop_filter(&name(NAME), None, deadline()).await.unwrap();
+    }
+    drop(coordinator);
     node.shutdown().await;
 }

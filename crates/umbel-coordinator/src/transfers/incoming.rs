@@ -14,7 +14,7 @@ use super::loading::{Cuts, Loading, ended_early};
 use super::whole::one_shard;
 use super::{
     BACKUP_FORMAT, BackupFilter, BackupHead, BackupPart, ExportedSettings, ImportHead, ImportPart,
-    QUIET_MAX, Restored, check_ranges, checked, decode_settings, invalid, step_deadline,
+    QUIET_MAX, Restored, check_key, check_ranges, checked, decode_settings, invalid, step_deadline,
 };
 use crate::catalogue::ranges_of;
 use crate::{Coordinator, Result};
@@ -35,7 +35,8 @@ enum Break {
 
 impl Coordinator {
     /// Creates a filter from an export. It becomes live if count and checksum of the frames are right;
-    /// otherwise, or if the caller gives up before, it is dropped. It counts towards the quota of `owner`.
+    /// otherwise, or if the caller gives up before, it is dropped. It counts towards the quota of `owner`, who needs a
+    /// right on a filter with its key, if that is secret.
     pub async fn import<S>(
         self: &Arc<Self>,
         mut parts: S,
@@ -51,6 +52,7 @@ impl Coordinator {
         let settings: ExportedSettings = decode_settings(&settings)?;
         self.meta_refresh(step_deadline()).await?;
         let settings = self.read_meta(|state| settings.with_key(state))??;
+        self.read_meta(|state| check_key(state, &settings.key, owner.as_ref()))??;
         let ranges = self.ranges_for(&settings)?;
         check_ranges(theirs, &settings.shape, ranges)?;
         let mut settings = checked(settings, ranges)?;
