@@ -26,8 +26,8 @@ pub(crate) fn answer_of(done: Result<Vec<String>, Status>) -> Answer {
     let text = format!("{:?}: {}", status.code(), status.message());
     match (detail.code(), status.code()) {
         (ErrorCode::Denied, _) => Answer::Denied(text),
-        // The connection broke, or the node does not know a formed cluster yet.
-        (ErrorCode::Unspecified | ErrorCode::NotFormed, _)
+        // The connection broke, the node does not know a formed cluster yet, or it stopped while the call was on its way.
+        (ErrorCode::Unspecified | ErrorCode::NotFormed | ErrorCode::OutcomeUnknown, _)
         | (_, Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown) => {
             Answer::Open(text)
         }
