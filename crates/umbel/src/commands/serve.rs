@@ -31,6 +31,7 @@ use umbel_node::{
 use umbel_ports::{
     IssuedFiles, NodeSigner, TlsNet, WrappingKey, memory_limit_bytes, raise_descriptor_limit,
 };
+use umbel_tls::mode_for_others;
 
 /// How often recorded samples are moved into their histograms' buckets, so that few accumulate while
 /// nobody reads the metrics.
@@ -282,6 +283,7 @@ fn tls_net(config: &Config) -> Result<Option<TlsNet>, UsageError> {
     let mut net = net.map_err(|error| UsageError(error.to_string()))?;
     warn_of_refused_certificate(config);
     if let Some(key) = &config.tls_ca_key {
+        check_private(key)?;
         let signer = NodeSigner::open(&ca, Path::new(key));
         net = net.signing(signer.map_err(|error| UsageError(format!("tls_ca_key: {error}")))?);
     }
@@ -289,6 +291,17 @@ fn tls_net(config: &Config) -> Result<Option<TlsNet>, UsageError> {
         net = net.renewing(files);
     }
     Ok(Some(net))
+}
+
+/// Refuses the key of the authority, which makes nodes and clients of any name, where others may read it, as the file of a
+/// secret. A file that is not there is named where it is read.
+fn check_private(key: &str) -> Result<(), UsageError> {
+    let mode = std::fs::metadata(key).ok().as_ref().and_then(mode_for_others);
+    let Some(mode) = mode else { return Ok(()) };
+    Err(UsageError(format!(
+        "tls_ca_key: {key}: others than its owner may read or write the key (mode {mode:03o}): chmod 600, or 640 if it \
+         belongs to root; for secrets of Kubernetes set `defaultMode: 0440`, for those of Docker Swarm `mode: 0440`"
+    )))
 }
 
 /// The files of the node's certificate, if the cluster issues it.
@@ -367,7 +380,25 @@ impl ServeArgs {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+
+    #[test]
+    fn the_key_of_the_authority_is_its_owners() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ca.key");
+        std::fs::write(&path, "key").unwrap();
+        let checked = |mode| {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            check_private(path.to_str().unwrap()).map_err(|error| error.to_string())
+        };
+        assert_eq!(checked(0o600), Ok(()));
+        let refused = checked(0o666).unwrap_err();
+        assert!(refused.contains("ca.key: others than its owner may") && refused.contains("666"));
+        assert_eq!(check_private("nowhere/ca.key").map_err(|error| error.to_string()), Ok(()));
+    }
 
     #[test]
     fn a_development_cluster_says_that_its_own_address_is_the_one_of_redis() {

@@ -1,6 +1,8 @@
 //! Nodes that join with tokens, and the certificates that the cluster issues to them.
 
 use std::fs;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Output;
 
@@ -25,7 +27,9 @@ impl Founded {
         let (authority, own) = Authority::new("cluster", 30).unwrap();
         let folder = cluster.folder.path().to_owned();
         put(&folder.join("ca.pem"), &own.certificate);
-        put(&folder.join("ca.key"), &own.key);
+        let key = folder.join("ca.key");
+        put(&key, &own.key);
+        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
         let pair = put_pair(&folder, "node", &authority.issue(&node(), 30).unwrap());
         let alice = put_pair(&folder, "alice", &authority.issue(&client("alice"), 30).unwrap());
         let mut first = cluster.another(&[]);
@@ -33,7 +37,7 @@ impl Founded {
         first.set_args(&["--initial-cluster", &address]);
         let set = [
             ("UMBEL_TLS_CA", folder.join("ca.pem")),
-            ("UMBEL_TLS_CA_KEY", folder.join("ca.key")),
+            ("UMBEL_TLS_CA_KEY", key),
             ("UMBEL_TLS_CERT", pair.certificate),
             ("UMBEL_TLS_KEY", pair.key),
         ];
