@@ -21,6 +21,12 @@ pub(super) const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause between two tries.
 pub(super) const TRY_PAUSE: Duration = Duration::from_millis(50);
 
+/// The pause after the try with this number, from 0. It grows: while all nodes refuse connections, hundreds of calls try, and each connection
+/// takes a port that the network has again only when the node has heard of its end.
+pub(super) fn pause_after(turn: u32) -> Duration {
+    TRY_PAUSE * (1 + turn / 8)
+}
+
 impl Clients {
     /// Sends `copies` copies of one insert at the same time, each to a different node first.
     pub(super) async fn insert_copies(
@@ -153,8 +159,8 @@ impl Clients {
                     Outcome::NotApplied(text)
                 };
             }
+            tokio::time::sleep(pause_after(turn)).await;
             turn += 1;
-            tokio::time::sleep(TRY_PAUSE).await;
         }
     }
 

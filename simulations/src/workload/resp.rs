@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use umbel_resp::{Reply, Request};
 
 use self::wire::{REPLIES, RespConnection};
-use super::copies::{TRY_PAUSE, TRY_TIMEOUT, reused_text};
+use super::copies::{TRY_PAUSE, TRY_TIMEOUT, pause_after, reused_text};
 use super::{Clients, REQUEST_TIMEOUT, item_text};
 use crate::counters;
 use crate::history::Outcome;
@@ -232,7 +232,7 @@ impl Clients {
             if is_over || progress.waiting().is_empty() {
                 break;
             }
-            tokio::time::sleep(TRY_PAUSE).await;
+            tokio::time::sleep(pause_after(turn)).await;
             turn += 1;
         }
         let outcome = progress.outcome(batch.manner);
