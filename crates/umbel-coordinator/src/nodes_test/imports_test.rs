@@ -2,7 +2,8 @@
 
 use futures_util::{StreamExt, stream};
 use umbel_engine::meta::{
-    FilterVerb, Grant, MetaCommand, MetaError, MetaState, Principal, PrincipalName, Proof, Rights,
+    ClusterVerb, FilterVerb, Grant, MetaCommand, MetaError, MetaState, Principal, PrincipalName,
+    Proof, Rights,
 };
 use umbel_filter::Kind;
 
@@ -94,9 +95,11 @@ async fn add(
     begin: &str,
 ) -> PrincipalName {
     let grant = Grant { pattern: format!("{begin}*"), verbs: verbs.iter().copied().collect() };
-    let rights = Rights { cluster: [].into(), grants: vec![grant] };
-    // Each its own.
-    let proof = Proof::Token { digest: [of.as_bytes()[0]; 32] };
+    // The first principal has to be an administrator.
+    let cluster = if of == "root" { [ClusterVerb::Admin].into() } else { [].into() };
+    let rights = Rights { cluster, grants: vec![grant] };
+    // Each its own: their second letters differ.
+    let proof = Proof::Token { digest: [of.as_bytes()[1]; 32] };
     let principal = Principal { proof, rights, created_ms: 0, expires_ms: None };
     let name = PrincipalName::new(of).unwrap();
     let command = MetaCommand::PutPrincipal { name: name.clone(), principal, replace: true };
@@ -116,6 +119,7 @@ async fn an_import_has_a_secret_key_only_for_who_may_read_a_filter_with_it() {
         let parts = stream::iter(parts.iter().cloned().map(Ok));
         coordinator.import(parts, Some(owner)).await.map(drop)
     };
+    add(&coordinator, "root", &[FilterVerb::Manage], NAME).await;
     let manager = add(&coordinator, "manager", &[FilterVerb::Manage], NAME).await;
     let refused = import(manager).await.unwrap_err();
     assert!(matches!(refused, CallFailure::Denied { .. }), "{refused:?}");

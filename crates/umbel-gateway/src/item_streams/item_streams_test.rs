@@ -205,7 +205,7 @@ async fn what_was_read_is_answered_before_a_stream_ends() {
         }
         assert_eq!(next(&mut answers).await, Ok(5));
         let end = answers.next().await.unwrap().unwrap_err();
-        let expected = if is_stop { Code::Unavailable } else { Code::OutOfRange };
+        let expected = if is_stop { Code::Unavailable } else { Code::ResourceExhausted };
         assert_eq!(end.code(), expected, "{end}");
         assert!(answers.next().await.is_none());
     }

@@ -8,6 +8,7 @@ use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
 use umbel_engine::shard::{LateItems, SetOperation, WindowRules, WindowTime};
 use umbel_filter::Kind;
+use umbel_node::failure::CallFailure;
 use umbel_node::item_batch::ItemBatch;
 use umbel_resp::{
     Arguments, CreateFilter, Items, NewSize, NewWindow, Refusal, Reply, RequestName, SetEstimate,
@@ -127,7 +128,12 @@ async fn insert_at(session: &Session, items: Items<'_>, at_ms: u64) -> Result<Re
     for batch in packed.batches() {
         let at_ms = Some(at_ms);
         let call = || coordinator.insert_of(name.as_str(), &batch, None, None, at_ms, deadline);
-        let (bits, _) = unless_busy(deadline, call).await.map_err(|failure| refusal(&failure))?;
+        let refused = |failure| match failure {
+            // Its items have no times of their own.
+            CallFailure::Invalid { .. } => Refusal::WrongType,
+            failure => refusal(&failure),
+        };
+        let (bits, _) = unless_busy(deadline, call).await.map_err(refused)?;
         new.extend(bits.iter().map(Reply::Boolean));
     }
     Ok(Reply::Array(new))
