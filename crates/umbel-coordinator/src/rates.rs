@@ -3,7 +3,8 @@
 //! A limiter is a point in time, up to which everything taken is paid for. Taking an amount moves it
 //! forward by the amount's cost at the rate, starting no earlier than one second ago; so a second's
 //! worth may be taken at once. A caller that owes nothing may take any amount, and owes it afterwards:
-//! a batch larger than the rate is not refused for ever.
+//! a batch larger than the rate is not refused for ever. However large it was, all of it is paid for, unless an
+//! administrator changes the principal's rates.
 //!
 //! ```text
 //!       now − 1 s        now
@@ -27,8 +28,8 @@ use crate::Result;
 /// What can be saved up: as much as one second brings.
 const BURST: Duration = Duration::from_secs(1);
 
-/// Highest cost of one take: even a rate of one byte a second must not block a caller for years.
-const COST_MAX: Duration = Duration::from_secs(60);
+/// Highest cost of one take, a hundred years: more than any call costs, and little enough for points in time.
+const COST_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// Callers that are remembered; beyond that, those that owe nothing are forgotten.
 const REMEMBERED_MAX: usize = 1024;
@@ -71,7 +72,14 @@ impl Limiter {
 /// What principals with rates have taken on this node.
 #[derive(Default)]
 pub(crate) struct TakenByPrincipals {
-    taken: Mutex<BTreeMap<PrincipalName, [Limiter; 3]>>,
+    taken: Mutex<BTreeMap<PrincipalName, Taken>>,
+}
+
+/// What a principal has taken since it has these rates.
+#[derive(Default)]
+struct Taken {
+    rates: Rates,
+    limiters: [Limiter; 3],
 }
 
 impl TakenByPrincipals {
@@ -92,9 +100,15 @@ impl TakenByPrincipals {
         }
         let mut taken = locked(&self.taken);
         if taken.len() >= REMEMBERED_MAX && !taken.contains_key(name) {
-            taken.retain(|_, limiters| limiters.iter().any(|limiter| limiter.owed(now).is_some()));
+            let owes = |taken: &Taken| taken.limiters.iter().any(|it| it.owed(now).is_some());
+            taken.retain(|_, taken| owes(taken));
         }
-        let limiters = taken.entry(name.clone()).or_default();
+        let taken = taken.entry(name.clone()).or_default();
+        if taken.rates != rates {
+            // Raised rates must end the wait for what was taken under the former ones.
+            *taken = Taken { rates, ..Taken::default() };
+        }
+        let limiters = &mut taken.limiters;
         let limits = rates.limits().into_iter().zip(amounts).zip(NAMES);
         let needed = || limits.clone().enumerate().filter(|(_, ((_, amount), _))| *amount > 0);
         for (at, ((limit, _), what)) in needed() {
@@ -167,11 +181,23 @@ mod tests {
         assert_eq!(take(&taken, "alice", rates, [1, 0, 0], now), Ok(()));
         assert_eq!(batch(now + Duration::from_secs(3)), Err(1_000));
         assert_eq!(batch(now + Duration::from_secs(4)), Ok(()));
-        // Even the lowest rate blocks a caller for at most a minute.
+    }
+
+    #[test]
+    fn all_of_a_large_batch_is_owed_until_the_rates_change() {
+        let (taken, now) = (TakenByPrincipals::default(), Instant::now());
+        let rates = Rates { items: Some(100), ..Rates::default() };
+        let batch = |rates, at| take(&taken, "alice", rates, [0, 200_000, 0], at);
+        assert_eq!(batch(rates, now), Ok(()));
+        assert_eq!(batch(rates, now), Err(3_999_000));
+        assert_eq!(batch(rates, now + Duration::from_secs(60)), Err(3_939_000));
+        let raised = Rates { items: Some(1_000_000), ..rates };
+        assert_eq!(batch(raised, now), Ok(()));
+        // No amount is too much for the arithmetic.
         let rates = Rates { bytes: Some(1), ..Rates::default() };
         let huge = |at| take(&taken, "bob", rates, [0, 0, u64::MAX], at);
         assert_eq!(huge(now), Ok(()));
-        assert_eq!(huge(now), Err(59_000));
+        assert_eq!(huge(now), Err(COST_MAX.as_millis() - 1_000));
     }
 
     #[test]

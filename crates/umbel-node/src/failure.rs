@@ -83,8 +83,8 @@ pub enum CallFailure {
     /// Nothing was changed. Retry after that time, or have an administrator raise the rate.
     #[error(
         "principal {principal} has a quota of {limit} {what} a second over all nodes, and has used up this \
-         node's share: try again after {} ms, send larger batches or to more nodes, or have an administrator \
-         raise it (umbel access quota {principal} --{what}-per-second N)", retry_after.as_millis()
+         node's share: try again after {} ms, send {} or to more nodes, or have an administrator \
+         raise it (umbel access quota {principal} --{what}-per-second N)", retry_after.as_millis(), fitting(what)
     )]
     RateExceeded {
         /// The principal that called.
@@ -170,11 +170,26 @@ impl CallFailure {
     }
 }
 
+/// The batches that help against a limit of this: larger ones need fewer calls, smaller ones are paid for sooner.
+fn fitting(limited: &str) -> &'static str {
+    if limited == "calls" { "larger batches" } else { "smaller batches" }
+}
+
 #[cfg(test)]
 mod tests {
     use umbel_engine::FilterId;
 
     use super::*;
+
+    #[test]
+    fn the_advice_fits_the_limit() {
+        for (what, advice) in [("calls", "send larger"), ("items", "send smaller")] {
+            let (principal, retry_after) = ("p".to_owned(), Duration::from_millis(250));
+            let failure = CallFailure::RateExceeded { principal, limit: 9, what, retry_after };
+            let text = failure.to_string();
+            assert!(text.contains(&format!("after 250 ms, {advice} batches or to")), "{text}");
+        }
+    }
 
     #[test]
     fn what_a_shard_refuses_names_the_filter() {
