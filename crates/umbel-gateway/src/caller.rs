@@ -35,6 +35,8 @@ pub(super) enum Need {
     Somebody,
     /// A verb on some filter; the handler checks it again for the filter's name.
     Filter(FilterVerb),
+    /// Any verb on some filter, for calls that only serve calls about filters.
+    SomeFilter,
     /// A verb on the cluster.
     Cluster(ClusterVerb),
     /// To be a node, or a verb on the cluster.
@@ -131,7 +133,7 @@ impl Need {
         match self {
             Self::Nothing | Self::Node => false,
             Self::NodeOr(_) => !may_be_node(connection),
-            Self::Somebody | Self::Filter(_) | Self::Cluster(_) => {
+            Self::Somebody | Self::Filter(_) | Self::SomeFilter | Self::Cluster(_) => {
                 !matches!(connection, PeerIdentity::Node | PeerIdentity::Member(_))
             }
         }
@@ -398,6 +400,7 @@ impl Caller {
             Need::NodeOr(verb) => is_node || self.has(|rights| rights.may_with_cluster(verb)),
             Need::Cluster(verb) => self.has(|rights| rights.may_with_cluster(verb)),
             Need::Filter(verb) => self.has(|rights| rights.may_somewhere(verb)),
+            Need::SomeFilter => self.has(Rights::may_anything_somewhere),
         }
     }
 
@@ -487,6 +490,7 @@ impl Caller {
             (_, Need::Filter(verb)) => {
                 format!("{self} has no right to {} any filter", verb.name())
             }
+            (_, Need::SomeFilter) => format!("{self} has no right on any filter"),
             (_, Need::Cluster(verb) | Need::NodeOr(verb)) => {
                 format!("{self} has not the verb {} of the cluster", verb.name())
             }

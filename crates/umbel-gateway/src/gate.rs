@@ -68,15 +68,17 @@ impl Need {
                 Self::Filter(FilterVerb::Manage)
             }
             "Export" => Self::Filter(FilterVerb::Export),
-            // A list shows only the filters that the caller may see; a session is useful only with a filter.
-            "List" | "OpenSession" => Self::Somebody,
+            // A list shows only the filters that the caller may see.
+            "List" => Self::Somebody,
+            // A session is of use only with a filter, and the cluster remembers it.
+            "OpenSession" => Self::SomeFilter,
             _ => Self::Cluster(ClusterVerb::Admin),
         }
     }
 
     fn of_admin(method: &str) -> Self {
         match method {
-            // Needed by clients that send requests straight to a shard's leader.
+            // Clients learn by it which other nodes there are, whatever they call them for, and find leaders.
             "ShardMap" => Self::Somebody,
             "Status" => Self::Cluster(ClusterVerb::Metrics),
             "Join" => Self::NodeOr(ClusterVerb::Admin),
@@ -97,6 +99,7 @@ impl Need {
             | Self::Nothing
             | Self::Somebody
             | Self::Filter(_)
+            | Self::SomeFilter
             | Self::Node => false,
             Self::Cluster(_) | Self::NodeOr(_) => !is_followed,
         }
@@ -190,7 +193,7 @@ fn answer(headers: &HeaderMap, refused: &Refused) -> Response {
 mod tests {
     use ClusterVerb::{Admin, Backup, Jobs, Metrics};
     use FilterVerb::{Export, Insert, Manage, Read};
-    use Need::{Cluster, Filter, Node, NodeOr, Somebody};
+    use Need::{Cluster, Filter, Node, NodeOr, SomeFilter, Somebody};
     use prost::Message as _;
 
     use super::*;
@@ -270,7 +273,7 @@ mod tests {
         ("Filters/Flush", Filter(Insert)),
         ("Filters/Export", Filter(Export)),
         ("Filters/Import", Filter(Manage)),
-        ("Filters/OpenSession", Somebody),
+        ("Filters/OpenSession", SomeFilter),
         ("JobControl/Control", Node),
         ("JobExchange/Frames", Node),
         ("Jobs/SubmitJob", Cluster(Jobs)),

@@ -202,13 +202,18 @@ async fn a_replicated_filter_opens_no_session() {
 }
 
 fn of_alice<M>(message: M) -> Request<M> {
+    of("alice", message)
+}
+
+/// The message as this principal sends it.
+fn of<M>(name: &str, message: M) -> Request<M> {
     let mut request = Request::new(message);
-    let token = format!("Bearer alice.{SECRET}").parse().unwrap();
+    let token = format!("Bearer {name}.{SECRET}").parse().unwrap();
     request.metadata_mut().insert("authorization", token);
     request
 }
 
-/// Any principal may open a session, which tells it no more than a list does.
+/// Who has a right on some filter may open a session, which tells it no more than a list does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_shows_no_filter_that_a_list_hides() {
     let folder = tempfile::tempdir().unwrap();
@@ -218,9 +223,10 @@ async fn a_session_shows_no_filter_that_a_list_hides() {
     }
     let proof = Proof::Token { digest: *blake3::hash(SECRET.as_bytes()).as_bytes() };
     let root = Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() };
+    let watcher = Rights { cluster: [ClusterVerb::Metrics].into(), ..Rights::default() };
     let grant = Grant { pattern: "a.*".to_owned(), verbs: [FilterVerb::Insert].into() };
     let alice = Rights { grants: vec![grant], ..Rights::default() };
-    for (name, rights) in [("root", root), ("alice", alice)] {
+    for (name, rights) in [("root", root), ("alice", alice), ("watcher", watcher)] {
         let principal = Principal { proof, rights, created_ms: 0, expires_ms: None };
         let name = PrincipalName::new(name).unwrap();
         let command = MetaCommand::PutPrincipal { name, principal, replace: true };
@@ -237,6 +243,13 @@ async fn a_session_shows_no_filter_that_a_list_hides() {
         assert!(opened.session != 0, "{name}");
         assert_eq!(opened.listed, Some(page), "{name}");
     }
-    drop(filters);
+    // Who has no right on any filter opens none. The shard map, by which clients find nodes, is for every principal.
+    let refused = filters.open_session(of("watcher", wish(""))).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    let mut admin = AdminClient::new(channel_to(&net, node.address(), None).unwrap());
+    admin.shard_map(of("watcher", v1::ShardMapRequest {})).await.unwrap();
+    let stranger = admin.shard_map(v1::ShardMapRequest {}).await.unwrap_err();
+    assert_eq!(stranger.code(), Code::Unauthenticated, "{stranger}");
+    drop((filters, admin));
     node.shutdown().await;
 }

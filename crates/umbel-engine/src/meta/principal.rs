@@ -183,6 +183,12 @@ impl Rights {
         self.grants.iter().any(|grant| grant.verbs.contains(&verb))
     }
 
+    /// Whether any verb is allowed on at least one possible filter name.
+    #[must_use]
+    pub fn may_anything_somewhere(&self) -> bool {
+        FilterVerb::ALL.into_iter().any(|verb| self.may_somewhere(verb))
+    }
+
     /// Whether lists show a filter of this name: there is any grant on it.
     #[must_use]
     pub fn may_see(&self, filter: &str) -> bool {
@@ -290,6 +296,7 @@ mod tests {
         }
         assert!(ClusterVerb::ALL.into_iter().all(|verb| !rights.may_with_cluster(verb)));
         assert!(rights.may_see("crawl.a") && !rights.may_see("mail"));
+        assert!(rights.may_anything_somewhere() && !Rights::default().may_anything_somewhere());
     }
 
     #[test]

@@ -23,15 +23,17 @@ pub(super) fn need_of(name: &str) -> Need {
         | "pexpireat" | "persist" | "rename" | "renamenx" | "copy" | "restore" => {
             Need::Filter(FilterVerb::Manage)
         }
+        // The cluster remembers a session, which is of use only with a filter.
+        "umbel.session" => Need::SomeFilter,
         "hello" | "auth" | "quit" | "reset" => Need::Nothing,
         // They show who the other clients and principals are, or reset numbers that others look at.
         "client|list" | "acl|users" | "config|resetstat" => Need::Cluster(ClusterVerb::Admin),
         // Lists show only what the caller may see; the other commands concern the connection, or reveal
         // no more than a client of a Redis server can find out anyway.
-        "keys" | "scan" | "dbsize" | "umbel.session" | "ping" | "echo" | "select" | "readonly"
-        | "readwrite" | "asking" | "multi" | "exec" | "discard" | "info" | "time" | "role"
-        | "wait" | "config|get" | "config|set" | "module|list" | "acl|whoami" | "acl|cat"
-        | "command" | "unwatch" | "waitaof" => Need::Somebody,
+        "keys" | "scan" | "dbsize" | "ping" | "echo" | "select" | "readonly" | "readwrite"
+        | "asking" | "multi" | "exec" | "discard" | "info" | "time" | "role" | "wait"
+        | "config|get" | "config|set" | "module|list" | "acl|whoami" | "acl|cat" | "command"
+        | "unwatch" | "waitaof" => Need::Somebody,
         name if name.starts_with("client|")
             || name.starts_with("command|")
             || name.starts_with("cluster|")
@@ -88,6 +90,9 @@ mod tests {
                             right.is_some_and(|right| right.starts_with(verb.name())),
                             "{name}: {right:?}"
                         );
+                    }
+                    Need::SomeFilter => {
+                        assert_eq!(right, Some("any right on some filter"), "{name}");
                     }
                     Need::Cluster(_) => {
                         assert_eq!(right, Some("the cluster's verb admin"), "{name}");
