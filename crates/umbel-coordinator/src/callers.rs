@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 use umbel_engine::meta::PrincipalName;
-use umbel_ports::locked;
+use umbel_ports::{StrangerLines, locked};
 use umbel_step::planted::{self, Planted};
 
 use crate::Result;
@@ -36,6 +36,19 @@ pub enum CaughtUp {
     NoMajority,
 }
 
+/// Limits the lines of the log that strangers cause, by cause.
+#[derive(Default)]
+pub struct StrangerLog {
+    /// Calls that are denied.
+    pub denied: StrangerLines,
+    /// Wrong passwords of the Redis protocol.
+    pub wrong_passwords: StrangerLines,
+    /// Tokens for joining that are not valid.
+    pub enrolments: StrangerLines,
+    /// Browsers that speak to a port of the Redis protocol.
+    pub browsers: StrangerLines,
+}
+
 /// What this node knows of those who call it.
 pub struct Callers {
     calls: Arc<LeaderCalls>,
@@ -45,6 +58,7 @@ pub struct Callers {
     taken: TakenByPrincipals,
     /// Limits the requests to the majority about callers that this node does not know.
     confirmations: Mutex<Limiter>,
+    stranger_log: StrangerLog,
 }
 
 impl Callers {
@@ -54,6 +68,7 @@ impl Callers {
             caught_up: OnceCell::new(),
             taken: TakenByPrincipals::default(),
             confirmations: Mutex::default(),
+            stranger_log: StrangerLog::default(),
         }
     }
 
@@ -83,6 +98,11 @@ impl Callers {
     #[cfg(any(test, feature = "testing"))]
     pub fn skip_catch_up(&self) {
         let _ = self.caught_up.set(());
+    }
+
+    /// Limits the lines of the log that strangers cause.
+    pub const fn stranger_log(&self) -> &StrangerLog {
+        &self.stranger_log
     }
 
     /// Takes what a principal's call uses from its rates.

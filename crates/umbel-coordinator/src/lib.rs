@@ -20,7 +20,7 @@ use umbel_engine::{FilterId, OwnerId, RequestId, ShardId};
 use umbel_filter::HashRange;
 use umbel_ports::PortFuture;
 
-pub use self::callers::{Callers, CaughtUp};
+pub use self::callers::{Callers, CaughtUp, StrangerLog};
 pub use self::items::{graver, partial_failure, partly};
 pub use self::jobs::{Jobs, NewJob};
 pub use self::levels::{AckLevel, ReadLevel};

@@ -1,4 +1,4 @@
-//! The line of the audit log about a call of an administrator.
+//! The lines of the audit log: about calls of administrators, and about what was denied.
 //!
 //! The gate knows the caller and the outcome, but sees only the bytes of the request. So the method, which has the decoded
 //! message, notes what was ordered. It never notes tokens or their hashes, keys, items, or the words of a job.
@@ -6,8 +6,13 @@
 use std::sync::{Arc, OnceLock};
 
 use axum::http::Extensions;
+use tokio::time::Instant;
 use tonic::Request;
+use umbel_engine::meta::PrincipalName;
+use umbel_node::metrics;
+use umbel_ports::{LeftOut, StrangerLines};
 
+use super::caller::Caller;
 use super::limits::{ORDER_CHARS_MAX, ORDER_LIST_MAX, ORDER_WORD_CHARS_MAX};
 
 /// The outcome of a call whose caller left before the answer, or that the node's stop ended.
@@ -72,6 +77,51 @@ impl Drop for AuditLine {
         let outcome = outcome.as_deref().unwrap_or(UNANSWERED);
         tracing::info!(target: "umbel::audit", who, path, ordered, outcome, "called");
     }
+}
+
+/// What a caller was denied, in the words of its protocol.
+#[derive(Clone, Copy, Default)]
+pub(super) struct DeniedCall<'a> {
+    /// The path of a call.
+    pub(super) path: Option<&'a str>,
+    /// The name of a command of the Redis protocol.
+    pub(super) command: Option<&'a str>,
+    /// The verb that the caller lacks on a filter.
+    pub(super) verb: Option<&'a str>,
+    /// The name of this filter.
+    pub(super) filter: Option<&'a str>,
+}
+
+/// Counts a denial and writes it to the audit log.
+pub(super) fn denied(caller: &Caller, call: DeniedCall<'_>) {
+    metrics::call_denied();
+    let Some(left_out) = line_about(caller, &caller.stranger_log().denied) else { return };
+    let (who, from, left_out) = (caller.to_string(), caller.address(), left_out.count());
+    let who = who.as_str();
+    let DeniedCall { path, command, verb, filter } = call;
+    tracing::warn!(
+        target: "umbel::audit", who, from, path, command, verb, filter, left_out, "denied"
+    );
+}
+
+/// Counts a wrong password and writes it to the audit log, with the principal that was tried.
+pub(super) fn wrong_password(caller: &Caller, tried: Option<&PrincipalName>) {
+    metrics::call_denied();
+    // Who guesses the passwords of others is limited even if it has proved its own identity.
+    let lines = &caller.stranger_log().wrong_passwords;
+    let Some(left_out) = lines.take(Instant::now().into_std()) else { return };
+    let (from, left_out) = (caller.address(), left_out.count());
+    let tried = tried.map(PrincipalName::as_str);
+    tracing::warn!(target: "umbel::audit", from, tried, left_out, "a password is wrong");
+}
+
+/// Takes a line of the log about a refused caller; None if it must not be written. Callers that have proved their
+/// identity are not limited: they can be told apart and excluded.
+pub(super) fn line_about(caller: &Caller, lines: &StrangerLines) -> Option<LeftOut> {
+    if caller.is_somebody() {
+        return Some(LeftOut::NONE);
+    }
+    lines.take(Instant::now().into_std())
 }
 
 /// A request that notes its order, and what is read of it afterwards.

@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use tonic::Request;
-use umbel_coordinator::Coordinator;
 use umbel_coordinator::rates::Amounts;
+use umbel_coordinator::{Coordinator, StrangerLog};
 use umbel_engine::NodeId;
 use umbel_engine::meta::{
     ClusterVerb, FilterName, FilterVerb, MetaState, Principal, PrincipalName, Proof, Rights,
@@ -20,6 +20,7 @@ use umbel_ports::{NodeIdentity, PeerIdentity};
 use umbel_proto::v1;
 use umbel_step::planted::{self, Planted};
 
+use super::audit::{self, DeniedCall};
 use super::credential::Credential;
 use crate::errors::Result;
 
@@ -224,6 +225,11 @@ impl Caller {
         self.from.as_ref().map(PeerAddress::as_str)
     }
 
+    /// Limits the lines of the log that strangers cause.
+    pub(super) fn stranger_log(&self) -> &StrangerLog {
+        self.coordinator.callers().stranger_log()
+    }
+
     /// A caller while this node does not know, or cannot learn, what the cluster grants to whom.
     pub(super) fn without_grants(
         connection: &PeerIdentity,
@@ -415,9 +421,9 @@ impl Caller {
         if is_open || self.has(|rights| rights.may(verb, name.as_str())) {
             return Ok(name);
         }
-        let (text, verb, from) = (name.as_str(), verb.name(), self.address());
-        tracing::warn!(target: "umbel::audit", who = %self, from, verb, filter = text, "denied");
-        umbel_node::metrics::call_denied();
+        let (text, verb) = (name.as_str(), verb.name());
+        let call = DeniedCall { verb: Some(verb), filter: Some(text), ..DeniedCall::default() };
+        audit::denied(self, call);
         let what = format!(
             "{self} has no right to {verb} filters of this name: a grant of {verb} is needed"
         );

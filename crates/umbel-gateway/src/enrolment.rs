@@ -24,6 +24,7 @@ use umbel_proto::v1;
 use umbel_proto::v1::enrolment_client::EnrolmentClient;
 use umbel_proto::v1::enrolment_server::{self, EnrolmentServer};
 
+use super::audit::line_about;
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::{ENROLMENT_MESSAGE_BYTES_MAX, ENROLMENTS_MAX, ISSUED_DAYS, PASSED_ON_TIMEOUT};
@@ -263,9 +264,13 @@ fn note_denial(who: &Caller, address: &str, failure: &CallFailure) {
     };
     // Nobody has checked the address: it may fill the whole message.
     let address: String = address.chars().take(NODE_ADDRESS_BYTES_MAX).collect();
-    let from = who.address();
-    tracing::warn!(target: "umbel::audit", %who, from, address, reason = %failure, "an enrolment was denied");
     metrics::call_denied();
+    let Some(left_out) = line_about(who, &who.stranger_log().enrolments) else { return };
+    let (text, from, left_out) = (who.to_string(), who.address(), left_out.count());
+    let (who, reason) = (text.as_str(), failure.to_string());
+    tracing::warn!(
+        target: "umbel::audit", who, from, address, reason, left_out, "an enrolment was denied"
+    );
 }
 
 fn invalid(error: &dyn std::fmt::Display) -> CallFailure {

@@ -8,10 +8,10 @@ use axum::http::{HeaderValue, StatusCode};
 use tonic::Status;
 use umbel_coordinator::{CaughtUp, Coordinator};
 use umbel_node::failure::CallFailure;
-use umbel_node::metrics;
 use umbel_ports::PeerIdentity;
 use umbel_ports::channel::PeerAddress;
 
+use super::audit::{self, DeniedCall};
 use super::caller::{Caller, Need};
 use super::credential::Credential;
 use super::errors;
@@ -73,9 +73,8 @@ impl Entrance {
             return Ok(());
         }
         if !caller.is_unknown() {
-            let (path, from) = (&self.path, caller.address());
-            tracing::warn!(target: "umbel::audit", who = %caller, from, path, "denied");
-            metrics::call_denied();
+            let path = Some(self.path.as_str());
+            audit::denied(caller, DeniedCall { path, ..DeniedCall::default() });
         }
         Err(self.refused(caller))
     }

@@ -131,6 +131,10 @@ pub(super) const ISSUED_DAYS: u32 = 90;
 /// Connections of the Redis protocol that a node accepts at once; the same as Redis's default.
 pub(super) const RESP_CONNECTIONS_MAX: usize = 10_000;
 
+/// Wrong passwords on one connection of the Redis protocol, after which it is closed: more than a person mistypes, and
+/// who guesses has to connect anew.
+pub(super) const RESP_WRONG_PASSWORDS_MAX: u32 = 16;
+
 /// Commands of one connection that are read ahead of their answers; at this number reading stops.
 pub(super) const RESP_COMMANDS_IN_FLIGHT_MAX: usize = 1024;
 

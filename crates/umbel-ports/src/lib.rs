@@ -62,7 +62,9 @@ pub use pacer::Pacer;
 pub use secret::{NotProved, OnRefused, SecretNet};
 pub use seed::RealSeed;
 pub use tls::{PinnedNet, TlsNet};
-pub use umbel_tls::{NodeIdentity, NodeSigner, PeerIdentity, SecretRefusal, SecretTls};
+pub use umbel_tls::{
+    LeftOut, NodeIdentity, NodeSigner, PeerIdentity, SecretRefusal, SecretTls, StrangerLines,
+};
 pub use wrapping::{KeyFileError, NotUnwrapped, WRAPPED_EXTRA_BYTES, WrappingKey};
 
 /// The future of a port's call.

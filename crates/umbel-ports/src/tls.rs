@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::{Interval, MissedTickBehavior};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 use umbel_tls::{
     ClientTls, HandshakeError, KeyPairFiles, NodeIdentity, NodeSigner, PinnedTls, ServerTls,
-    TlsError, TlsFiles,
+    StrangerLines, TlsError, TlsFiles,
 };
 
 use super::connections::{ConnectionSlot, ConnectionSlots};
@@ -84,6 +84,7 @@ impl TlsNet {
             handshakes: JoinSet::new(),
             slots,
             reload,
+            failed: Arc::default(),
         })
     }
 
@@ -197,6 +198,8 @@ struct TlsListener {
     handshakes: JoinSet<Option<Incoming>>,
     slots: ConnectionSlots,
     reload: Interval,
+    /// Limits the lines about handshakes that failed.
+    failed: Arc<StrangerLines>,
 }
 
 impl TlsListener {
@@ -215,6 +218,7 @@ impl TlsListener {
 
     fn begin(&mut self, stream: TcpStream, from: String, slot: ConnectionSlot) {
         let (server, takes_plain) = (Arc::clone(&self.server), self.takes_plain);
+        let failed = Arc::clone(&self.failed);
         self.handshakes.spawn(async move {
             let connection = slot.connection().clone();
             let proved = async {
@@ -233,7 +237,10 @@ impl TlsListener {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs()),
             };
-            tracing::info!(from, why, "a connection without a proof was closed");
+            if let Some(left_out) = failed.take(Instant::now().into_std()) {
+                let left_out = left_out.count();
+                tracing::info!(from, why, left_out, "a connection without a proof was closed");
+            }
             metrics::handshake_failed();
             None
         });

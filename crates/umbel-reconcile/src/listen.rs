@@ -25,7 +25,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use umbel_files::UsageError;
 use umbel_reconcile_engine::{Beginning, Options};
-use umbel_tls::{HANDSHAKE_RECORD, SecretTls};
+use umbel_tls::{HANDSHAKE_RECORD, SecretTls, StrangerLines};
 
 /// Maximum number of connections that are authenticating or waiting for their session; more wait in the
 /// system's queue. Each has a socket and a thread.
@@ -41,10 +41,6 @@ const READ_TIMEOUT_MIN: Duration = Duration::from_millis(1);
 
 /// Bytes read at a time until the first message is whole: more than a first message has.
 const FIRST_READ_BYTES: usize = 8 << 10;
-
-/// Maximum number of refused connections reported between two sessions, so that strangers cannot fill a
-/// log.
-const REFUSALS_REPORTED_MAX: usize = 20;
 
 /// Pause after a connection could not be accepted: the reason, such as too many open files, is seldom gone at
 /// once, and must not take a processor meanwhile.
@@ -114,20 +110,16 @@ fn listen_with(
     };
     let knocking = Accepting { listener, secret, waits, knocked };
     spawn(move || knocking.run());
-    let mut reported = 0;
+    let refusals = StrangerLines::default();
     for arrived in arrivals {
         let connection = match arrived {
             Ok(Knocked::Admitted(connection)) => connection,
             Ok(Knocked::Refused(why)) => {
-                reported += 1;
-                if reported <= REFUSALS_REPORTED_MAX {
-                    driving.observer.notice(format_args!("{why}"));
-                }
+                report_refusal(driving, &refusals, &why);
                 continue;
             }
             Err(error) => return Err(error).with_context(|| address.to_owned()),
         };
-        reported = 0;
         queue.leave();
         let turn = if is_limited { Turn::before(queue) } else { Turn::default() };
         let connection = PeerConnection { turn, ..connection };
@@ -152,6 +144,17 @@ fn listen_with(
         }
     }
     Ok(())
+}
+
+/// Reports a refused connection, unless there were too many just now.
+fn report_refusal(driving: Driving<'_>, refusals: &StrangerLines, why: &str) {
+    let Some(left_out) = refusals.take(now()) else { return };
+    match left_out.count() {
+        None => driving.observer.notice(format_args!("{why}")),
+        Some(count) => {
+            driving.observer.notice(format_args!("{why}; {count} more like this before"));
+        }
+    }
 }
 
 /// The socket that listens at the address. Without a secret other machines must not reach it, unless that is allowed.

@@ -23,6 +23,8 @@
 //! Processes that work together without a cluster share a secret instead of certificates: with
 //! [`SecretTls`], both ends prove that they know it, and it is never sent.
 //!
+//! [`StrangerLines`] limits what those who have proved nothing write into a log.
+//!
 //! ```
 //! use umbel_tls::PeerIdentity;
 //!
@@ -50,6 +52,7 @@ mod reload;
 mod request;
 mod secret;
 mod server;
+mod stranger_lines;
 
 #[cfg(any(test, feature = "authority"))]
 pub use authority::{Authority, AuthorityError, Pem, Subject};
@@ -69,6 +72,7 @@ pub use pinned::{HANDSHAKE_RECORD, SecretRefusal, SecretTls};
 pub use request::{CertificateRequest, NodeSigner, RequestError};
 pub use secret::{Derived, SECRET_BYTES_MIN, Secret, SecretError, SecretUse, mode_for_others};
 pub use server::{ServerTls, names_host, why_refused};
+pub use stranger_lines::{LeftOut, StrangerLines};
 
 #[cfg(test)]
 mod secret_test;

@@ -23,6 +23,7 @@ use super::filters::{self, ItemAnswers};
 use super::packed::Packed;
 use super::session::{Executing, Queue, Session, name_of};
 use super::{chain_debug, cluster, cuckoo, dumps, expiry, keys, payloads, server, umbel};
+use crate::audit::line_about;
 
 /// Names of commands that browsers send when a page makes them connect to this port. Such connections are
 /// closed.
@@ -322,8 +323,11 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
             .iter()
             .any(|word| arguments.get(0).is_some_and(|n| n.eq_ignore_ascii_case(word)))
     {
-        let from = session.client.from.as_str();
-        tracing::warn!(from, "a browser was made to speak to this port");
+        let lines = &session.caller.stranger_log().browsers;
+        if let Some(left_out) = line_about(&session.caller, lines) {
+            let (from, left_out) = (session.client.from.as_str(), left_out.count());
+            tracing::warn!(from, left_out, "a browser was made to speak to this port");
+        }
         session.is_ending = true;
         return;
     }

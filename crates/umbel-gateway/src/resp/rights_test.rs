@@ -192,6 +192,30 @@ async fn rates_count_commands_and_items() {
     node.shutdown().await;
 }
 
+/// Guesses cost the one who makes them a connection each, and refusals do not fill the log.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_passwords_end_a_connection_and_strangers_have_few_lines() {
+    let (_folder, node) = node().await;
+    put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
+    let mut stranger = Client::new(&node).await;
+    let guesses: String = (0..100).map(|guess| format!("AUTH root {guess}\r\n")).collect();
+    stranger.send(guesses.as_bytes()).await;
+    let text = stranger.rest().await;
+    assert_eq!(text.matches("-WRONGPASS").count(), 16, "{text}");
+    // Those that are refused without a guess stay, but are noted likewise.
+    let mut stranger = Client::new(&node).await;
+    stranger.send("BF.ADD k x\r\n".repeat(1_000).as_bytes()).await;
+    for _ in 0..1_000 {
+        assert_eq!(stranger.line().await, "-NOAUTH Authentication required.");
+    }
+    let coordinator = node.coordinator();
+    let lines = &coordinator.callers().stranger_log().denied;
+    let next = lines.take(tokio::time::Instant::now().into_std());
+    assert!(next.is_none_or(|left_out| left_out.count().is_some()), "{next:?}");
+    drop(coordinator);
+    node.shutdown().await;
+}
+
 /// Commands in the same write as `AUTH` have the limits of the client that it makes known.
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_behind_an_authentication_are_those_of_its_principal() {

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use umbel_coordinator::CaughtUp;
-use umbel_engine::meta::{FilterName, FilterVerb, MetaState};
+use umbel_engine::meta::{FilterName, FilterVerb, MetaState, PrincipalName};
 use umbel_node::failure::CallFailure;
-use umbel_node::metrics;
 use umbel_ports::PeerIdentity;
 use umbel_resp::table::{self, CommandSpec};
 use umbel_resp::{
@@ -18,9 +17,12 @@ use super::answers::refusal;
 use super::needs::{need_of, second_need_of};
 use super::shared::{Client, Shared};
 use super::waiting::Waiting;
+use crate::audit::{self, DeniedCall};
 use crate::caller::{Caller, Need};
 use crate::credential::Credential;
-use crate::limits::{RESP_TRANSACTION_BYTES_MAX, RESP_TRANSACTION_COMMANDS_MAX};
+use crate::limits::{
+    RESP_TRANSACTION_BYTES_MAX, RESP_TRANSACTION_COMMANDS_MAX, RESP_WRONG_PASSWORDS_MAX,
+};
 
 /// The user of clients that name none.
 pub(super) const DEFAULT_USER: &str = "default";
@@ -32,6 +34,8 @@ pub(super) struct Session {
     identity: PeerIdentity,
     /// Name and password that the client has presented.
     shown: Option<(Option<String>, String)>,
+    /// Wrong passwords that the client has presented.
+    wrong_password_count: u32,
     /// The caller as last identified.
     pub(super) caller: Caller,
     pub(super) protocol: Protocol,
@@ -130,6 +134,7 @@ impl Session {
             client,
             identity,
             shown: None,
+            wrong_password_count: 0,
             caller,
             protocol: Protocol::default(),
             database: 0,
@@ -171,7 +176,11 @@ impl Session {
     /// Refuses `HELLO` of a caller that has not proved its identity.
     pub(super) fn check_greeting(&self) -> Result<(), Refusal> {
         self.check_known_callers(Need::Somebody)?;
-        self.is_known().then_some(()).ok_or(Refusal::HelloNoAuth)
+        if self.is_known() {
+            return Ok(());
+        }
+        self.note_denied("hello");
+        Err(Refusal::HelloNoAuth)
     }
 
     /// The answer to bytes that are no request. Those that are too many for a stranger may not be too many for this
@@ -205,12 +214,16 @@ impl Session {
     /// The same for a command that is answered now: a denial is written to the audit log.
     pub(super) fn check(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
         self.permit(spec).inspect_err(|refusal| {
-            if matches!(refusal, Refusal::NoPermission { .. }) {
-                let (from, command) = (self.caller.address(), spec.name);
-                tracing::warn!(target: "umbel::audit", who = %self.caller, from, command, "denied");
-                metrics::call_denied();
+            if matches!(refusal, Refusal::NoPermission { .. } | Refusal::NoAuth) {
+                self.note_denied(spec.name);
             }
         })
+    }
+
+    /// Counts the denial of a command and writes it to the audit log.
+    fn note_denied(&self, command: &str) {
+        let command = Some(command);
+        audit::denied(&self.caller, DeniedCall { command, ..DeniedCall::default() });
     }
 
     /// The same for a command that is carried out: takes it from the caller's rates.
@@ -266,11 +279,24 @@ impl Session {
         copies.unconfirmed_soon(has_copies, deadline).await.map(drop)
     }
 
-    /// `AUTH`, also as part of `HELLO`.
+    /// `AUTH`, also as part of `HELLO`. After some wrong passwords, the connection ends.
     pub(super) async fn authenticate(
         &mut self,
         credentials: Credentials<'_>,
     ) -> Result<(), Refusal> {
+        let proved = self.prove(credentials).await;
+        if proved == Err(Refusal::WrongPassword) {
+            self.wrong_password_count += 1;
+            self.is_ending |= self.wrong_password_count >= RESP_WRONG_PASSWORDS_MAX;
+            // Only a name that the client has called one: a part of a password may look like one, too.
+            let user = credentials.user.and_then(|user| std::str::from_utf8(user).ok());
+            let tried = user.filter(|&user| user != DEFAULT_USER).and_then(PrincipalName::new);
+            audit::wrong_password(&self.caller, tried.as_ref());
+        }
+        proved
+    }
+
+    async fn prove(&mut self, credentials: Credentials<'_>) -> Result<(), Refusal> {
         let bare = look(&self.shared, &self.client, &self.identity, None).await;
         let is_guarded = self.shared.coordinator.read_meta(MetaState::is_guarded).unwrap_or(true);
         if !is_guarded && bare.is_somebody() {
@@ -304,9 +330,6 @@ impl Session {
             return Err(Refusal::Other(format!("LOADING {why}").into()));
         }
         if !caller.is_somebody() {
-            let from = self.client.from.as_str();
-            tracing::warn!(target: "umbel::audit", from, "a password is wrong");
-            metrics::call_denied();
             return Err(Refusal::WrongPassword);
         }
         (self.shown, self.caller) = (shown, caller);
