@@ -65,6 +65,11 @@ impl ConnectionHandle {
         self.0.reader.wake();
     }
 
+    /// Whether the connection is still open, or others know it by this handle.
+    pub(crate) fn is_known(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Ready once the connection was ended. One task may wait for it.
     pub fn poll_ended(&self, cx: &Context<'_>) -> Poll<()> {
         self.0.reader.register(cx.waker());

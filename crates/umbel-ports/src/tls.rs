@@ -10,19 +10,22 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use umbel_tls::{
     ClientTls, HandshakeError, KeyPairFiles, NodeIdentity, NodeSigner, PinnedTls, ServerTls,
-    StrangerLines, TlsError, TlsFiles,
+    StrangerLines, TlsError, TlsFiles, shown_until_s,
 };
 
-use super::connections::{ConnectionSlot, ConnectionSlots};
+use super::connections::{ConnectionHandle, ConnectionSlot, ConnectionSlots};
 use super::net::connect;
-use super::{Incoming, IssuedFiles, Listener, Net, PortFuture, Stream, locked};
+use super::{
+    Incoming, IssuedFiles, Listener, Net, PortFuture, RealSeed, Seed as _, Stream, locked,
+};
 use crate::metrics;
 
 /// Time limit from the connection to the proved identity. Two round trips and two signatures take less
 /// than a second anywhere in the world.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often the files are checked: a replaced certificate is used after at most this long.
+/// How often the files and the dates of shown certificates are checked: a replaced certificate is used, and a connection
+/// whose certificate has expired is ended, after at most this long, also if the clock jumps.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The first byte of a TLS connection: a handshake record (RFC 8446, 5.1). No HTTP request begins with
@@ -85,6 +88,7 @@ impl TlsNet {
             slots,
             reload,
             failed: Arc::default(),
+            dated: Vec::new(),
         })
     }
 
@@ -195,16 +199,26 @@ struct TlsListener {
     client: Arc<ClientTls>,
     takes_plain: bool,
     /// Connections whose peer is proving its identity; a slow one delays no other.
-    handshakes: JoinSet<Option<Incoming>>,
+    handshakes: JoinSet<Option<Proved>>,
     slots: ConnectionSlots,
     reload: Interval,
     /// Limits the lines about handshakes that failed.
     failed: Arc<StrangerLines>,
+    /// The last second in which the certificate of a connection is valid, of each that has shown one.
+    dated: Vec<(u64, ConnectionHandle)>,
+}
+
+/// A connection after its handshake.
+struct Proved {
+    incoming: Incoming,
+    /// The last second, since 1970, in which the certificate that it has shown is valid.
+    until_s: Option<u64>,
 }
 
 impl TlsListener {
-    /// Reloads the files if they were replaced.
-    fn look(&self) {
+    /// Reloads the files if they were replaced, and ends connections whose certificates have expired.
+    fn look(&mut self) {
+        self.end_expired(RealSeed.wall_ms() / 1000);
         let looked = self.server.refresh().and_then(|is_new| Ok(self.client.refresh()? || is_new));
         match looked {
             Ok(false) => {}
@@ -214,6 +228,19 @@ impl TlsListener {
             }
         }
         show_expiry(self.server.expires_at());
+    }
+
+    /// Ends the connections whose certificates have expired by this second since 1970: new ones with these certificates
+    /// are refused.
+    fn end_expired(&mut self, now_s: u64) {
+        self.dated.retain(|(until_s, connection)| {
+            let is_valid = now_s <= *until_s;
+            if !is_valid && connection.is_known() {
+                connection.end();
+                metrics::connection_refused("expired");
+            }
+            is_valid && connection.is_known()
+        });
     }
 
     fn begin(&mut self, stream: TcpStream, from: String, slot: ConnectionSlot) {
@@ -230,9 +257,10 @@ impl TlsListener {
                 }
             };
             let why = match tokio::time::timeout(HANDSHAKE_TIMEOUT, proved).await {
-                Ok(Ok(incoming)) => {
+                Ok(Ok(Proved { incoming, until_s })) => {
                     connection.note_handshake();
-                    return Some(Incoming { slot: Some(slot), ..incoming });
+                    let incoming = Incoming { slot: Some(slot), ..incoming };
+                    return Some(Proved { incoming, until_s });
                 }
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs()),
@@ -261,7 +289,10 @@ impl Listener for TlsListener {
                 };
                 tokio::select! {
                     Some(done) = self.handshakes.join_next() => {
-                        if let Ok(Some(incoming)) = done {
+                        if let Ok(Some(Proved { incoming, until_s })) = done {
+                            if let (Some(until_s), Some(slot)) = (until_s, &incoming.slot) {
+                                self.dated.push((until_s, slot.connection().clone()));
+                            }
                             return Ok(incoming);
                         }
                     }
@@ -283,18 +314,21 @@ async fn prove(
     takes_plain: bool,
     stream: TcpStream,
     from: String,
-) -> io::Result<Incoming> {
+) -> io::Result<Proved> {
     let mut first = [0];
     let byte_count = stream.peek(&mut first).await?;
     if byte_count == 1 && first[0] != HANDSHAKE_RECORD {
         if takes_plain {
-            return Ok(Incoming::unchecked(stream, from));
+            let incoming = Incoming::unchecked(stream, from);
+            return Ok(Proved { incoming, until_s: None });
         }
         let text = "it speaks no TLS, which this node asks for: connect with --tls-ca";
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     let (stream, identity) = server.accept(stream).await?;
-    Ok(Incoming { identity, ..Incoming::unchecked(stream, from) })
+    let until_s = shown_until_s(&stream);
+    let incoming = Incoming { identity, ..Incoming::unchecked(stream, from) };
+    Ok(Proved { incoming, until_s })
 }
 
 fn show_expiry(expires_at: Option<SystemTime>) {

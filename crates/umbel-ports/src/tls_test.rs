@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::task::{Context, Waker};
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -75,6 +76,33 @@ async fn nodes_know_each_other() {
     let net = certificates.net(false);
     let mut listener = net.listen("127.0.0.1:0").await.unwrap();
     assert_eq!(ask(&mut *listener, &net).await.unwrap(), PeerIdentity::Node);
+}
+
+/// It had all rights of its certificate until it ended by itself.
+#[tokio::test]
+async fn a_connection_ends_with_the_certificate_that_it_has_shown() {
+    let certificates = Certificates::new();
+    let net = certificates.net(false);
+    let mut listener = net.listener("127.0.0.1:0", ConnectionSlots::new(16)).await.unwrap();
+    let address = listener.local_address();
+    let (taken, called) = tokio::join!(listener.accept(), net.connect(&address));
+    let (taken, _called) = (taken.unwrap(), called.unwrap());
+    let connection = taken.slot.as_ref().unwrap().connection().clone();
+    let context = Context::from_waker(Waker::noop());
+    let is_ended = || connection.poll_ended(&context).is_ready();
+    let now_s = RealSeed.wall_ms() / 1000;
+    listener.end_expired(now_s);
+    assert!(!is_ended());
+    // Certificates of tests are valid for a day.
+    listener.end_expired(now_s + 2 * 86_400);
+    assert!(is_ended() && listener.dated.is_empty());
+
+    let (taken, called) = tokio::join!(listener.accept(), net.connect(&address));
+    let _called = called.unwrap();
+    assert_eq!(listener.dated.len(), 1);
+    drop(taken.unwrap());
+    listener.end_expired(now_s);
+    assert!(listener.dated.is_empty(), "what is closed is forgotten");
 }
 
 #[tokio::test]

@@ -71,7 +71,7 @@ pub use pinned::{HANDSHAKE_RECORD, SecretRefusal, SecretTls};
 #[cfg(any(test, feature = "authority"))]
 pub use request::{CertificateRequest, NodeSigner, RequestError};
 pub use secret::{Derived, SECRET_BYTES_MIN, Secret, SecretError, SecretUse, mode_for_others};
-pub use server::{ServerTls, names_host, why_refused};
+pub use server::{ServerTls, names_host, shown_until_s, why_refused};
 pub use stranger_lines::{LeftOut, StrangerLines};
 
 #[cfg(test)]

@@ -80,6 +80,15 @@ impl ServerTls {
     }
 }
 
+/// The last second, since 1970, in which the certificate that the other end has shown is valid; None if it has shown none.
+#[must_use]
+pub fn shown_until_s<S>(stream: &TlsStream<S>) -> Option<u64> {
+    let shown = stream.get_ref().1.peer_certificates()?.first()?;
+    let (_, certificate) = X509Certificate::from_der(shown).ok()?;
+    // A date before 1970 has passed, too.
+    Some(u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or_default())
+}
+
 /// Whether the certificate in a file is for this host, a name or an IP address: those who call the host refuse another
 /// one.
 ///

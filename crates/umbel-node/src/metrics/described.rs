@@ -165,9 +165,9 @@ const ALL: [Measurement; 58] = [
     by(
         (
             CONNECTIONS_REFUSED,
-            "Connections that were closed, by cause: no_room, gave_way to another one, late with what it began to send, unread answers.",
+            "Connections that were closed, by cause: no_room, gave_way to another one, late with what it began to send, unread answers, frames, an expired certificate.",
         ),
-        ("cause", &["no_room", "gave_way", "late", "unread", "frames"]),
+        ("cause", &["no_room", "gave_way", "late", "unread", "frames", "expired"]),
     ),
     by(
         (
