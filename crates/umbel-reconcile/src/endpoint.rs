@@ -4,7 +4,7 @@ use super::form::Form;
 use super::frozen::refuse_dash;
 use super::offline::SketchPlace;
 use super::turn::Turn;
-use crate::error::{Context, Result};
+use crate::error::{Context, ReconcileError, Result};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::ffi::{OsStr, OsString};
 use std::io::{Cursor, PipeReader, PipeWriter, Read, Write, pipe};
@@ -14,7 +14,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 use umbel_files::UsageError;
-use umbel_tls::{SecretReader, SecretTls, SecretWriter};
+use umbel_tls::{SecretReader, SecretRefusal, SecretTls, SecretWriter};
 
 /// Suffix of the folder of journals next to a set on another machine.
 const JOURNALS_SUFFIX: &str = ".umbel-resume";
@@ -387,7 +387,13 @@ impl PeerConnection {
     pub fn dialed(stream: TcpStream, peer: String, tls: &SecretTls) -> Result<Self> {
         let shown = peer.clone();
         Self::encrypted(stream, peer, |socket| {
-            tls.connect_blocking(socket, HANDSHAKE_TIMEOUT).context(shown)
+            let proved = tls.connect_blocking(socket, HANDSHAKE_TIMEOUT);
+            proved.map_err(|why| {
+                let is_unheard =
+                    matches!(why, SecretRefusal::Late { .. } | SecretRefusal::Broken(_));
+                let hint = if is_unheard { ", which may be full of others" } else { "" };
+                ReconcileError::from(why).context(format!("{shown}{hint}"))
+            })
         })
     }
 

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The set is checked before the first connection. It is not read for a connection before that step, and a
-//! slow connection delays no other: a first message has a time limit, and silence has one where all places are taken.
+//! slow connection delays no other: a first message has a time limit, and where all places are taken, the oldest connection
+//! gives way that has proved nothing.
 //! Sessions do not run side by side: each may change the set, and holds up to some fifty bytes for each of its items. So
 //! one without a secret has a time limit as soon as another one waits.
 
@@ -16,24 +17,24 @@ use super::turn::{Queue, TURN_PATIENCE, Turn, now};
 use crate::error::{Context, ReconcileError, Result, bail, ensure};
 use crate::foreign::foreign;
 use rustix::io::Errno;
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use umbel_files::UsageError;
 use umbel_reconcile_engine::{Beginning, Options};
 use umbel_tls::{HANDSHAKE_RECORD, SecretTls, StrangerLines};
 
-/// Maximum number of connections that are authenticating or waiting for their session; more wait in the
-/// system's queue. Each has a socket and a thread.
+/// Maximum number of connections that are authenticating or waiting for their session; for one more, the oldest that is
+/// still authenticating is closed, and if there is none, more wait in the system's queue. Each has a socket and a thread.
 const KNOCKING_MAX: usize = 32;
 
 /// Maximum time from the first byte of a connection that need not authenticate to the end of its first message,
 /// which has some hundred bytes and is sent at once: as long as a handshake may take. Before its first byte, a side
-/// reads its whole set; so silence has this limit only while all places are taken.
+/// reads its whole set.
 const FIRST_MESSAGE_TIMEOUT: Duration = HANDSHAKE_TIMEOUT;
 
 /// Shortest time limit of a read: none is no limit.
@@ -102,12 +103,7 @@ fn listen_with(
     // Nobody has a turn after the only one, and who knows the secret is trusted to take no more time than it needs.
     let is_limited = secret.is_none() && !once;
     let silence = if secret.is_some() { HANDSHAKE_TIMEOUT } else { driving.timeouts.idle };
-    let waits = Waits {
-        silence,
-        first_message: FIRST_MESSAGE_TIMEOUT,
-        is_crowded: Arc::<AtomicBool>::default(),
-        queue: Arc::clone(queue),
-    };
+    let waits = Waits { silence, first_message: FIRST_MESSAGE_TIMEOUT, queue: Arc::clone(queue) };
     let knocking = Accepting { listener, secret, waits, knocked };
     spawn(move || knocking.run());
     let refusals = StrangerLines::default();
@@ -225,62 +221,109 @@ struct Accepting {
 struct Waits {
     /// Time in which it must say something.
     silence: Duration,
-    /// Time in which the first message must be whole that has begun; and time after which a silent connection loses
-    /// its place if all are taken.
+    /// Time in which the first message must be whole that has begun.
     first_message: Duration,
-    /// Whether all places are taken.
-    is_crowded: Arc<AtomicBool>,
     /// Those that are admitted and wait for their turn.
     queue: Arc<Queue>,
 }
 
+/// The connections that have proved nothing yet, and have sent no whole first message.
+#[derive(Clone, Default)]
+struct Strangers(Arc<Mutex<StrangerTable>>);
+
+#[derive(Default)]
+struct StrangerTable {
+    last: u64,
+    /// Their sockets, the oldest first.
+    sockets: BTreeMap<u64, TcpStream>,
+}
+
+impl Strangers {
+    fn table(&self) -> MutexGuard<'_, StrangerTable> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a connection, and returns its number.
+    fn enter(&self, socket: &TcpStream) -> std::io::Result<u64> {
+        let socket = socket.try_clone()?;
+        let mut table = self.table();
+        table.last += 1;
+        let number = table.last;
+        table.sockets.insert(number, socket);
+        Ok(number)
+    }
+
+    /// Removes a connection; false if it had to give way.
+    fn leave(&self, number: u64) -> bool {
+        self.table().sockets.remove(&number).is_some()
+    }
+
+    /// Closes the oldest connection, whose thread then ends.
+    fn end_oldest(&self) {
+        let oldest = self.table().sockets.pop_first();
+        if let Some((_, socket)) = oldest {
+            drop(socket.shutdown(Shutdown::Both));
+        }
+    }
+}
+
 impl Accepting {
     fn run(self) {
+        let strangers = Strangers::default();
         let (free, room) = sync_channel(KNOCKING_MAX);
         for _ in 0..KNOCKING_MAX {
             let _ = free.send(());
         }
         loop {
-            let (socket, peer) = match self.next(&room) {
+            let report = |error: &std::io::Error| self.report(error);
+            let (socket, peer) = match accepted(|| self.listener.accept(), report) {
                 Ok(taken) => taken,
                 Err(error) => return drop(self.knocked.send(Err(error))),
             };
-            let (free, knocked) = (free.clone(), self.knocked.clone());
+            if room.try_recv().is_err() {
+                strangers.end_oldest();
+                // Cannot fail: this thread holds the other end, too.
+                let _ = room.recv();
+            }
+            let number = match strangers.enter(&socket) {
+                Ok(number) => number,
+                Err(error) => {
+                    self.report(&error);
+                    let _ = free.send(());
+                    continue;
+                }
+            };
+            let (free, knocked, strangers) =
+                (free.clone(), self.knocked.clone(), strangers.clone());
             let (secret, waits) = (self.secret.clone(), self.waits.clone());
             spawn(move || {
-                match admit(socket, peer, secret.as_ref(), &waits) {
+                let admitted = admit(socket, peer, secret.as_ref(), &waits);
+                let refused = match (admitted, strangers.leave(number)) {
                     // Keeps its slot until its session is taken.
-                    Ok(connection) => {
+                    (Ok(connection), true) => {
                         waits.queue.enter();
                         drop(knocked.send(Ok(Knocked::Admitted(connection))));
+                        None
                     }
-                    Err(error) => {
-                        // A refusal that finds the queue full, during a long session, is not reported.
-                        let text = format!("{peer}: not let in: {error:#}");
-                        drop(knocked.try_send(Ok(Knocked::Refused(text))));
-                    }
+                    (Err(error), true) => Some(format!("{error:#}")),
+                    (_, false) => Some("another connection needed its place".to_owned()),
+                };
+                if let Some(why) = refused {
+                    // A refusal that finds the queue full, during a long session, is not reported.
+                    let text = format!("{peer}: not let in: {why}");
+                    drop(knocked.try_send(Ok(Knocked::Refused(text))));
                 }
                 let _ = free.send(());
             });
         }
     }
 
-    fn next(&self, room: &Receiver<()>) -> std::io::Result<(TcpStream, SocketAddr)> {
-        let is_crowded = room.try_recv().is_err();
-        self.waits.is_crowded.store(is_crowded, Ordering::Relaxed);
-        if is_crowded {
-            // Cannot fail: this thread holds the other end, too.
-            let _ = room.recv();
-            // As long as nobody comes for this place, those that are silent may stay.
-            self.waits.is_crowded.store(false, Ordering::Relaxed);
-        }
-        let report = |error: &std::io::Error| {
-            let text = format!("a connection cannot be accepted: {error}: it is tried again");
-            drop(self.knocked.try_send(Ok(Knocked::Refused(text))));
-            // Nobody wakes this thread.
-            std::thread::park_timeout(ACCEPT_PAUSE);
-        };
-        accepted(|| self.listener.accept(), report)
+    /// Reports that a connection could not be accepted, and waits a moment.
+    fn report(&self, error: &std::io::Error) {
+        let text = format!("a connection cannot be accepted: {error}: it is tried again");
+        drop(self.knocked.try_send(Ok(Knocked::Refused(text))));
+        // Nobody wakes this thread.
+        std::thread::park_timeout(ACCEPT_PAUSE);
     }
 }
 
@@ -310,7 +353,7 @@ fn admit(
     secret: Option<&SecretTls>,
     waits: &Waits,
 ) -> Result<PeerConnection> {
-    let speaks_tls = first_byte(&socket, waits)? == HANDSHAKE_RECORD;
+    let speaks_tls = first_byte(&socket, waits.silence)? == HANDSHAKE_RECORD;
     let peer = peer.to_string();
     match secret {
         Some(tls) => {
@@ -336,24 +379,16 @@ fn is_late(error: &std::io::Error) -> bool {
 }
 
 /// Waits until the peer has sent something, and leaves it unread.
-fn first_byte(socket: &TcpStream, waits: &Waits) -> Result<u8> {
+fn first_byte(socket: &TcpStream, silence: Duration) -> Result<u8> {
     let (since, mut first) = (now(), [0]);
     loop {
-        let left = waits.silence.saturating_sub(since.elapsed());
-        ensure!(!left.is_zero(), "it said nothing within {} s", waits.silence.as_secs());
-        socket.set_read_timeout(Some(left.min(waits.first_message)))?;
+        let left = silence.saturating_sub(since.elapsed());
+        ensure!(!left.is_zero(), "it said nothing within {} s", silence.as_secs());
+        socket.set_read_timeout(Some(left))?;
         match socket.peek(&mut first) {
             Ok(0) => bail!("it hung up before it said anything"),
             Ok(_) => return Ok(first[0]),
-            Err(error) if is_late(&error) => {
-                let is_crowded = waits.is_crowded.load(Ordering::Relaxed);
-                let seconds = waits.first_message.as_secs();
-                ensure!(
-                    !is_crowded,
-                    "it said nothing within {seconds} s, and all places are taken"
-                );
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if is_late(&error) || error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error.into()),
         }
     }

@@ -11,6 +11,7 @@ use std::fmt;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use umbel_reconcile_engine::{
@@ -256,17 +257,15 @@ const SOON: Duration = Duration::from_millis(20);
 /// Longer than any test.
 const NEVER: Duration = Duration::from_secs(3600);
 
-fn waits(silence: Duration, first_message: Duration, is_crowded: bool) -> Waits {
-    let (is_crowded, queue) = (Arc::new(AtomicBool::new(is_crowded)), Queue::new(NEVER));
-    Waits { silence, first_message, is_crowded, queue }
+fn waits(silence: Duration, first_message: Duration) -> Waits {
+    Waits { silence, first_message, queue: Queue::new(NEVER) }
 }
 
 #[test]
 fn a_connection_without_a_whole_first_message_is_given_up_in_time() {
     let cases = [
-        (&[][..], waits(SOON, NEVER, false), "it said nothing within 0 s"),
-        (&[], waits(NEVER, SOON, true), "and all places are taken"),
-        (&offer()[..9], waits(NEVER, SOON, false), "its first message was not whole within 0 s"),
+        (&[][..], waits(SOON, NEVER), "it said nothing within 0 s"),
+        (&offer()[..9], waits(NEVER, SOON), "its first message was not whole within 0 s"),
     ];
     for (said, waits, why) in cases {
         let (here, mut there) = sockets();
@@ -284,8 +283,7 @@ fn what_was_read_to_know_a_peer_is_the_beginning_of_its_session() {
     there.write_all(&said).unwrap();
     there.shutdown(Shutdown::Write).unwrap();
     let peer = there.local_addr().unwrap();
-    // One that goes on in time is waited for however long all places are taken.
-    let mut connection = admit(here, peer, None, &waits(NEVER, NEVER, true)).unwrap();
+    let mut connection = admit(here, peer, None, &waits(NEVER, NEVER)).unwrap();
     let mut read = Vec::new();
     connection.reader.read_to_end(&mut read).unwrap();
     assert_eq!(read, said);
@@ -301,7 +299,8 @@ fn silent_connections_that_take_all_places_make_room() {
         (0..KNOCKING_MAX).map(|_| TcpStream::connect(address).unwrap()).collect();
     let mut honest = TcpStream::connect(address).unwrap();
     honest.write_all(&offer()).unwrap();
-    let waits = waits(NEVER, SOON, false);
+    // Nobody has to give way for any other reason.
+    let waits = waits(NEVER, NEVER);
     let knocking = Accepting { listener, secret: None, waits, knocked };
     spawn(move || knocking.run());
     let is_admitted = |arrived| matches!(arrived, Ok(Knocked::Admitted(_)));
@@ -309,28 +308,28 @@ fn silent_connections_that_take_all_places_make_room() {
     drop(silent);
 }
 
-/// Those that are silent may stay once one of all places is free.
+/// Regression: each took a place for 10 s, as long as whoever knows the secret waits.
 #[test]
-fn a_place_that_becomes_free_ends_the_crowd() {
+fn silent_connections_keep_nobody_out_who_knows_the_secret() {
+    let server = Server::start(Some(tls(SECRET)));
+    let silent: Vec<TcpStream> = (0..2 * KNOCKING_MAX).map(|_| server.connect()).collect();
+    assert_eq!(server.ask(Some(&tls(SECRET))).unwrap(), 2);
+    server.ended.join().unwrap().unwrap();
+    let why = server.messages.recv().unwrap();
+    assert!(why.contains("not let in: another connection needed its place"), "{why}");
+    drop(silent);
+}
+
+/// It need not be for the secret that nobody answers.
+#[test]
+fn who_is_not_answered_hears_that_there_may_be_others() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let _next = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (knocked, _arrivals) = sync_channel(1);
-    let waits = waits(NEVER, NEVER, false);
-    let is_crowded = Arc::clone(&waits.is_crowded);
-    let knocking = Accepting { listener, secret: None, waits, knocked };
-    let (free, room) = sync_channel(1);
-    std::thread::scope(|scope| {
-        let taken = scope.spawn(|| {
-            let room = room;
-            knocking.next(&room)
-        });
-        while !is_crowded.load(Ordering::Relaxed) {
-            std::thread::yield_now();
-        }
-        free.send(()).unwrap();
-        taken.join().unwrap().unwrap();
-    });
-    assert!(!is_crowded.load(Ordering::Relaxed));
+    let peer = format!("tcp://{}", listener.local_addr().unwrap());
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    drop(listener.accept().unwrap());
+    let error = PeerConnection::dialed(socket, peer.clone(), &tls(SECRET)).err().unwrap();
+    let text = format!("{error:#}");
+    assert!(text.starts_with(&format!("{peer}, which may be full of others: ")), "{text}");
 }
 
 #[test]
