@@ -7,6 +7,7 @@ use super::super::addresses::is_object;
 use super::super::chunk_facts::ChunkFacts;
 use super::super::chunks::{Chunk, cut};
 use super::super::context::Job;
+use super::super::destinations::make_directory;
 use super::super::drops::SharedBits;
 use super::super::inputs::{Source, identity};
 use super::super::memory::threads_for;
@@ -417,20 +418,22 @@ fn new_input(spec: &JobSpec, observer: &dyn Observer) -> Result<(Vec<Source>, Ve
     Ok(input)
 }
 
-/// Rejects a named output whose folder does not exist: it is written when the work is done. Folders above the output
-/// directory are created with it. The folders of a node's jobs are opened below their roots, and not looked at here.
+/// Rejects a named output whose folder does not exist: it is written when the work is done. A folder at or above the output
+/// directory is made with that one now: a worker that keeps no file would not make it later. The folders of a node's jobs
+/// are opened below their roots, and not looked at here.
 fn check_folders(spec: &JobSpec) -> Result<()> {
-    let is_made = |folder: &Path| match &spec.output {
-        OutputTarget::Directory(root) => root.starts_with(folder),
-        OutputTarget::File(_) | OutputTarget::Stdout => false,
-    };
     for (_, path) in spec.named_outputs().filter(|_| spec.roots.is_none()) {
-        if is_object(path) || is_device(path) {
+        let folder = folder_of(path);
+        if is_object(path) || is_device(path) || folder.is_dir() {
             continue;
         }
-        let folder = folder_of(path);
-        if !folder.is_dir() && !is_made(folder) {
-            refuse!("{}: cannot write: there is no folder {}", path.display(), folder.display());
+        match &spec.output {
+            OutputTarget::Directory(root) if root.starts_with(folder) => {
+                make_directory(spec, root)?;
+            }
+            _ => {
+                refuse!("{}: cannot write: there is no folder {}", path.display(), folder.display())
+            }
         }
     }
     Ok(())

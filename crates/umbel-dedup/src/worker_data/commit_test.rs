@@ -72,6 +72,7 @@ fn an_output_without_a_folder_is_wrong_usage_before_anything_is_read() {
     assert!(!fixture.path("job0").exists());
     let error = open("new/0/", "new/list", |spec, path| spec.summary = Some(path));
     assert!(error.is_none(), "{error:?}");
+    assert!(fixture.path("new/0").is_dir(), "a worker that keeps no file makes none later");
 }
 
 /// A cleaner may remove what has a temporary name.
