@@ -2,7 +2,9 @@
 
 use umbel_engine::{Generation, NodeId};
 use umbel_filter::AnyFilter;
-use umbel_replicated_engine::hypercube::{Coverage, Replica};
+use umbel_replicated_engine::hypercube::Coverage;
+#[cfg(any(test, feature = "testing"))]
+use umbel_replicated_engine::hypercube::Replica;
 
 use super::Copy;
 use crate::cube::scrub::SetBits;
@@ -108,6 +110,7 @@ impl Copy {
 }
 
 /// A filter with one in `every` of its set bits cleared, and the number of cleared bits.
+#[cfg(any(test, feature = "testing"))]
 fn without(filter: &AnyFilter, every: usize) -> (AnyFilter, u64) {
     match filter {
         AnyFilter::Blocked(filter) => {
