@@ -11,7 +11,7 @@ use std::path::Path;
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, MAX_TAG_LEN, NONCE_LEN, Nonce, UnboundKey};
 use thiserror::Error;
-use umbel_tls::mode_for_others;
+use umbel_tls::{OpenToOthers, check_private};
 
 use crate::hex::from_hex;
 
@@ -35,17 +35,9 @@ pub enum KeyFileError {
         /// The operating system's error.
         error: io::Error,
     },
-    /// Remove the permissions of others; anyone who has read the file before has the key.
-    #[error(
-        "{path}: others than its owner may read or write the key (mode {mode:03o}): chmod 600, or 640 if it \
-         belongs to root; for secrets of Kubernetes set `defaultMode: 0440`, for those of Docker Swarm `mode: 0440`"
-    )]
-    Mode {
-        /// The file.
-        path: String,
-        /// Its permissions.
-        mode: u32,
-    },
+    /// Others may access the file: remove their permissions, and create another key.
+    #[error(transparent)]
+    Mode(#[from] OpenToOthers),
     /// Create a key: `openssl rand -hex 32`.
     #[error(
         "{path}: no key: expected 32 bytes, or 64 hexadecimal digits; `openssl rand -hex 32` draws one"
@@ -77,9 +69,7 @@ impl WrappingKey {
         let failed = |error| KeyFileError::Read { path: shown.clone(), error };
         let mut file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        if let Some(mode) = mode_for_others(&metadata) {
-            return Err(KeyFileError::Mode { path: shown, mode });
-        }
+        check_private(path, &metadata, "key")?;
         let mut bytes = Vec::new();
         file.by_ref().take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(failed)?;
         match parse(&bytes) {

@@ -47,6 +47,7 @@ mod identity;
 mod join_token;
 mod pin;
 mod pinned;
+mod private_file;
 mod reload;
 #[cfg(any(test, feature = "authority"))]
 mod request;
@@ -68,9 +69,10 @@ pub use identity::{NodeIdentity, NodeIdentityError, PeerIdentity};
 pub use join_token::{JoinToken, JoinTokenError};
 pub use pin::{AuthorityPin, PinnedTls};
 pub use pinned::{HANDSHAKE_RECORD, SecretRefusal, SecretTls};
+pub use private_file::{OpenToOthers, check_private};
 #[cfg(any(test, feature = "authority"))]
 pub use request::{CertificateRequest, NodeSigner, RequestError};
-pub use secret::{Derived, SECRET_BYTES_MIN, Secret, SecretError, SecretUse, mode_for_others};
+pub use secret::{Derived, SECRET_BYTES_MIN, Secret, SecretError, SecretUse};
 pub use server::{ServerTls, names_host, shown_until_s, why_refused};
 pub use stranger_lines::{LeftOut, StrangerLines};
 

@@ -11,14 +11,15 @@
 //! but the secret.
 
 use std::fmt;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::Read;
 use std::num::NonZeroU32;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use ring::{hkdf, pbkdf2};
 use thiserror::Error;
+
+use crate::private_file::{OpenToOthers, check_private};
 
 /// Shortest secret: 32 random hexadecimal digits have 128 bits.
 pub const SECRET_BYTES_MIN: usize = 32;
@@ -80,18 +81,9 @@ pub enum SecretError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// Remove the permissions of others; anyone who has read the file before knows the secret: draw another one.
-    #[error(
-        "{}: others than its owner may read or write the secret (mode {mode:03o}): chmod 600, or 640 if it belongs to \
-         root; for secrets of Kubernetes set `defaultMode: 0440`, for those of Docker Swarm `mode: 0440`",
-        file.display()
-    )]
-    Mode {
-        /// The file.
-        file: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
+    /// Others may access the file: remove their permissions, and draw another secret.
+    #[error(transparent)]
+    Mode(#[from] OpenToOthers),
     /// The file's content is no secret.
     #[error("{}: {source}", file.display())]
     File {
@@ -100,16 +92,6 @@ pub enum SecretError {
         /// Why not.
         source: Box<Self>,
     },
-}
-
-/// The permissions of a file of keys or secrets if others than its owner may read or write it. One that belongs to
-/// root may be readable by its group, as Kubernetes mounts secrets with `defaultMode: 0440`; its default is 0644, which is
-/// refused.
-#[must_use]
-pub fn mode_for_others(metadata: &Metadata) -> Option<u32> {
-    let mode = metadata.mode() & 0o777;
-    let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
-    Some(mode).filter(|mode| mode & forbidden != 0)
 }
 
 impl Secret {
@@ -133,9 +115,7 @@ impl Secret {
     pub fn read_private(file: &Path) -> Result<Self, SecretError> {
         let failed = |source| SecretError::Read { file: file.to_owned(), source };
         let opened = File::open(file).map_err(failed)?;
-        if let Some(mode) = mode_for_others(&opened.metadata().map_err(failed)?) {
-            return Err(SecretError::Mode { file: file.to_owned(), mode });
-        }
+        check_private(file, &opened.metadata().map_err(failed)?, "secret")?;
         let mut text = String::new();
         // The limit leaves room for white space and still detects a text that is too long.
         let mut limited = opened.take(2 * SECRET_BYTES_MAX as u64);

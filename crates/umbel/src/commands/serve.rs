@@ -31,7 +31,7 @@ use umbel_node::{
 use umbel_ports::{
     IssuedFiles, NodeSigner, TlsNet, WrappingKey, memory_limit_bytes, raise_descriptor_limit,
 };
-use umbel_tls::mode_for_others;
+use umbel_tls::check_private;
 
 /// How often recorded samples are moved into their histograms' buckets, so that few accumulate while
 /// nobody reads the metrics.
@@ -283,7 +283,7 @@ fn tls_net(config: &Config) -> Result<Option<TlsNet>, UsageError> {
     let mut net = net.map_err(|error| UsageError(error.to_string()))?;
     warn_of_refused_certificate(config);
     if let Some(key) = &config.tls_ca_key {
-        check_private(key)?;
+        check_ca_key(key)?;
         let signer = NodeSigner::open(&ca, Path::new(key));
         net = net.signing(signer.map_err(|error| UsageError(format!("tls_ca_key: {error}")))?);
     }
@@ -295,13 +295,10 @@ fn tls_net(config: &Config) -> Result<Option<TlsNet>, UsageError> {
 
 /// Refuses the key of the authority, which makes nodes and clients of any name, where others may read it, as the file of a
 /// secret. A file that is not there is named where it is read.
-fn check_private(key: &str) -> Result<(), UsageError> {
-    let mode = std::fs::metadata(key).ok().as_ref().and_then(mode_for_others);
-    let Some(mode) = mode else { return Ok(()) };
-    Err(UsageError(format!(
-        "tls_ca_key: {key}: others than its owner may read or write the key (mode {mode:03o}): chmod 600, or 640 if it \
-         belongs to root; for secrets of Kubernetes set `defaultMode: 0440`, for those of Docker Swarm `mode: 0440`"
-    )))
+fn check_ca_key(key: &str) -> Result<(), UsageError> {
+    let Ok(metadata) = std::fs::metadata(key) else { return Ok(()) };
+    let checked = check_private(Path::new(key), &metadata, "key");
+    checked.map_err(|error| UsageError(format!("tls_ca_key: {error}")))
 }
 
 /// The files of the node's certificate, if the cluster issues it.
@@ -392,12 +389,13 @@ mod tests {
         std::fs::write(&path, "key").unwrap();
         let checked = |mode| {
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            check_private(path.to_str().unwrap()).map_err(|error| error.to_string())
+            check_ca_key(path.to_str().unwrap()).map_err(|error| error.to_string())
         };
         assert_eq!(checked(0o600), Ok(()));
         let refused = checked(0o666).unwrap_err();
+        assert!(refused.starts_with("tls_ca_key: "), "{refused}");
         assert!(refused.contains("ca.key: others than its owner may") && refused.contains("666"));
-        assert_eq!(check_private("nowhere/ca.key").map_err(|error| error.to_string()), Ok(()));
+        assert_eq!(check_ca_key("nowhere/ca.key").map_err(|error| error.to_string()), Ok(()));
     }
 
     #[test]
