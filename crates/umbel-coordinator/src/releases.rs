@@ -73,7 +73,7 @@ impl Releases<'_> {
             }
             let command = MetaCommand::RaiseVersion { to: version.next(), asked: asked.clone() };
             self.calls.meta_propose(command, deadline).await?;
-            tracing::info!(target: "umbel::audit", version = version.next().0, "the cluster's version was raised");
+            tracing::info!(version = version.next().0, "the cluster's version was raised");
         }
         Ok(releases)
     }

@@ -20,7 +20,7 @@ use umbel_ports::{NodeIdentity, PeerIdentity};
 use umbel_proto::v1;
 use umbel_step::planted::{self, Planted};
 
-use super::audit::{self, DeniedCall};
+use super::audit::{self, Called};
 use super::credential::Credential;
 use crate::errors::Result;
 
@@ -52,6 +52,8 @@ pub(super) struct Caller {
     connection: PeerIdentity,
     /// Where it calls from, for the audit log.
     from: Option<PeerAddress>,
+    /// What it calls, for the audit log.
+    called: Option<Called>,
     standing: CallerStanding,
     coordinator: Arc<Coordinator>,
 }
@@ -212,7 +214,7 @@ impl Caller {
             standing
         };
         let (connection, coordinator) = (connection.clone(), Arc::clone(coordinator));
-        Self { connection, from: None, standing, coordinator }
+        Self { connection, from: None, called: None, standing, coordinator }
     }
 
     /// The same caller, which calls from this address.
@@ -221,8 +223,23 @@ impl Caller {
     }
 
     /// The address that it calls from, if that is known.
-    pub(super) fn address(&self) -> Option<&str> {
-        self.from.as_ref().map(PeerAddress::as_str)
+    pub(super) const fn address(&self) -> Option<&PeerAddress> {
+        self.from.as_ref()
+    }
+
+    /// The same caller, which calls this.
+    pub(super) fn calling(self, called: Option<Called>) -> Self {
+        Self { called, ..self }
+    }
+
+    /// Sets what the caller calls next.
+    pub(super) fn call_next(&mut self, called: Option<Called>) {
+        self.called = called;
+    }
+
+    /// What it calls, if that is known.
+    pub(super) const fn called(&self) -> Option<&Called> {
+        self.called.as_ref()
     }
 
     /// Limits the lines of the log that strangers cause.
@@ -240,7 +257,7 @@ impl Caller {
             _ => CallerStanding::Unknown,
         };
         let (connection, coordinator) = (connection.clone(), Arc::clone(coordinator));
-        Self { connection, from: None, standing, coordinator }
+        Self { connection, from: None, called: None, standing, coordinator }
     }
 
     /// A node of a cluster that is not formed.
@@ -421,12 +438,12 @@ impl Caller {
         if is_open || self.has(|rights| rights.may(verb, name.as_str())) {
             return Ok(name);
         }
-        let (text, verb) = (name.as_str(), verb.name());
-        let call = DeniedCall { verb: Some(verb), filter: Some(text), ..DeniedCall::default() };
-        audit::denied(self, call);
+        let verb = verb.name();
         let what = format!(
             "{self} has no right to {verb} filters of this name: a grant of {verb} is needed"
         );
+        let ordered = format!("verb={verb} filter={}", audit::word(name.as_str()));
+        audit::denied(self, Some(&ordered), &what);
         Err(CallFailure::Denied { what })
     }
 

@@ -30,6 +30,7 @@ use umbel_engine::meta::ClusterVerb;
 use umbel_node::config::{Config, ConsoleMode};
 use umbel_ports::PeerIdentity;
 
+use super::audit::AuditNote;
 use super::caller::{Caller, Need};
 use super::deadlines::Deadlines;
 
@@ -266,8 +267,8 @@ async fn guard(State(console): State<Arc<Console>>, request: Request, next: Next
     let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(why) => {
-            if is_action(&path) {
-                tracing::warn!(target: "umbel::audit", path, %why, "refused");
+            if let Some(note) = request.extensions().get::<AuditNote>() {
+                note.reason(&why.to_string());
             }
             let status = match why {
                 Foreign::Kind => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -293,6 +294,7 @@ async fn act(
     State(console): State<Arc<Console>>,
     uri: Uri,
     Extension(caller): Extension<Caller>,
+    Extension(note): Extension<AuditNote>,
     body: Bytes,
 ) -> Response {
     let Some(action) = action_of(uri.path()) else {
@@ -304,6 +306,6 @@ async fn act(
             std::future::pending::<()>().await;
         }
     };
-    let (status, text) = console.actions.act(action, &caller, &body, stops).await;
+    let (status, text) = console.actions.act(action, (&caller, &note), &body, stops).await;
     (status, format!("{text}\n")).into_response()
 }

@@ -11,12 +11,10 @@ use tonic::{Request, Status};
 use umbel_coordinator::{CaughtUp, Coordinator};
 use umbel_engine::NodeId;
 use umbel_engine::meta::{
-    Applicant, MetaCommand, MetaError, MetaReply, MetaState, NODE_ADDRESS_BYTES_MAX, NodeRecord,
-    VersionRange,
+    Applicant, MetaCommand, MetaError, MetaReply, MetaState, NodeRecord, VersionRange,
 };
 use umbel_node::config::host_of;
 use umbel_node::failure::CallFailure;
-use umbel_node::metrics;
 use umbel_node::peer::{PEER_PROTOCOL, cluster_bytes};
 use umbel_ports::channel::channel_to;
 use umbel_ports::{NodeIdentity, NodeSigner, PeerIdentity};
@@ -24,7 +22,7 @@ use umbel_proto::v1;
 use umbel_proto::v1::enrolment_client::EnrolmentClient;
 use umbel_proto::v1::enrolment_server::{self, EnrolmentServer};
 
-use super::audit::line_about;
+use super::audit;
 use super::caller::Caller;
 use super::deadlines::Deadlines;
 use super::limits::{ENROLMENT_MESSAGE_BYTES_MAX, ENROLMENTS_MAX, ISSUED_DAYS, PASSED_ON_TIMEOUT};
@@ -109,7 +107,7 @@ impl EnrolmentService {
         let applicant = Applicant { address: address.clone(), nonce, digest, key, now_ms };
         let admitted = self.admit(applicant, deadline).await;
         let node = admitted.inspect_err(|failure| note_denial(caller, &address, failure))?;
-        tracing::info!(target: "umbel::audit", node = node.0, address, "a node joined by a token");
+        audit::granted(caller, &format!("node={} address={}", node.0, audit::word(&address)));
         self.sign(signer, &request, node, host)
     }
 
@@ -194,7 +192,12 @@ impl EnrolmentService {
         })
     }
 
-    async fn renew_now(&self, identity: NodeIdentity, request: &[u8]) -> Result<v1::EnrolResponse> {
+    async fn renew_now(
+        &self,
+        caller: &Caller,
+        identity: NodeIdentity,
+        request: &[u8],
+    ) -> Result<v1::EnrolResponse> {
         let Some(signer) = self.coordinator.net()?.node_signer() else {
             return Ok(v1::EnrolResponse::default());
         };
@@ -206,8 +209,9 @@ impl EnrolmentService {
                 .map(str::to_owned)
         })?;
         let address = address.ok_or(MetaError::UnknownNode { node })?;
-        tracing::info!(target: "umbel::audit", node = node.0, address, "a certificate is renewed");
-        self.sign(signer, request, node, host(&address)?)
+        let signed = self.sign(signer, request, node, host(&address)?)?;
+        audit::granted(caller, &format!("node={} address={}", node.0, audit::word(&address)));
+        Ok(signed)
     }
 }
 
@@ -262,15 +266,9 @@ fn note_denial(who: &Caller, address: &str, failure: &CallFailure) {
     else {
         return;
     };
-    // Nobody has checked the address: it may fill the whole message.
-    let address: String = address.chars().take(NODE_ADDRESS_BYTES_MAX).collect();
-    metrics::call_denied();
-    let Some(left_out) = line_about(who, &who.stranger_log().enrolments) else { return };
-    let (text, from, left_out) = (who.to_string(), who.address(), left_out.count());
-    let (who, reason) = (text.as_str(), failure.to_string());
-    tracing::warn!(
-        target: "umbel::audit", who, from, address, reason, left_out, "an enrolment was denied"
-    );
+    // Nobody has checked the address.
+    let ordered = format!("address={}", audit::word(address));
+    audit::enrolment_denied(who, &ordered, &failure.to_string());
 }
 
 fn invalid(error: &dyn std::fmt::Display) -> CallFailure {
@@ -317,12 +315,13 @@ impl EnrolmentService {
     }
 
     async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<v1::EnrolResponse> {
-        let PeerIdentity::Member(identity) = *Caller::of(&request)?.connection() else {
+        let caller = Caller::of(&request)?;
+        let PeerIdentity::Member(identity) = *caller.connection() else {
             let what = "a certificate is renewed for the node that shows it, and this one does not say \
                         which node it is";
             return Err(CallFailure::Denied { what: what.to_owned() });
         };
-        self.renew_now(identity, &request.into_inner().request).await
+        self.renew_now(&caller, identity, &request.into_inner().request).await
     }
 }
 

@@ -11,7 +11,7 @@ use umbel_node::failure::CallFailure;
 use umbel_ports::PeerIdentity;
 use umbel_ports::channel::PeerAddress;
 
-use super::audit::{self, DeniedCall};
+use super::audit::{self, Called};
 use super::caller::{Caller, Need};
 use super::credential::Credential;
 use super::errors;
@@ -27,7 +27,7 @@ pub(super) struct Entrance {
     pub(super) from: Option<PeerAddress>,
     /// The header `authorization`.
     pub(super) shown: Option<HeaderValue>,
-    pub(super) path: String,
+    pub(super) path: Arc<str>,
     pub(super) need: Need,
 }
 
@@ -45,15 +45,18 @@ impl Entrance {
     pub(super) async fn identify(&self) -> Caller {
         let Self { coordinator, connection, need, .. } = self;
         // `/metrics` does not wait for a majority: metrics matter most when the majority is unreachable.
-        let needs_grants = self.path != "/metrics" && need.asks_for_grants(connection);
-        let from = || self.from.clone();
-        let without_grants = || Caller::without_grants(connection, coordinator).at(from());
+        let needs_grants = &*self.path != "/metrics" && need.asks_for_grants(connection);
+        let call = |caller: Caller| {
+            let called = Called::Path(Arc::clone(&self.path));
+            caller.at(self.from.clone()).calling(Some(called))
+        };
+        let without_grants = || call(Caller::without_grants(connection, coordinator));
         if needs_grants && !coordinator.callers().has_caught_up().await {
             return without_grants();
         }
         let identify = || {
             let shown = Credential::of_header(self.shown.as_ref());
-            Caller::identify(connection, shown, coordinator, self.needs_member).at(from())
+            call(Caller::identify(connection, shown, coordinator, self.needs_member))
         };
         let known = identify();
         if !known.may_be_new() {
@@ -73,8 +76,7 @@ impl Entrance {
             return Ok(());
         }
         if !caller.is_unknown() {
-            let path = Some(self.path.as_str());
-            audit::denied(caller, DeniedCall { path, ..DeniedCall::default() });
+            audit::denied(caller, None, &caller.refusal(self.need));
         }
         Err(self.refused(caller))
     }
@@ -139,7 +141,7 @@ mod tests {
             connection,
             from: None,
             shown: None,
-            path: "/umbel.v1.Filters/Info".to_owned(),
+            path: "/umbel.v1.Filters/Info".into(),
             need: Need::Filter(FilterVerb::Read),
         };
         let refused = entrance.check(&caller).expect_err("it is too early");

@@ -8,17 +8,15 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use tonic::Code;
 use umbel_coordinator::Coordinator;
 use umbel_engine::meta::{ClusterVerb, FilterVerb};
 use umbel_ports::{ConnectionHandle, PeerIdentity};
 
-use super::audit::AuditLine;
+use super::audit::{AuditLine, Outcome};
 use super::caller::Need;
 use super::console;
 use super::cross_site;
 use super::entrance::{Entrance, Refused};
-use super::errors::code_name;
 
 /// Calls that carry many requests, each of which passes the gate like a call of its own.
 const STREAMS_OF_REQUESTS: [&str; 2] =
@@ -89,11 +87,13 @@ impl Need {
 
     /// Whether each call with this need is written to the audit log.
     fn is_audited(self, path: &str) -> bool {
+        // Those about filters, too: people order them.
+        if console::is_action(path) {
+            return true;
+        }
         let is_followed = path.ends_with("/ListJobs")
             || path.ends_with("/DescribeJob")
-            || console::is_stream(path)
-            // The handler logs the action itself, with what was ordered.
-            || console::is_action(path);
+            || console::is_stream(path);
         match self {
             Self::Cluster(ClusterVerb::Metrics)
             | Self::Nothing
@@ -122,7 +122,7 @@ pub(super) async fn gate(
 ) -> Response {
     // An unknown connection is anonymous.
     let connection = request.extensions().get().cloned().unwrap_or(PeerIdentity::Anonymous);
-    let path = request.uri().path().to_owned();
+    let path: Arc<str> = request.uri().path().into();
     if is_call(&path)
         && let Err(refused) = cross_site::check(request.headers())
     {
@@ -144,17 +144,17 @@ pub(super) async fn gate(
     if let Err(refused) = entrance.charge(&caller) {
         return answer(request.headers(), &refused);
     }
-    let audited = need.is_audited(&entrance.path).then(|| {
-        let (who, path) = (caller.to_string(), entrance.path.clone());
-        AuditLine::begin(who, path, request.extensions_mut())
-    });
+    let audited = need.is_audited(&entrance.path).then(|| AuditLine::begin(&caller));
+    if let Some(line) = &audited {
+        request.extensions_mut().insert(line.note());
+    }
     request.extensions_mut().insert(caller);
-    if STREAMS_OF_REQUESTS.contains(&entrance.path.as_str()) {
+    if STREAMS_OF_REQUESTS.contains(&&*entrance.path) {
         request.extensions_mut().insert(entrance.clone());
     }
     let response = next.run(request).await;
     if let Some(line) = audited {
-        line.answered(outcome(&response));
+        line.answered(Outcome::of_response(&response));
     }
     response
 }
@@ -162,16 +162,6 @@ pub(super) async fn gate(
 /// Whether a path is that of a gRPC call of the services here.
 fn is_call(path: &str) -> bool {
     path.starts_with("/umbel.v1.") || path.starts_with("/grpc.")
-}
-
-/// The gRPC status at the start of a response by its name in metrics, or that of HTTP if it is a failure; a stream may
-/// still fail later.
-fn outcome(response: &Response) -> String {
-    match response.headers().get("grpc-status") {
-        Some(status) => code_name(Code::from_bytes(status.as_bytes())).to_owned(),
-        None if response.status().is_success() => code_name(Code::Ok).to_owned(),
-        None => response.status().to_string(),
-    }
 }
 
 /// Whether a request is a gRPC call.
@@ -194,19 +184,41 @@ mod tests {
     use ClusterVerb::{Admin, Backup, Jobs, Metrics};
     use FilterVerb::{Export, Insert, Manage, Read};
     use Need::{Cluster, Filter, Node, NodeOr, SomeFilter, Somebody};
+    use axum::Router;
+    use axum::body::Body;
+    use axum::http::{StatusCode, Uri};
+    use axum::middleware::from_fn_with_state;
     use prost::Message as _;
+    use tower::ServiceExt as _;
+    use umbel_ports::channel::PeerAddress;
 
     use super::*;
+    use crate::audit_recorder::AuditRecorder;
 
-    #[test]
-    fn the_outcome_is_the_status_of_either_protocol() {
-        assert_eq!(outcome(&Response::default()), "ok");
-        let mut status = Response::default();
-        status.headers_mut().insert("grpc-status", HeaderValue::from_static("12"));
-        assert_eq!(outcome(&status), "unimplemented");
-        status.headers_mut().insert("grpc-status", HeaderValue::from_static("?"));
-        assert_eq!(outcome(&status), "unknown");
-        assert_eq!(outcome(&axum::http::StatusCode::NOT_FOUND.into_response()), "404 Not Found");
+    #[tokio::test]
+    async fn the_line_of_a_call_has_the_address_of_its_caller() {
+        let recorder = AuditRecorder::default();
+        let _recording = recorder.begin();
+        let coordinator = Arc::new(Coordinator::without_cluster());
+        let gated = from_fn_with_state(Gate { coordinator, needs_member: false }, gate);
+        let routes = Router::new().fallback(async || StatusCode::CONFLICT).layer(gated);
+        for path in ["/umbel.v1.Admin/Drain", "/console/actions/clear", "/umbel.v1.Filters/Info"] {
+            let mut request = Request::new(Body::empty());
+            *request.uri_mut() = Uri::from_static(path);
+            let kind = HeaderValue::from_static("application/grpc");
+            request.headers_mut().insert(header::CONTENT_TYPE, kind);
+            request.extensions_mut().insert(PeerIdentity::Node);
+            request.extensions_mut().insert(PeerAddress::from("10.0.0.7:1".to_owned()));
+            routes.clone().oneshot(request).await.unwrap();
+        }
+        // Calls about filters are many, and are not audited; what people order by the console is.
+        let line = |path: &str| {
+            format!(
+                r#"called who="node" from="10.0.0.7:1" call="{path}" outcome="failed" reason="409 Conflict""#
+            )
+        };
+        let expected = ["/umbel.v1.Admin/Drain", "/console/actions/clear"].map(line);
+        assert_eq!(recorder.lines(), expected);
     }
 
     #[test]

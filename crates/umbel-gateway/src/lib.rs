@@ -67,6 +67,8 @@ mod status;
 mod unread;
 
 #[cfg(test)]
+mod audit_recorder;
+#[cfg(test)]
 mod audit_test;
 #[cfg(test)]
 mod gateway_test;

@@ -56,6 +56,8 @@ mod waiting;
 mod writing;
 
 #[cfg(test)]
+mod audit_test;
+#[cfg(test)]
 mod chain_dumps_test;
 #[cfg(test)]
 mod cluster_test;

@@ -24,6 +24,7 @@ use umbel_node::config::ConsoleMode;
 use umbel_proto::v1;
 
 use crate::admin::AdminService;
+use crate::audit::AuditNote;
 use crate::caller::{Caller, Need};
 use crate::deadlines::Deadlines;
 use crate::errors::{self, code_name};
@@ -158,17 +159,16 @@ impl Actions {
         }
     }
 
-    /// Carries out an order, unless the node stops first; logs it and returns the outcome.
+    /// Carries out an order, unless the node stops first; notes it for the audit log and returns the outcome.
     pub(super) async fn act(
         &self,
         action: Action,
-        caller: &Caller,
+        (caller, note): (&Caller, &AuditNote),
         body: &Bytes,
         stops: impl Future<Output = ()>,
     ) -> Outcome {
-        // Logged before it is done: the caller may disconnect before there is an outcome.
-        let (ordered, name) = (order::shown(body), action.name());
-        tracing::info!(target: "umbel::audit", who = %caller, action = name, ordered, "asked");
+        // Noted before it is done: the caller may disconnect before there is an outcome.
+        note.order(&order::shown(body));
         let doing = async {
             if let Some(why) = self.refusal(caller) {
                 return Err(errors::console_refuses(why));
@@ -180,14 +180,12 @@ impl Actions {
             done = doing => done,
             () = stops => Err(errors::stopping()),
         };
-        let outcome = match &done {
-            Ok(_) => code_name(Code::Ok),
-            Err(status) => code_name(status.code()),
-        };
-        tracing::info!(target: "umbel::audit", who = %caller, action = name, ordered, outcome, "called");
         match done {
             Ok(text) => (StatusCode::OK, text),
-            Err(status) => (page_status(status.code()), advised(&status)),
+            Err(status) => {
+                note.reason(code_name(status.code()));
+                (page_status(status.code()), advised(&status))
+            }
         }
     }
 

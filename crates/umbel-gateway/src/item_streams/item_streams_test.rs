@@ -91,7 +91,7 @@ where
         connection: PeerIdentity::Node,
         from: None,
         shown: None,
-        path: String::new(),
+        path: "".into(),
         need: Need::Filter(FilterVerb::Insert),
     };
     let deadlines = Deadlines::new(Duration::from_secs(10));

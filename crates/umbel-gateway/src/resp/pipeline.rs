@@ -21,7 +21,7 @@ use umbel_resp::{
 use super::answers::refusal;
 use super::filters::{self, ItemAnswers};
 use super::packed::Packed;
-use super::session::{Executing, Queue, Session, name_of};
+use super::session::{Executing, Queue, Session, name_of, outcome_of};
 use super::{chain_debug, cluster, cuckoo, dumps, expiry, keys, payloads, server, umbel};
 use crate::audit::line_about;
 
@@ -48,6 +48,7 @@ pub(super) async fn run_some(
     out: &mut Vec<u8>,
 ) -> usize {
     let Some(request) = requests.first() else { return 0 };
+    session.note_command(request);
     let begin = out.len();
     // Answers that are not sent are counted one by one, so their commands are not joined.
     let joined = if session.replies_to_all() { requests } else { std::slice::from_ref(request) };
@@ -354,16 +355,35 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
             Err(refusal) => session.answer(refusal, out),
         };
     }
-    let answer = match spec.parse(arguments) {
+    let line = session.audit_line(spec);
+    let Some(answer) = carry_out(session, spec, request, out).await else { return };
+    if let Some(line) = line {
+        line.answered(outcome_of(&answer));
+    }
+    match answer {
+        Ok(reply) => session.answer(reply, out),
+        Err(refusal) => session.answer(refusal, out),
+    }
+}
+
+/// Carries out one command; None if it has been answered.
+async fn carry_out(
+    session: &mut Session,
+    spec: &'static CommandSpec,
+    request: &Request,
+    out: &mut Vec<u8>,
+) -> Option<Result<Reply, Refusal>> {
+    Some(match spec.parse(Arguments::new(request)) {
         Err(refusal) => Err(refusal),
         Ok(Command::Transaction(transaction)) => {
-            return run_transaction(session, transaction, out);
+            run_transaction(session, transaction, out);
+            return None;
         }
         Ok(command @ (Command::Insert(_) | Command::Contains(_))) => {
             if let Some((verb, items)) = verb_of(&command) {
                 Group::alone(session, request, verb, items).run(session, out).await;
             }
-            return;
+            return None;
         }
         Ok(Command::Cuckoo(command)) => {
             let items = cuckoo::items_of(&command);
@@ -380,11 +400,7 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
             }
         }
         Ok(command) => answer(session, command).await,
-    };
-    match answer {
-        Ok(reply) => session.answer(reply, out),
-        Err(refusal) => session.answer(refusal, out),
-    }
+    })
 }
 
 async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply, Refusal> {

@@ -17,7 +17,7 @@ use super::answers::refusal;
 use super::needs::{need_of, second_need_of};
 use super::shared::{Client, Shared};
 use super::waiting::Waiting;
-use crate::audit::{self, DeniedCall};
+use crate::audit::{self, AuditLine, Called, Outcome};
 use crate::caller::{Caller, Need};
 use crate::credential::Credential;
 use crate::limits::{
@@ -179,8 +179,9 @@ impl Session {
         if self.is_known() {
             return Ok(());
         }
-        self.note_denied("hello");
-        Err(Refusal::HelloNoAuth)
+        let refusal = Refusal::HelloNoAuth;
+        audit::denied(&self.caller, None, &refusal.to_string());
+        Err(refusal)
     }
 
     /// The answer to bytes that are no request. Those that are too many for a stranger may not be too many for this
@@ -215,15 +216,9 @@ impl Session {
     pub(super) fn check(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
         self.permit(spec).inspect_err(|refusal| {
             if matches!(refusal, Refusal::NoPermission { .. } | Refusal::NoAuth) {
-                self.note_denied(spec.name);
+                audit::denied(&self.caller, None, &refusal.to_string());
             }
         })
-    }
-
-    /// Counts the denial of a command and writes it to the audit log.
-    fn note_denied(&self, command: &str) {
-        let command = Some(command);
-        audit::denied(&self.caller, DeniedCall { command, ..DeniedCall::default() });
     }
 
     /// The same for a command that is carried out: takes it from the caller's rates.
@@ -232,12 +227,18 @@ impl Session {
         if need == Need::Nothing {
             return Ok(());
         }
-        if matches!(need, Need::Cluster(_)) {
-            tracing::info!(
-                target: "umbel::audit", who = %self.caller, command = spec.name, "called"
-            );
-        }
         self.caller.take([1, 0, 0]).map_err(|failure| refusal(&failure))
+    }
+
+    /// Begins the line of the audit log about a command that is carried out; None if the command is not audited.
+    pub(super) fn audit_line(&self, spec: &CommandSpec) -> Option<AuditLine> {
+        matches!(need_of(spec.name), Need::Cluster(_)).then(|| AuditLine::begin(&self.caller))
+    }
+
+    /// Notes for the audit log which command comes next.
+    pub(super) fn note_command(&mut self, request: &Request) {
+        let spec = table::find(Arguments::new(request)).ok();
+        self.caller.call_next(spec.map(|spec| Called::Command(spec.name)));
     }
 
     /// The filter that a key names, if the caller has the verb on it.
@@ -389,6 +390,17 @@ impl Session {
             Replies::Skipping => Replies::On,
         };
         out.truncate(begin);
+    }
+}
+
+/// What became of a command, for the audit log.
+pub(super) fn outcome_of(answer: &Result<Reply, Refusal>) -> Outcome {
+    match answer {
+        Ok(_) => Outcome::Granted,
+        Err(
+            refusal @ (Refusal::NoPermission { .. } | Refusal::NoKeyPermission | Refusal::NoAuth),
+        ) => Outcome::Refused(refusal.to_string()),
+        Err(refusal) => Outcome::Failed(refusal.to_string()),
     }
 }
 

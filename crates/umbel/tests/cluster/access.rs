@@ -286,5 +286,7 @@ async fn who_is_revoked_is_refused_on_every_node_and_open_connection() {
     assert!(has_logged("umbel::audit") && has_logged("denied"), "refusals are logged");
     assert!(has_logged("from=\"127.0.0.1:"), "with the address that was refused");
     assert!(has_logged("/umbel.v1.Access/Revoke"), "what administrators do is logged");
-    assert!(has_logged("ordered=\"principal=writer\""), "with what they ordered");
+    let revoked =
+        "call=\"/umbel.v1.Access/Revoke\" ordered=\"principal=writer\" outcome=\"granted\"";
+    assert!(has_logged(revoked), "with what they ordered, and what became of it");
 }
