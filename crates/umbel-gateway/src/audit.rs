@@ -19,7 +19,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use tokio::time::Instant;
 use tonic::{Code, Request};
-use umbel_engine::meta::PrincipalName;
+use umbel_engine::meta::{FilterName, PrincipalName};
+use umbel_node::failure::CallFailure;
 use umbel_node::metrics;
 use umbel_ports::channel::PeerAddress;
 use umbel_ports::{LeftOut, StrangerLines};
@@ -203,6 +204,14 @@ pub(super) fn denied(caller: &Caller, ordered: Option<&str>, reason: &str) {
     metrics::call_denied();
     if let Some(left_out) = line_about(caller, &caller.stranger_log().denied) {
         write_denial(caller, ordered, reason, left_out);
+    }
+}
+
+/// The same for an import that failed, if it was refused for its key: the coordinator, which finds the key, knows no callers.
+pub(super) fn import_failed(caller: &Caller, name: &FilterName, failure: &CallFailure) {
+    if matches!(failure, CallFailure::Denied { .. }) {
+        let ordered = format!("filter={}", word(name.as_str()));
+        denied(caller, Some(&ordered), &failure.to_string());
     }
 }
 

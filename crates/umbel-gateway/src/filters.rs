@@ -27,6 +27,7 @@ use super::item_calls;
 use super::item_streams::{self, ItemRequest, ItemStreams};
 use super::limits::LIST_FILTERS_MAX;
 
+mod imports;
 mod methods;
 mod seen;
 
@@ -295,9 +296,8 @@ impl FiltersService {
         request: Request<Streaming<v1::ImportChunk>>,
     ) -> Result<v1::ImportResponse> {
         let caller = Caller::of(&request)?;
-        let owner = caller.principal_name();
-        let parts = request.into_inner().map(|chunk| convert::import_part(&caller, chunk));
-        let (id, record) = self.coordinator.import(parts, owner).await?;
+        let imported = imports::import(&self.coordinator, &caller, request.into_inner());
+        let (id, record) = imported.await?;
         Ok(v1::ImportResponse { filter: Some(convert::summary(id, &record)) })
     }
 

@@ -37,6 +37,7 @@ use super::coming_pieces::{Coming, HEADER_ITERATOR, PIECE_NUMBER_BITS, split};
 use super::dump_bytes::{PartReader, write_part};
 use super::session::{NoFilter, Session};
 use super::shared::Shared;
+use crate::audit;
 use crate::limits::RESP_BUSY_WAIT_MAX;
 use crate::redis_bloom_dump::DumpReader;
 
@@ -363,9 +364,11 @@ async fn begin_load(
         return Err(Refusal::Other(what.into()));
     }
     let (parts, sent) = mpsc::channel(1);
-    let owner = session.caller.principal_name();
+    let (caller, wanted) = (session.caller.clone(), name.clone());
     let task = tokio::spawn(async move {
-        coordinator.import(ReceiverStream::new(sent), owner).await.map(drop)
+        let owner = caller.principal_name();
+        let imported = coordinator.import(ReceiverStream::new(sent), owner).await.map(drop);
+        imported.inspect_err(|failure| audit::import_failed(&caller, &wanted, failure))
     });
     let import = Import::Running(Some(parts), task);
     let writing = Writing { coming, import, is_beginning: false };
