@@ -192,6 +192,45 @@ async fn rates_count_commands_and_items() {
     node.shutdown().await;
 }
 
+/// Otherwise whoever has used up its calls could go on with these.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_authenticates_pays_for_a_call() {
+    let (_folder, node) = node().await;
+    put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
+    put(&node, "owner", grant("*", &[FilterVerb::Read])).await;
+    let of = PrincipalName::new("owner");
+    let rates = Rates { calls: Some(1), ..Rates::default() };
+    let change = Quota { rates, ..Quota::default() };
+    let command = MetaCommand::SetQuota { of, change, from_none: false };
+    node.coordinator().meta_propose(command, deadline()).await.unwrap();
+    let auth = format!("AUTH owner {SECRET}\r\n");
+    let refused = "-TRYAGAIN principal owner has";
+    // So many that no machine is slow enough for one a second.
+    for command in [auth.as_str(), "HELLO 2\r\n"] {
+        let mut owner = Client::new(&node).await;
+        loop {
+            owner.send(auth.as_bytes()).await;
+            if owner.line().await == "+OK" {
+                break;
+            }
+        }
+        owner.send(format!("{}QUIT\r\n", command.repeat(100)).as_bytes()).await;
+        let answers = owner.rest().await;
+        assert!(answers.contains(refused) && answers.ends_with("+OK\r\n"), "{answers}");
+    }
+    let mut refused_count = 0;
+    for _ in 0..100 {
+        let mut owner = Client::new(&node).await;
+        owner.send(auth.as_bytes()).await;
+        if owner.line().await.starts_with(refused) {
+            refused_count += 1;
+            owner.call("PING", "-NOAUTH Authentication required.\r\n").await;
+        }
+    }
+    assert!(refused_count > 0);
+    node.shutdown().await;
+}
+
 /// Guesses cost the one who makes them a connection each, and refusals do not fill the log.
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_passwords_end_a_connection_and_strangers_have_few_lines() {
