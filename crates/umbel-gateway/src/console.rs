@@ -49,8 +49,8 @@ mod console_test;
 
 use actions::{Action, Actions, ORDER_BYTES_MAX};
 use events::Watcher;
-pub(super) use guard::is_cross_site;
-use guard::{Foreign, Hosts};
+use guard::Foreign;
+pub(super) use guard::{Hosts, is_cross_site};
 use places::{NoPlace, Places};
 use query::QueryError;
 use sampler::Topics;
@@ -182,14 +182,12 @@ impl Console {
         config: &Config,
     ) -> Option<Arc<Self>> {
         let mode = config.console_mode().filter(|mode| *mode != ConsoleMode::Off)?;
-        let own = umbel_node::config::host_of(address).unwrap_or_default();
-        let names = config.console_hosts.iter().map(String::as_str);
         let deadlines = Deadlines::new(Duration::from_millis(config.request_timeout_ms_max));
         let places = Arc::<Places>::default();
         Some(Arc::new(Self {
             actions: Actions::new(&coordinator, mode, deadlines),
             coordinator,
-            hosts: Hosts::new(names.chain([own])),
+            hosts: Hosts::of_node(address, config),
             needs_member: config.require_node_identity,
             topics: Arc::new(Topics::new(Arc::clone(&places))),
             places,

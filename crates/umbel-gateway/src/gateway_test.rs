@@ -18,7 +18,7 @@ use umbel_proto::v1::peer_client::PeerClient;
 use umbel_proto::v1::peer_server::{Peer, PeerServer};
 
 use super::test_node::{create, deadline, start_alone};
-use super::{Budget, Gateway, serve};
+use super::{Budget, Gateway, is_loopback, serve};
 
 /// Says that it speaks another version of the protocol between nodes, and does nothing else.
 pub(super) struct Nobody;
@@ -91,6 +91,7 @@ async fn all_services_share_a_port() {
         timeout_max: Duration::from_secs(10),
         budget: Budget::new(0),
         needs_member: false,
+        local_hosts: None,
         console: None,
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -121,6 +122,16 @@ async fn all_services_share_a_port() {
     drop((filters, peer));
     stop.send(()).unwrap();
     server.await.unwrap().unwrap();
+}
+
+#[test]
+fn only_this_machine_reaches_a_loopback_address() {
+    for local in ["127.0.0.1:7300", "127.0.1.1:1", "[::1]:7300", "[::ffff:127.0.0.1]:7300"] {
+        assert!(is_loopback(local), "{local}");
+    }
+    for other in ["0.0.0.0:7300", "[::]:7300", "10.0.0.1:7300", "node:7300", ""] {
+        assert!(!is_loopback(other), "{other}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,6 +21,7 @@
 #![recursion_limit = "256"]
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -112,6 +113,8 @@ impl Interface {
         let ServedNode { routes, stopped, failure, .. } = node;
         let budget = Budget::new(config.request_bytes_max);
         let console = Console::new(Arc::clone(&coordinator), &address, &config);
+        let local_hosts = is_loopback(&listener.local_address())
+            .then(|| console::Hosts::of_node(&address, &config));
         let resp = resp_listener.map(|listener| {
             let (local, coordinator) = (listener.local_address(), Arc::clone(&coordinator));
             let budget = Arc::clone(&budget);
@@ -125,6 +128,7 @@ impl Interface {
             timeout_max: Duration::from_millis(config.request_timeout_ms_max),
             budget,
             needs_member: config.require_node_identity,
+            local_hosts,
             console,
         };
         Box::pin(serve_all((listener, gateway), resp, stopped, failure))
@@ -170,6 +174,9 @@ struct Gateway {
     budget: Arc<Budget>,
     /// Whether a node's certificate must name the node.
     needs_member: bool,
+    /// The host names under which `/metrics` is shown without TLS. None, which is any, if others than this machine reach the
+    /// port: then nobody needs a browser of this machine to read it.
+    local_hosts: Option<console::Hosts>,
     /// Serves `/console`; None if the node has no console.
     console: Option<Arc<Console>>,
 }
@@ -269,13 +276,18 @@ impl Gateway {
             .add_service(enrolment.into_server())
             .add_service(tonic_health::pb::health_server::HealthServer::new(health));
         let router = std::mem::take(routes.axum_router_mut()).merge(reflection()?);
-        let pages = http::pages(coordinator, render_metrics);
+        let pages = http::pages(coordinator, render_metrics, self.local_hosts);
         let router = router
             .merge(pages)
             .merge(console)
             .fallback(async |request: Request| http::nothing(request.headers()));
         Ok(Routes::from(router.layer(admitted).layer(gated)).prepare())
     }
+}
+
+/// Whether only this machine reaches a listener at this address.
+fn is_loopback(address: &str) -> bool {
+    address.parse::<SocketAddr>().is_ok_and(|address| address.ip().to_canonical().is_loopback())
 }
 
 /// The reflection of all services. It is the same for every node, and all descriptors are decoded for it, so a process

@@ -138,7 +138,8 @@ crate::settings! {
         /// With principals the pages show what the caller who signs in may see.
         console: String = "proven".to_owned(),
         /// Host names under which the console is reached besides this node's own, its address and `localhost`,
-        /// such as that of a proxy. It answers under no others, so that no website can make a browser query it.
+        /// such as that of a proxy. It answers under no others, so that no website can make a browser query it; nor does
+        /// `/metrics` of a node that listens on its own machine without TLS.
         console_hosts: Vec<String> = Vec::new(),
         /// Longest time that a client may wait for a response, in milliseconds, 100 to 3600000; a
         /// request with a longer deadline gets this one.

@@ -54,6 +54,7 @@ async fn serving(request_bytes_max: u64) -> (Arc<dyn Net>, JoinHandle<()>) {
         timeout_max: Duration::from_secs(10),
         budget: Budget::new(request_bytes_max),
         needs_member: false,
+        local_hosts: None,
         console: None,
     };
     let server = tokio::spawn(async move {

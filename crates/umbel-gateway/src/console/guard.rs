@@ -9,13 +9,14 @@ use std::net::IpAddr;
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+use umbel_node::config::{Config, host_of};
 
 /// Identifies the requesting page, in browsers from 2023 on.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Host names under which the console answers, besides IP addresses and `localhost`.
 #[derive(Clone, Debug)]
-pub(super) struct Hosts(Vec<String>);
+pub(crate) struct Hosts(Vec<String>);
 
 /// Why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -41,9 +42,20 @@ pub(super) enum Foreign {
 
 impl Hosts {
     /// Takes the node's own host name and those that its configuration lists.
-    pub(super) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(crate) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let is_known = |name: &&str| !name.is_empty();
         Self(names.into_iter().filter(is_known).map(str::to_ascii_lowercase).collect())
+    }
+
+    /// Takes the names of the node at this address.
+    pub(crate) fn of_node(address: &str, config: &Config) -> Self {
+        let names = config.console_hosts.iter().map(String::as_str);
+        Self::new(names.chain(host_of(address)))
+    }
+
+    /// Whether a request names a host that is not the node's. One that names none is of no browser.
+    pub(crate) fn is_foreign(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        authority(uri, headers).is_some_and(|host| !self.has(&name_of(&host)))
     }
 
     fn has(&self, name: &str) -> bool {
@@ -170,6 +182,18 @@ mod tests {
         assert_eq!(checked(&[]), Err(Foreign::Host));
         let twice = [(header::HOST, "localhost"), (header::HOST, "evil.example")];
         assert_eq!(checked(&twice), Err(Foreign::Host));
+    }
+
+    #[test]
+    fn a_request_without_a_host_is_of_no_browser() {
+        let hosts = Hosts::new(["node-1.example"]);
+        let is_foreign = |pairs: &[(HeaderName, &str)]| {
+            hosts.is_foreign(&Uri::from_static("/metrics"), &headers(pairs))
+        };
+        assert!(!is_foreign(&[]) && is_foreign(&[(header::HOST, "evil.example:7300")]));
+        for host in ["127.0.0.1:7300", "[::1]:7300", "localhost:7300", "node-1.example"] {
+            assert!(!is_foreign(&[(header::HOST, host)]), "{host}");
+        }
     }
 
     #[test]

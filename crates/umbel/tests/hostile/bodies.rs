@@ -248,7 +248,12 @@ fn requests() -> Vec<(&'static str, Vec<u8>, bool)> {
     let headers: String = (0..2000).map(|at| format!("x-{at}: y\r\n")).collect();
     let of = |text: &str| text.replace('\n', "\r\n").into_bytes();
     vec![
-        ("a page", of("GET /metrics HTTP/1.1\nhost: n\nconnection: close\n\n"), true),
+        ("a page", of("GET /metrics HTTP/1.1\nhost: localhost\nconnection: close\n\n"), true),
+        (
+            "a page by DNS rebinding",
+            of("GET /metrics HTTP/1.1\nhost: n\nconnection: close\n\n"),
+            false,
+        ),
         ("HTTP/1.0", of("GET /metrics HTTP/1.0\n\n"), true),
         ("HTTP/0.9", of("GET /metrics\n\n"), false),
         ("HTTP/3", of("GET /metrics HTTP/3.0\nhost: n\n\n"), false),
