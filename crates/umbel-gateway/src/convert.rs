@@ -204,8 +204,11 @@ pub(super) fn new_filter(
     Ok((name, FilterRequest::Planned { kind, distribution, capacity, size, hashing }))
 }
 
-pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary {
+/// What the catalogue knows of a filter. The number of a secret key tells which filters share it, and is for who may have
+/// their bits.
+pub(super) fn summary(id: FilterId, record: &FilterRecord, may_export: bool) -> v1::FilterSummary {
     let settings = &record.settings;
+    let is_secret = matches!(settings.key, HashKey::SipHash { .. });
     let hashing = match settings.key {
         HashKey::Xxh3 { .. } => v1::Hashing::Public,
         HashKey::SipHash { .. } => v1::Hashing::Keyed,
@@ -232,7 +235,8 @@ pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary 
         false_positive_rate: settings.false_positive_rate,
         memory_bytes: settings.memory_bytes,
         hashing: hashing.into(),
-        key_id: settings.key.key_name().key_id,
+        // Clients hash by that of public hashing.
+        key_id: if is_secret && !may_export { 0 } else { settings.key.key_name().key_id },
         generation: record.generation.0,
         state: state.to_owned(),
         distribution: distribution.into(),
@@ -241,8 +245,15 @@ pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary 
     }
 }
 
-pub(super) fn list(page: &FilterPage, shard_map: Option<v1::ShardMapResponse>) -> v1::ListResponse {
-    let filters = page.filters.iter().map(|(id, record)| summary(*id, record)).collect();
+pub(super) fn list(
+    page: &FilterPage,
+    may_export: impl Fn(&str) -> bool,
+    shard_map: Option<v1::ShardMapResponse>,
+) -> v1::ListResponse {
+    let row = |(id, record): &(FilterId, FilterRecord)| {
+        summary(*id, record, may_export(record.name.as_str()))
+    };
+    let filters = page.filters.iter().map(row).collect();
     v1::ListResponse { filters, has_more: page.has_more, shard_map }
 }
 
@@ -256,7 +267,7 @@ pub(super) fn export_chunk(part: ExportPart) -> v1::ExportChunk {
     use v1::export_chunk::Part;
     let part = match part {
         ExportPart::Head(head) => Part::Header(v1::ExportHeader {
-            filter: Some(summary(head.filter, &head.record)),
+            filter: Some(summary(head.filter, &head.record, true)),
             shard_count: head.ranges.count(),
             shards_founded: head.ranges.founded(),
             settings: head.settings,

@@ -19,11 +19,11 @@ use umbel_replicated_engine::hypercube::{DistinctCount, DistinctEstimates};
 use super::convert::{read_level_to_proto, summary};
 use crate::errors::Result;
 
-pub(super) fn info(info: &FilterInfo) -> v1::InfoResponse {
+pub(super) fn info(info: &FilterInfo, may_export: bool) -> v1::InfoResponse {
     let (load, outlook) = (info.load(), info.outlook());
     let all = info.copies.iter().flat_map(|copies| &copies.all);
     v1::InfoResponse {
-        filter: Some(summary(info.id, &info.record)),
+        filter: Some(summary(info.id, &info.record, may_export)),
         position_count: load.position_count,
         one_count: load.one_count,
         item_count: load.item_count,

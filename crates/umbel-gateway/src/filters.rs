@@ -10,7 +10,8 @@ use umbel_coordinator::Coordinator;
 use umbel_coordinator::any_of::check_filter_count;
 use umbel_coordinator::catalogue::FilterPage;
 use umbel_coordinator::transfers::ExportWish;
-use umbel_engine::meta::FilterVerb;
+use umbel_engine::FilterId;
+use umbel_engine::meta::{FilterRecord, FilterVerb};
 use umbel_engine::shard::SetOperation;
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
@@ -86,9 +87,14 @@ impl FiltersService {
         look()
     }
 
-    fn listed(&self, page: &FilterPage, with_shard_map: bool) -> Result<v1::ListResponse> {
+    fn listed(
+        &self,
+        caller: &Caller,
+        page: &FilterPage,
+        with_shard_map: bool,
+    ) -> Result<v1::ListResponse> {
         let map = with_shard_map.then(|| describe::shard_map(&self.coordinator));
-        Ok(convert::list(page, map.transpose()?))
+        Ok(convert::list(page, caller.allowed(FilterVerb::Export), map.transpose()?))
     }
 
     async fn put_together(
@@ -115,6 +121,11 @@ impl FiltersService {
     }
 }
 
+/// What the catalogue knows of a filter, as far as the caller may know it.
+fn summary(caller: &Caller, id: FilterId, record: &FilterRecord) -> v1::FilterSummary {
+    convert::summary(id, record, caller.allowed(FilterVerb::Export)(record.name.as_str()))
+}
+
 fn has_replicated(page: &FilterPage) -> bool {
     page.filters.iter().any(|(_, record)| record.is_replicated())
 }
@@ -128,7 +139,7 @@ impl FiltersService {
         let (id, record) =
             self.coordinator.create(&name, &new, caller.principal_name(), deadline).await?;
         let unconfirmed = self.unconfirmed(record.is_replicated(), deadline).await?;
-        let filter = Some(convert::summary(id, &record));
+        let filter = Some(summary(&caller, id, &record));
         Ok(v1::CreateResponse { filter, unconfirmed_nodes: unconfirmed })
     }
 
@@ -138,7 +149,7 @@ impl FiltersService {
 
     async fn list(&self, request: Request<v1::ListRequest>) -> Result<v1::ListResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
-        let visible = Caller::of(&request)?.visible();
+        let caller = Caller::of(&request)?;
         let v1::ListRequest { prefix, limit, after, as_heard, with_shard_map } =
             request.into_inner();
         let limit = match usize::try_from(limit) {
@@ -148,15 +159,16 @@ impl FiltersService {
         if !as_heard {
             self.coordinator.meta_refresh(deadline).await?;
         }
-        let page = self.coordinator.list(&prefix, &after, limit, visible)?;
-        self.listed(&page, with_shard_map)
+        let page = self.coordinator.list(&prefix, &after, limit, caller.visible())?;
+        self.listed(&caller, &page, with_shard_map)
     }
 
     async fn info(&self, request: Request<v1::InfoRequest>) -> Result<v1::InfoResponse> {
         let deadline = self.deadlines.of_meta(request.metadata());
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Read, "name", request.into_inner().name)?;
-        Ok(describe::info(&self.coordinator.info(&name, deadline).await?))
+        let may_export = caller.allowed(FilterVerb::Export)(name.as_str());
+        Ok(describe::info(&self.coordinator.info(&name, deadline).await?, may_export))
     }
 
     async fn insert(&self, request: Request<v1::InsertRequest>) -> Result<v1::InsertResponse> {
@@ -231,7 +243,7 @@ impl FiltersService {
         let renamed = self.coordinator.rename(&name, &new_name, replace, deadline).await?;
         let (id, record, has_copies) = renamed;
         let unconfirmed = self.unconfirmed(has_copies, deadline).await?;
-        let filter = Some(convert::summary(id, &record));
+        let filter = Some(summary(&caller, id, &record));
         Ok(v1::RenameResponse { filter, unconfirmed_nodes: unconfirmed })
     }
 
@@ -298,7 +310,7 @@ impl FiltersService {
         let caller = Caller::of(&request)?;
         let imported = imports::import(&self.coordinator, &caller, request.into_inner());
         let (id, record) = imported.await?;
-        Ok(v1::ImportResponse { filter: Some(convert::summary(id, &record)) })
+        Ok(v1::ImportResponse { filter: Some(summary(&caller, id, &record)) })
     }
 
     async fn open_session(
@@ -319,7 +331,7 @@ impl FiltersService {
         } else {
             self.coordinator.sessions().open(caller.owner(), deadline).await?.0
         };
-        let listed = page.map(|page| self.listed(&page, with_shard_map)).transpose()?;
+        let listed = page.map(|page| self.listed(&caller, &page, with_shard_map)).transpose()?;
         Ok(v1::OpenSessionResponse { session, listed })
     }
 }

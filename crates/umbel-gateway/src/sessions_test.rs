@@ -226,7 +226,10 @@ async fn a_session_shows_no_filter_that_a_list_hides() {
     let watcher = Rights { cluster: [ClusterVerb::Metrics].into(), ..Rights::default() };
     let grant = Grant { pattern: "a.*".to_owned(), verbs: [FilterVerb::Insert].into() };
     let alice = Rights { grants: vec![grant], ..Rights::default() };
-    for (name, rights) in [("root", root), ("alice", alice), ("watcher", watcher)] {
+    let grant = Grant { pattern: "a.*".to_owned(), verbs: [FilterVerb::Export].into() };
+    let exporter = Rights { grants: vec![grant], ..Rights::default() };
+    let all = [("root", root), ("alice", alice), ("watcher", watcher), ("exporter", exporter)];
+    for (name, rights) in all {
         let principal = Principal { proof, rights, created_ms: 0, expires_ms: None };
         let name = PrincipalName::new(name).unwrap();
         let command = MetaCommand::PutPrincipal { name, principal, replace: true };
@@ -242,6 +245,11 @@ async fn a_session_shows_no_filter_that_a_list_hides() {
         assert_eq!(page.filters.len(), seen_count, "{name}");
         assert!(opened.session != 0, "{name}");
         assert_eq!(opened.listed, Some(page), "{name}");
+    }
+    // The number of a secret key is for who may export the filter.
+    for (name, sees_key) in [("alice", false), ("exporter", true)] {
+        let page = filters.list(of(name, list("a.seen"))).await.unwrap().into_inner();
+        assert_eq!(page.filters[0].key_id != 0, sees_key, "{name}");
     }
     // Who has no right on any filter opens none. The shard map, by which clients find nodes, is for every principal.
     let refused = filters.open_session(of("watcher", wish(""))).await.unwrap_err();

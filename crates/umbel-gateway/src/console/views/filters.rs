@@ -54,7 +54,7 @@ pub(super) async fn sample(
             state.filter_by_name(&page.open).map(|(_, record)| record.clone())
         };
         let record = is_asked.then(|| coordinator.read_meta(record).ok().flatten()).flatten()?;
-        Some(detail(&describe::info(&info(coordinator, caller, &record).await?)))
+        Some(detail(&describe::info(&info(coordinator, caller, &record).await?, false)))
     };
     let (rows, opened) = tokio::join!(rows, opened);
     Ok(json::object([
@@ -94,11 +94,11 @@ async fn row(
     record: &FilterRecord,
 ) -> Value {
     let info = if may.read {
-        info(coordinator, caller, record).await.as_ref().map(describe::info)
+        info(coordinator, caller, record).await.map(|info| describe::info(&info, false))
     } else {
         None
     };
-    let summary = convert::summary(id, record);
+    let summary = convert::summary(id, record, false);
     json::object([
         // Orders to clear or drop the filter name it by this id.
         ("filter", summary.filter_id.into()),

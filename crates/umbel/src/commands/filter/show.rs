@@ -73,8 +73,7 @@ pub(super) fn summary_json(filter: &FilterSummary) -> Value {
         "false_positive_rate": filter.false_positive_rate,
         "memory_bytes": filter.memory_bytes,
         "hashing": hashing_name(filter),
-        // Many JSON readers cannot hold 64-bit integers.
-        "key_id": format!("{:#018x}", filter.key_id),
+        "key_id": key_id_text(filter),
         "generation": filter.generation,
         "state": filter.state,
         "distribution": distribution_name(filter),
@@ -152,6 +151,13 @@ fn kind_name(filter: &FilterSummary) -> &'static str {
     umbel_client::kind_name(filter.kind()).unwrap_or("unknown")
 }
 
+/// The number of the hash key, as text because many JSON readers cannot hold 64-bit integers; None if it is secret, and
+/// the caller may not know it.
+fn key_id_text(filter: &FilterSummary) -> Option<String> {
+    let is_hidden = filter.hashing() == Hashing::Keyed && filter.key_id == 0;
+    (!is_hidden).then(|| format!("{:#018x}", filter.key_id))
+}
+
 fn hashing_name(filter: &FilterSummary) -> &'static str {
     match filter.hashing() {
         Hashing::Unspecified => "unknown",
@@ -181,6 +187,18 @@ mod tests {
     #[test]
     fn rates_are_shown_with_the_digits_that_matter() {
         assert_eq!([0.0, 0.01, 1e-6].map(rate_text), ["0.000000", "0.010000", "1.000e-6"]);
+    }
+
+    #[test]
+    fn a_key_that_is_hidden_is_null() {
+        let key_id = |hashing: Hashing, key_id| {
+            let hashing = hashing.into();
+            summary_json(&FilterSummary { hashing, key_id, ..FilterSummary::default() })["key_id"]
+                .clone()
+        };
+        assert!(key_id(Hashing::Keyed, 0).is_null());
+        assert_eq!(key_id(Hashing::Keyed, 7), "0x0000000000000007");
+        assert_eq!(key_id(Hashing::Public, 0), "0x0000000000000000");
     }
 
     #[test]
