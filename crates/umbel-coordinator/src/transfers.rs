@@ -321,24 +321,23 @@ fn check_ranges(got: ShardRanges, shape: &SliceShape, ours: ShardRanges) -> Resu
         .map_err(|error| PartError::ShapeMismatch { what: error.to_string() }.into())
 }
 
-/// Refuses a secret key to a principal that may neither read nor export a filter which has it: with a filter of its own under
-/// the same key it could compute which items set the positions of the other one. Without a principal it is a node, or nobody is restricted.
+/// Refuses a secret key to a principal that may read no filter which has it: with a filter of its own under the same key it
+/// could compute which items set the positions of the other one, which an export does not tell. Without a principal it is a node, or
+/// nobody is restricted.
 fn check_key(state: &MetaState, key: &HashKey, owner: Option<&PrincipalName>) -> Result<()> {
     let (HashKey::SipHash { key_id, .. }, Some(owner)) = (key, owner) else { return Ok(()) };
     let rights = state.principal(owner.as_str()).map(|principal| &principal.rights);
     let may_use = |rights: &Rights| {
         let with_key = state.filters().filter(|(_, record)| record.settings.key == *key);
         let mut names = with_key.map(|(_, record)| record.name.as_str());
-        names.any(|name| {
-            [FilterVerb::Read, FilterVerb::Export].iter().any(|&verb| rights.may(verb, name))
-        })
+        names.any(|name| rights.may(FilterVerb::Read, name))
     };
     if rights.is_some_and(may_use) {
         return Ok(());
     }
     let what = format!(
-        "principal {owner} may neither read nor export a filter with hash key {key_id:#018x}, which the copy has: a grant of read \
-         on one of them is needed"
+        "principal {owner} may read no filter with hash key {key_id:#018x}, which the copy has: a grant of read on one of them \
+         is needed"
     );
     Err(CallFailure::Denied { what })
 }

@@ -35,8 +35,8 @@ enum Break {
 
 impl Coordinator {
     /// Creates a filter from an export. It becomes live if count and checksum of the frames are right;
-    /// otherwise, or if the caller gives up before, it is dropped. It counts towards the quota of `owner`, who needs a
-    /// right on a filter with its key, if that is secret.
+    /// otherwise, or if the caller gives up before, it is dropped. It counts towards the quota of `owner`, who must be
+    /// allowed to read a filter with its key, if that is secret.
     pub async fn import<S>(
         self: &Arc<Self>,
         mut parts: S,

@@ -37,6 +37,9 @@ pub(super) async fn rename(
 }
 
 /// `COPY`: all shards as they are at one moment. A filter that is replaced serves requests until the copy does.
+///
+/// The copy has the key of the filter, so that whoever may read it learns what readers of the filter do: the caller must be
+/// one, beside being allowed to export, which gives bits without their key.
 pub(super) async fn copy(
     session: &Session,
     key: &[u8],
@@ -48,6 +51,7 @@ pub(super) async fn copy(
         Err(NoFilter::NoName) => return Ok(Reply::Integer(0)),
         name => name?,
     };
+    session.filter(FilterVerb::Read, key)?;
     let database = database.unwrap_or(session.database);
     let new_name = session.filter_of(database, FilterVerb::Manage, new_key)?;
     if name == new_name {

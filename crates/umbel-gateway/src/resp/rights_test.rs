@@ -165,6 +165,34 @@ async fn a_rename_gives_nobody_a_verb_on_a_filter() {
     node.shutdown().await;
 }
 
+/// The copy has the key of the filter: otherwise who may only export could read it under another name, and let others read it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_gives_nobody_what_its_maker_may_not_read() {
+    use FilterVerb::{Export, Insert, Manage, Read};
+    let (_folder, node) = node().await;
+    put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
+    put(&node, "owner", grant("*", &[Insert, Read, Manage, Export])).await;
+    for (name, verbs) in [("exporter", vec![Export]), ("reader", vec![Read])] {
+        let grants = [grant("crawl.*", &verbs).grants, grant("own.*", &FilterVerb::ALL).grants];
+        put(&node, name, Rights { grants: grants.concat(), ..Rights::default() }).await;
+    }
+    let mut owner = Client::new(&node).await;
+    owner.call(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
+    owner.call("BF.ADD crawl.de x", ":1\r\n").await;
+    for name in ["exporter", "reader"] {
+        let mut client = Client::new(&node).await;
+        client.call(&format!("AUTH {name} {SECRET}"), "+OK\r\n").await;
+        let no_key = "-NOPERM No permissions to access a key\r\n";
+        client.call("COPY crawl.de own.x", no_key).await;
+        // The answer does not say whether there is such a filter.
+        client.call("COPY crawl.none own.x", no_key).await;
+        client.call("EXISTS own.x", ":0\r\n").await;
+    }
+    owner.call("COPY crawl.de own.x", ":1\r\n").await;
+    owner.call("BF.EXISTS own.x x", ":1\r\n").await;
+    node.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn rates_count_commands_and_items() {
     let (_folder, node) = node().await;
