@@ -107,6 +107,7 @@ impl FiltersService {
         let v1::MergeRequest { target, sources, request } = request.into_inner();
         let target = caller.filter(FilterVerb::Insert, "target", target)?;
         let sources = caller.filters(FilterVerb::Export, "sources", sources)?;
+        caller.take_whole(&sources)?;
         let request = convert::client_request(request)?;
         let request = self.coordinator.sessions().check(request, &caller.owner(), deadline).await?;
         let merged = self.coordinator.merge(&target, &sources, operation, request, deadline);
@@ -276,6 +277,7 @@ impl FiltersService {
         let v1::OverlapRequest { ours, theirs } = request.into_inner();
         let ours = caller.filter(FilterVerb::Read, "ours", ours)?;
         let theirs = caller.filter(FilterVerb::Read, "theirs", theirs)?;
+        caller.take_whole([&ours, &theirs])?;
         let overlap = self.coordinator.overlap(&ours, &theirs, deadline).await?;
         Ok(describe::overlap(&overlap))
     }

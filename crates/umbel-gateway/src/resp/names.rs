@@ -57,6 +57,7 @@ pub(super) async fn copy(
     if name == new_name {
         return Err(Refusal::SameKey);
     }
+    session.caller.take_whole([&name]).map_err(|failure| refusal(&failure))?;
     let owner = session.caller.principal_name();
     let deadline = session.shared.deadlines.of_long_command();
     let turn = session.waiting.turn(&session.shared.copying, deadline).await.map_err(|why| {

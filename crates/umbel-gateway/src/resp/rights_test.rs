@@ -220,6 +220,38 @@ async fn rates_count_commands_and_items() {
     node.shutdown().await;
 }
 
+/// A merge of large filters would cost no more than a question about one item.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_reads_whole_filters_pays_for_their_bytes() {
+    use FilterVerb::{Export, Insert, Manage, Read};
+    let (_folder, node) = node().await;
+    put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
+    put(&node, "owner", grant("*", &[Insert, Read, Manage, Export])).await;
+    let mut owner = Client::new(&node).await;
+    owner.call(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
+    owner.call("UMBEL.CREATE a KIND blocked CAPACITY 1000 ERROR 0.01", "+OK\r\n").await;
+    owner.call("UMBEL.CREATE b LIKE a", "+OK\r\n").await;
+    // A filter has more than a kilobyte: after one of them nothing is free for minutes, however slow the machine is. Changed
+    // rates begin anew.
+    for (per_second, call) in (1..).zip(["UMBEL.MERGE a b", "UMBEL.ESTIMATE UNION a b", "COPY a c"])
+    {
+        let rates = Rates { bytes: Some(per_second), ..Rates::default() };
+        let change = Quota { rates, ..Quota::default() };
+        let of = PrincipalName::new("owner");
+        let command = MetaCommand::SetQuota { of, change, from_none: false };
+        node.coordinator().meta_propose(command, deadline()).await.unwrap();
+        for is_allowed in [true, false] {
+            let mut owner = Client::new(&node).await;
+            owner.call(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
+            owner.send(format!("{call}\r\n").as_bytes()).await;
+            let answer = owner.line().await;
+            let is_refused = answer.starts_with("-TRYAGAIN principal owner has");
+            assert!(is_refused != is_allowed && is_allowed != answer.starts_with('-'), "{answer}");
+        }
+    }
+    node.shutdown().await;
+}
+
 /// Otherwise whoever has used up its calls could go on with these.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_authenticates_pays_for_a_call() {

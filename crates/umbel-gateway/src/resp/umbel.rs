@@ -152,6 +152,7 @@ async fn put_together(
     for source in sources.iter() {
         names.push(session.filter(FilterVerb::Export, source)?);
     }
+    session.caller.take_whole(&names).map_err(|failure| refusal(&failure))?;
     let operation = if is_intersection { SetOperation::Intersection } else { SetOperation::Union };
     let deadline = session.shared.deadlines.of_long_command();
     let request = client_request(session, request, deadline).await?;
@@ -169,6 +170,7 @@ async fn estimate(
 ) -> Result<Reply, Refusal> {
     let ours = session.filter(FilterVerb::Read, ours)?;
     let theirs = session.filter(FilterVerb::Read, theirs)?;
+    session.caller.take_whole([&ours, &theirs]).map_err(|failure| refusal(&failure))?;
     let deadline = session.shared.deadlines.of_long_command();
     let overlap = session.shared.coordinator.overlap(&ours, &theirs, deadline).await;
     let overlap = overlap.map_err(|failure| refusal(&failure))?;
