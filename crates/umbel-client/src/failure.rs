@@ -310,6 +310,24 @@ mod tests {
         assert!(!failure.is_transient());
     }
 
+    /// Nodes of former releases send the detail alone.
+    #[test]
+    fn nodes_of_both_releases_tell_the_cause() {
+        let detail = ErrorDetail {
+            code: ErrorCode::Overloaded.into(),
+            applied: Applied::Partly.into(),
+            retry_after_ms: 7,
+        };
+        let newer = umbel_proto::details_of(Code::Unavailable, "no", &detail);
+        let former = umbel_proto::former_details(newer.clone()).unwrap();
+        for details in [newer, former] {
+            let status = Status::with_details(Code::Unavailable, "no", details);
+            let failure = Failure::from_status(&status, "filter \"seen\"", "a:1");
+            assert_eq!((failure.cause, failure.applied), (ErrorCode::Overloaded, Applied::Partly));
+            assert_eq!(failure.retry_after, Some(Duration::from_millis(7)));
+        }
+    }
+
     /// A failure of this node, and whether its attempt leaves a change open.
     fn weighed(node: &str, origin: Origin, is_open: bool) -> Weighed {
         let failure = Failure::silence("drain of node 3", node, Duration::from_secs(10));

@@ -58,6 +58,9 @@ impl<S: Into<String>> From<Vec<S>> for Addresses {
 #[derive(Debug)]
 pub(crate) struct NoAddress(pub(crate) String);
 
+/// How the client names itself to nodes, which take whoever names tonic alone for a client of a former release.
+const USER_AGENT: &str = concat!("umbel-client/", env!("CARGO_PKG_VERSION"));
+
 /// A channel whose calls say who asks.
 type Authorized = InterceptedService<Channel, Bearer>;
 
@@ -443,6 +446,8 @@ impl Known {
             return None;
         }
         let endpoint = endpoint
+            .user_agent(USER_AGENT)
+            .ok()?
             .connect_timeout(timeouts.connect)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)

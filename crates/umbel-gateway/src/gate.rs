@@ -17,6 +17,7 @@ use super::caller::Need;
 use super::console;
 use super::cross_site;
 use super::entrance::{Entrance, Refused};
+use super::former_clients;
 
 /// Calls that carry many requests, each of which passes the gate like a call of its own.
 const STREAMS_OF_REQUESTS: [&str; 2] =
@@ -115,8 +116,15 @@ pub(super) struct Gate {
 }
 
 /// Adds the caller to the request's extensions and lets the request pass, or answers with a refusal.
-pub(super) async fn gate(
-    State(Gate { coordinator, needs_member }): State<Gate>,
+pub(super) async fn gate(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+    let is_former = former_clients::is_former(request.headers());
+    let response = pass(gate, request, next).await;
+    if is_former { former_clients::readable(response) } else { response }
+}
+
+/// The answer of whoever the request gets to.
+async fn pass(
+    Gate { coordinator, needs_member }: Gate,
     mut request: Request,
     next: Next,
 ) -> Response {

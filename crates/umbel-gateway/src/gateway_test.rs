@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use prost::Message as _;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::codegen::BoxStream;
 use tonic::service::Routes;
+use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Code, Request, Response, Status, Streaming};
 use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
@@ -79,6 +81,16 @@ async fn get(net: &Arc<dyn Net>, address: &str, path: &str) -> String {
     answer
 }
 
+/// A connection of a client that does not name itself.
+fn former_channel(net: &Arc<dyn Net>, address: &str) -> Channel {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let (net, address) = (Arc::clone(net), address.to_owned());
+    endpoint.connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
+        let (net, address) = (Arc::clone(&net), address.clone());
+        async move { net.connect(&address).await.map(hyper_util::rt::TokioIo::new) }
+    }))
+}
+
 #[tokio::test]
 async fn all_services_share_a_port() {
     let net: Arc<dyn Net> = Arc::new(RealNet);
@@ -112,6 +124,10 @@ async fn all_services_share_a_port() {
     assert_eq!(status.code(), Code::Unavailable);
     let detail: v1::ErrorDetail = umbel_proto::detail_of(&status).unwrap();
     assert_eq!((detail.code(), detail.applied()), (v1::ErrorCode::NotFormed, v1::Applied::No));
+    // Clients of the former release read the message alone, and name nothing but their library.
+    let former = FiltersClient::new(former_channel(&net, &address));
+    let status = former.clone().list(v1::ListRequest::default()).await.unwrap_err();
+    assert_eq!(v1::ErrorDetail::decode(status.details()), Ok(detail));
     // The gate answers before the request is examined: the node does not know the grants yet.
     let status = filters.drop(v1::DropRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
@@ -119,7 +135,7 @@ async fn all_services_share_a_port() {
     let who = peer.who_are_you(v1::WhoAreYouRequest {}).await.unwrap().into_inner();
     assert_eq!(who.protocol, 7);
 
-    drop((filters, peer));
+    drop((filters, former, peer));
     stop.send(()).unwrap();
     server.await.unwrap().unwrap();
 }

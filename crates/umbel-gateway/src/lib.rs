@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `filters`, `admin`, `jobs`, `access`, `enrolment`, `service_methods` | the gRPC services |
 //! | `convert`, `describe`, `errors` | messages of clients to the node's types and back |
+//! | `former_clients` | errors as clients of the former release read them |
 //! | `item_calls`, `item_streams` | inserts and questions, and streams of them |
 //! | `gate`, `entrance`, `caller`, `credential`, `audit` | who calls, whether the caller may, and what the audit log says |
 //! | `admission`, `budget`, `deadlines`, `limits`, `unread` | bounds on requests, and answers to those that cannot be read |
@@ -53,6 +54,7 @@ mod entrance;
 mod errors;
 mod filter_series;
 mod filters;
+mod former_clients;
 mod gate;
 mod http;
 mod item_calls;

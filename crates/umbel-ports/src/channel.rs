@@ -27,6 +27,9 @@ use crate::{
     ConnectionHandle, ConnectionSlot, Listener, Net, NodeIdentity, PeerIdentity, PortFuture, Stream,
 };
 
+/// How nodes and workers name themselves to servers, which take whoever names tonic alone for a caller of a former release.
+const USER_AGENT: &str = concat!("umbel/", env!("CARGO_PKG_VERSION"));
+
 /// Like [`channel_to`], for any server.
 ///
 /// # Errors
@@ -49,6 +52,7 @@ pub fn channel_to(
     wanted: Option<NodeIdentity>,
 ) -> io::Result<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))
+        .and_then(|endpoint| endpoint.user_agent(USER_AGENT))
         .map_err(|error| {
             let text = format!("{address:?} is no address like host:port: {error}");
             io::Error::new(io::ErrorKind::InvalidInput, text)

@@ -1,8 +1,8 @@
 //! The details of a gRPC status (`grpc-status-details-bin`): by convention a `google.rpc.Status`, which has the status's code
 //! and message again, and messages with the names of their types. Libraries of other languages read them so.
 //!
-//! Former releases wrote a message of the details alone. It is still read: it has a number in a field that is text or a list
-//! in the other form, or the other way round, so neither form is taken for the other.
+//! Former releases wrote a message of the details alone, and read nothing else. It is still read, and written for them: it has
+//! a number in a field that is text or a list in the other form, or the other way round, so neither form is taken for the other.
 
 use prost::Message;
 use prost::bytes::Bytes;
@@ -72,6 +72,14 @@ pub fn detail_of<D: StatusDetail>(status: &Status) -> Option<D> {
     D::decode(typed.value).ok()
 }
 
+/// What former releases wrote in the place of these details: the message alone. None if they are no `google.rpc.Status`
+/// that holds one.
+#[must_use]
+pub fn former_details(details: Bytes) -> Option<Bytes> {
+    let rpc = RpcStatus::decode(details).ok()?;
+    Some(rpc.details.into_iter().next()?.value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,5 +124,15 @@ mod tests {
         ErrorDetail::decode(written.details()).unwrap_err();
         assert_eq!(detail_of::<ErrorDetail>(&status(Bytes::new())), None);
         assert_eq!(detail_of::<ErrorDetail>(&status(Bytes::from_static(b"\xff\xff"))), None);
+    }
+
+    #[test]
+    fn former_releases_read_the_message_alone() {
+        let written = details_of(Code::ResourceExhausted, "no", &detail());
+        let former = former_details(written).unwrap();
+        assert_eq!(ErrorDetail::decode(former.clone()), Ok(detail()));
+        assert_eq!(former_details(former), None, "it is in that form already");
+        assert_eq!(former_details(Bytes::new()), None);
+        assert_eq!(former_details(Bytes::from_static(b"\xff\xff")), None);
     }
 }

@@ -5,7 +5,7 @@ mod codec;
 mod details;
 
 pub use codec::{BoundedCodec, BoundedDecoder};
-pub use details::{StatusDetail, detail_of, details_of};
+pub use details::{StatusDetail, detail_of, details_of, former_details};
 
 #[expect(
     missing_docs,

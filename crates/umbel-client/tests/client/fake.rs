@@ -56,6 +56,8 @@ pub(crate) struct World {
     pub(crate) session_count: u64,
     pub(crate) calls: BTreeMap<&'static str, usize>,
     pub(crate) map: ShardMapResponse,
+    /// How clients that insert name themselves.
+    pub(crate) agents: BTreeSet<String>,
     /// Sessions that the cluster has forgotten.
     pub(crate) forgotten: BTreeSet<u64>,
     /// Nodes that never confirm changes of replicated filters.
@@ -313,6 +315,8 @@ impl Filters for Node {
     }
 
     async fn insert(&self, request: Request<InsertRequest>) -> Answer<InsertResponse> {
+        let agent = request.metadata().get("user-agent").unwrap().to_str().unwrap().to_owned();
+        self.world.lock().unwrap().agents.insert(agent);
         let InsertRequest { filter, items, request, level, .. } = request.into_inner();
         let [local, partner] = [AckLevel::Local, AckLevel::OnePartner].map(i32::from);
         let defaults = [AckLevel::Majority.into(), local];

@@ -66,6 +66,18 @@ async fn items_go_in_and_out() {
     assert_eq!(cluster.world().calls["open_session"], 1);
 }
 
+/// Nodes send clients of former releases, which named tonic alone, other details of errors.
+#[tokio::test]
+async fn the_client_names_itself() {
+    let cluster = Cluster::start(1).await;
+    let client = client(&cluster, options());
+    client.create("seen", &NewFilter::for_rate(100, 0.01)).await.unwrap();
+    client.filter("seen").insert(["a"]).await.unwrap();
+    let agents: Vec<String> = cluster.world().agents.iter().cloned().collect();
+    assert_eq!(agents.len(), 1);
+    assert!(agents[0].starts_with("umbel-client/"), "{agents:?}");
+}
+
 #[tokio::test]
 async fn the_first_filter_that_has_an_item_is_found() {
     let cluster = Cluster::start(2).await;
