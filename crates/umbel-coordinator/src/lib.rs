@@ -138,10 +138,8 @@ impl LiveFilter {
         Some(Self { id, record: record.clone(), ranges, unsplit })
     }
 
-    /// Whether its time has passed by the clock of this node's machine, which may be wrong: a reason to ask the leader of
-    /// the catalogue, and for nothing else.
     fn is_due(&self, calls: &LeaderCalls) -> bool {
-        self.record.expires_ms.is_some_and(|at_ms| at_ms <= calls.seed().wall_ms())
+        may_have_passed(calls, self.record.expires_ms)
     }
 
     /// First and last hash of a shard's range, for which the parts of a batch are cut.
@@ -149,6 +147,12 @@ impl LiveFilter {
         let range = self.ranges.range(shard);
         range.map_or(HashRange::WHOLE.bounds(), HashRange::bounds)
     }
+}
+
+/// Whether the time of a filter has passed by the clock of this node, which may be wrong: a reason to ask the leader of the
+/// catalogue, and for nothing else. A jump ahead is not believed, as every call of the filter would ask.
+pub(crate) fn may_have_passed(calls: &LeaderCalls, expires_ms: Option<u64>) -> bool {
+    expires_ms.is_some_and(|at_ms| at_ms <= own_node::believed_ms(calls))
 }
 
 /// Serves clients' requests with the help of the cluster's nodes.

@@ -8,6 +8,7 @@ use umbel_ports::{Net, Seed};
 use super::{Coordinator, Result};
 use umbel_node::Readiness;
 use umbel_node::failure::CallFailure;
+use umbel_node::leader_calls::LeaderCalls;
 
 /// The shards of which this node has a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -19,6 +20,11 @@ pub struct OwnShards {
     /// How many of them have no leader that this node knows, or are led by this node without a majority that
     /// responds.
     pub degraded: usize,
+}
+
+/// The time by which the node that makes these calls lets filters and imports expire.
+pub(crate) fn believed_ms(calls: &LeaderCalls) -> u64 {
+    calls.local().map_or_else(|_| calls.seed().wall_ms(), |local| local.believed_ms())
 }
 
 impl Coordinator {
@@ -40,7 +46,7 @@ impl Coordinator {
     /// The time by which this node lets filters and imports expire, in milliseconds since 1970, see
     /// [`umbel_node::Local::believed_ms`].
     pub fn believed_ms(&self) -> u64 {
-        self.local().map_or_else(|_| self.seed().wall_ms(), |local| local.believed_ms())
+        believed_ms(&self.calls)
     }
 
     /// The time from which filters and imports are kept for so long, in milliseconds since 1970, see

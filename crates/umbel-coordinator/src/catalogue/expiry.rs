@@ -3,10 +3,10 @@
 
 use tokio::time::Instant;
 use umbel_engine::FilterId;
-use umbel_engine::meta::{FilterChange, FilterName, MetaCommand, MetaState, SeenExpiry};
+use umbel_engine::meta::{FilterChange, FilterName, MetaCommand, SeenExpiry};
 
 use super::Seen;
-use crate::{Coordinator, Result};
+use crate::{Coordinator, Result, may_have_passed};
 use umbel_node::failure::CallFailure;
 
 impl Coordinator {
@@ -73,12 +73,14 @@ impl Coordinator {
     /// Has the leader of the catalogue drop the filter of this name if its time has come by the clock of the leader, too: the
     /// name is free then.
     pub(super) async fn let_expired_go(&self, name: &FilterName, deadline: Instant) -> Result<()> {
-        let now_ms = self.seed().wall_ms();
-        let is_due = |state: &MetaState| {
-            let found = state.filter_by_name(name.as_str()).and_then(|(_, it)| it.expires_ms);
-            found.is_some_and(|at_ms| at_ms <= now_ms)
-        };
-        if self.read_meta(is_due)? { self.meta_refresh(deadline).await } else { Ok(()) }
+        let expires_ms = self.read_meta(|state| {
+            state.filter_by_name(name.as_str()).and_then(|(_, record)| record.expires_ms)
+        })?;
+        if may_have_passed(&self.calls, expires_ms) {
+            self.meta_refresh(deadline).await
+        } else {
+            Ok(())
+        }
     }
 
     /// A filter, and when it is dropped, from a catalogue that is refreshed for the call; the outer None

@@ -22,7 +22,7 @@ use umbel_node::failure::CallFailure;
 const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Nodes that begin a sweep only when requested, each with its own clock.
-struct Clocked {
+pub(super) struct Clocked {
     folders: Vec<TempDir>,
     configs: Vec<Config>,
     clocks: Vec<Arc<Clock>>,
@@ -30,7 +30,7 @@ struct Clocked {
 }
 
 impl Clocked {
-    async fn start(count: usize) -> Self {
+    pub(super) async fn start(count: usize) -> Self {
         let folders: Vec<TempDir> = (0..count).map(|_| tempfile::tempdir().unwrap()).collect();
         let addresses = free_addresses(count);
         let own = |(folder, address): (&TempDir, &String)| Config {
@@ -48,7 +48,7 @@ impl Clocked {
         Self { folders, configs, clocks, nodes }
     }
 
-    fn coordinators(&self) -> Vec<Arc<Coordinator>> {
+    pub(super) fn coordinators(&self) -> Vec<Arc<Coordinator>> {
         self.nodes.iter().map(Node::coordinator).collect()
     }
 
@@ -59,14 +59,14 @@ impl Clocked {
     }
 
     /// Moves one node's clock ahead, so slowly that the node does not take it for a jump.
-    fn run_ahead(&self, at: usize, minutes: u64) {
+    pub(super) fn run_ahead(&self, at: usize, minutes: u64) {
         for _ in 0..minutes {
             self.clocks[at].0.fetch_add(MINUTE_MS, Ordering::Relaxed);
             self.nodes[at].look_at_clock();
         }
     }
 
-    async fn stop(self) {
+    pub(super) async fn stop(self) {
         stop(self.nodes).await;
         drop(self.folders);
     }
