@@ -188,7 +188,16 @@ impl Served {
         let Self { stream, session, input, out } = self;
         let waiting = Arc::clone(&session.waiting);
         let running = pin!(pipeline::run_some(session, requests, out));
-        waiting.run(running, |cx| input.is_gone(stream, cx)).await
+        let look = |cx: &mut Context<'_>, is_waiting: bool| {
+            if is_waiting {
+                return input.is_gone(stream, cx);
+            }
+            input.read_enough();
+            Ok(false)
+        };
+        let done = waiting.run(running, look).await?;
+        input.read_enough();
+        Ok(done)
     }
 
     /// Carries out the commands of a transaction; their answers are the elements of an array that has begun.
@@ -216,10 +225,7 @@ impl Served {
     async fn flush(&mut self) -> io::Result<()> {
         let (out, input) = (std::mem::take(&mut self.out), &mut self.input);
         write_answers(&mut self.stream, &out, |stream, cx| input.read_ahead(stream, cx)).await?;
-        if input.holding.is_some() {
-            // What has come ahead is held, and no more of it is read for now. Holding less needs no room.
-            let _ = input.count(input.carried, false);
-        }
+        input.read_enough();
         // A payload that was among the answers is no longer held.
         self.session.payload = None;
         Ok(())
@@ -337,6 +343,14 @@ impl Input {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         Ok(self.rest.len() + self.dropped_bytes - before)
+    }
+
+    /// Notes that no more is read ahead for now: what has come is held, and gives way to nobody.
+    fn read_enough(&mut self) {
+        if self.holding.is_some() {
+            // Holding less needs no room.
+            let _ = self.count(self.carried, false);
+        }
     }
 
     /// Whether the client has closed its side, or the connection must end. What comes meanwhile is read ahead.

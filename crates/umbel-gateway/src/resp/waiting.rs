@@ -67,23 +67,27 @@ impl Waiting {
     }
 
     /// Runs commands of the connection to their end. While one of them waits, asks with `look` whether the client has
-    /// gone.
+    /// gone; once it waits no longer and runs on, calls `look` once more, with false.
     ///
     /// # Errors
-    /// Any error of `look`, at which the command that waits is dropped.
+    /// Any error of `look`, at which the command is dropped.
     pub(super) async fn run<R>(
         &self,
         commands: impl Future<Output = R>,
-        mut look: impl FnMut(&mut Context<'_>) -> io::Result<bool>,
+        mut look: impl FnMut(&mut Context<'_>, bool) -> io::Result<bool>,
     ) -> io::Result<R> {
         let mut commands = pin!(commands);
+        let mut was_waiting = false;
         let run = |cx: &mut Context<'_>| -> Poll<io::Result<R>> {
             loop {
                 if let Poll::Ready(done) = commands.as_mut().poll(cx) {
                     return Poll::Ready(Ok(done));
                 }
+                let is_waiting = self.is_waiting.load(Ordering::Relaxed);
+                let is_over = std::mem::replace(&mut was_waiting, is_waiting) && !is_waiting;
+                let has_gone = (is_waiting || is_over) && look(cx, is_waiting)?;
                 // Only what waits is given up: what has begun is carried out, as the client may have been sure of it.
-                if !self.is_waiting.load(Ordering::Relaxed) || !look(cx)? {
+                if !is_waiting || !has_gone {
                     return Poll::Pending;
                 }
                 self.has_gone.store(true, Ordering::Relaxed);
@@ -103,13 +107,13 @@ mod tests {
     async fn a_turn_ends_the_wait_as_do_the_deadline_and_a_client_that_goes() {
         let (waiting, commands) = (Waiting::default(), Semaphore::new(1));
         let soon = || Instant::now() + Duration::from_secs(1);
-        let stays = |_: &mut Context<'_>| Ok(false);
+        let stays = |_: &mut Context<'_>, _: bool| Ok(false);
         let turn = || waiting.turn(&commands, soon());
         let first = waiting.run(turn(), stays).await.unwrap().expect("nobody else has it");
         let late = waiting.run(turn(), stays).await.unwrap();
         assert_eq!(late.err(), Some(NoTurn::Late));
         let began = Instant::now();
-        let gone = waiting.run(turn(), |_| Ok(true)).await.unwrap();
+        let gone = waiting.run(turn(), |_, _| Ok(true)).await.unwrap();
         assert_eq!((gone.err(), began.elapsed()), (Some(NoTurn::Gone), Duration::ZERO));
         // What it sent behind that is carried out where it need not wait.
         assert_eq!(waiting.run(turn(), stays).await.unwrap().err(), Some(NoTurn::Gone));
@@ -126,7 +130,34 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(1)).await;
             turn.is_ok()
         };
-        let look = |_: &mut Context<'_>| -> io::Result<bool> { panic!("nothing waits") };
+        let look = |_: &mut Context<'_>, _: bool| -> io::Result<bool> { panic!("nothing waits") };
         assert!(waiting.run(running, look).await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_wait_is_told_once() {
+        let (waiting, commands) = (Waiting::default(), Semaphore::new(1));
+        let first = commands.acquire().await.unwrap();
+        let running = async {
+            let turn = waiting.turn(&commands, Instant::now() + Duration::from_secs(9)).await;
+            for _ in 0..3 {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            turn.is_ok()
+        };
+        let mut looks = Vec::new();
+        let look = |_: &mut Context<'_>, is_waiting: bool| {
+            looks.push(is_waiting);
+            Ok(false)
+        };
+        let (has_turn, ()) = tokio::join!(waiting.run(running, look), async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(first);
+        });
+        assert!(has_turn.unwrap());
+        // The other half of the test may wake the command while it waits.
+        let waits = looks.iter().take_while(|is_waiting| **is_waiting).count();
+        assert!(waits > 0);
+        assert_eq!(looks[waits..], [false]);
     }
 }

@@ -66,3 +66,20 @@ async fn what_follows_a_refused_request_is_not_kept() {
     input.let_go();
     assert_eq!(all(&budget), Ok(()));
 }
+
+/// A command that waited has begun, and must not end with its connection for what came behind it.
+#[tokio::test]
+async fn what_has_come_ahead_of_a_command_that_runs_gives_way_to_nobody() {
+    let (mut client, node) = duplex(RESP_READ_BYTES * 2);
+    let mut stream: Box<dyn Stream> = Box::new(node);
+    let budget = Budget::new(RESP_READ_BYTES as u64 * 3);
+    let mut input = Input::new(ConnectionHandle::default(), true, &budget);
+    let mut cx = Context::from_waker(Waker::noop());
+    client.write_all(&vec![b'x'; RESP_READ_BYTES * 2]).await.unwrap();
+    assert!(!input.is_gone(&mut stream, &mut cx).unwrap());
+    input.read_enough();
+    assert_eq!(Holding::new(&budget).set(RESP_READ_BYTES as u64 * 2, false), Err(NoRoom));
+    // What is left of the room is for others.
+    assert_eq!(Holding::new(&budget).set(RESP_READ_BYTES as u64, false), Ok(()));
+    assert!(!input.is_gone(&mut stream, &mut cx).unwrap());
+}
