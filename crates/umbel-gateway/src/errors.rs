@@ -74,22 +74,34 @@ pub(super) fn unauthenticated(denied: &Status) -> Status {
     detailed(Code::Unauthenticated, denied.message().to_owned(), &detail)
 }
 
+/// The header that names how requests may be compressed: only refusals of compressed ones have it.
+const ACCEPTED_ENCODINGS: &str = "grpc-accept-encoding";
+
 /// The status of a request that could not be read, for that of tonic's decoder; None for any other one. The statuses of
 /// services have details.
 pub(super) fn unread(status: &Status) -> Option<Status> {
     if !status.details().is_empty() {
         return None;
     }
-    let code = match status.code() {
+    let accepted = status.metadata().get(ACCEPTED_ENCODINGS);
+    let (code, what) = match status.code() {
         // Larger than a message may be, or of more numbers. Clients take the code for that of items outside a window.
-        Code::OutOfRange => Code::ResourceExhausted,
+        Code::OutOfRange => (Code::ResourceExhausted, "the request cannot be read"),
         // No message, or not all of one. Nothing is wrong with the node.
-        Code::Internal => Code::InvalidArgument,
+        Code::Internal => (Code::InvalidArgument, "the request cannot be read"),
+        // gRPC prescribes this code, and the header.
+        Code::Unimplemented if accepted.is_some() => {
+            (Code::Unimplemented, "requests must not be compressed")
+        }
         _ => return None,
     };
     let (cause, applied) = (ErrorCode::Invalid.into(), Applied::No.into());
     let detail = ErrorDetail { code: cause, applied, retry_after_ms: 0 };
-    Some(detailed(code, format!("the request cannot be read: {}", status.message()), &detail))
+    let mut answer = detailed(code, format!("{what}: {}", status.message()), &detail);
+    if let Some(accepted) = accepted {
+        answer.metadata_mut().insert(ACCEPTED_ENCODINGS, accepted.clone());
+    }
+    Some(answer)
 }
 
 /// The same for a response that is only a status.

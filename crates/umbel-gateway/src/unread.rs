@@ -1,16 +1,18 @@
-//! Answers to requests that cannot be read: they are larger than a message may be, or no messages. tonic refuses them before any
-//! service sees them, with a status without details, and no service measures them.
+//! Answers to requests that cannot be read: they are larger than a message may be, compressed, or no messages. tonic refuses them
+//! before any service sees them, with a status without details, and no service measures them.
 
 use axum::http::Uri;
 use axum::response::Response;
 use tokio::time::Instant;
 use umbel_node::metrics;
+use umbel_proto::v1;
 
 use super::access::AccessService;
 use super::admin::AdminService;
 use super::enrolment::EnrolmentService;
 use super::errors::{code_name, unread_answer};
 use super::filters::FiltersService;
+use super::item_streams::ItemRequest as _;
 use super::jobs::JobsService;
 
 /// The response to a call; if its request could not be read, a response that says so, which is measured here.
@@ -21,16 +23,17 @@ pub(super) fn answered(uri: &Uri, began: Instant, response: Response) -> Respons
     status.into_http()
 }
 
-/// The label under which a call of a client is measured; None for streams of requests, which measure each request, and
-/// for all other calls.
+/// The label under which a call of a client is measured, or each request of a stream; None for all other calls.
 fn label_of(path: &str) -> Option<&'static str> {
     let (service, method) = path.strip_prefix("/umbel.v1.")?.split_once('/')?;
-    let methods = match service {
-        "Filters" => FiltersService::METHODS,
-        "Admin" => AdminService::METHODS,
-        "Jobs" => JobsService::METHODS,
-        "Access" => AccessService::METHODS,
-        "Enrolment" => EnrolmentService::METHODS,
+    let methods = match (service, method) {
+        ("Filters", "InsertStream") => return Some(v1::InsertRequest::METHOD),
+        ("Filters", "ContainsStream") => return Some(v1::ContainsRequest::METHOD),
+        ("Filters", _) => FiltersService::METHODS,
+        ("Admin", _) => AdminService::METHODS,
+        ("Jobs", _) => JobsService::METHODS,
+        ("Access", _) => AccessService::METHODS,
+        ("Enrolment", _) => EnrolmentService::METHODS,
         _ => return None,
     };
     // `ContainsAny` is called `contains_any` in Rust.
@@ -57,13 +60,12 @@ mod tests {
         for service in files.file.iter().flat_map(|file| &file.service) {
             for method in &service.method {
                 let path = format!("/umbel.v1.{}/{}", service.name(), method.name());
-                let is_measured =
-                    services.contains(&service.name()) && !method.name().ends_with("Stream");
-                assert_eq!(label_of(&path).is_some(), is_measured, "{path}");
+                assert_eq!(label_of(&path).is_some(), services.contains(&service.name()), "{path}");
             }
         }
         assert_eq!(label_of("/umbel.v1.Filters/ContainsAny"), Some("contains_any"));
         assert_eq!(label_of("/umbel.v1.Admin/Remove"), Some("remove_node"));
+        assert_eq!(label_of("/umbel.v1.Filters/InsertStream"), Some("insert_stream"));
         assert_eq!(label_of("/livez"), None);
     }
 

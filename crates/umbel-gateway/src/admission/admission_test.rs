@@ -14,16 +14,17 @@ use http_body::Frame;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
-use tonic::Code;
 use tonic::body::Body;
 use tonic::service::Routes;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 use tower::{Service, ServiceExt};
 use umbel_coordinator::Coordinator;
 use umbel_ports::channel::channel_to;
 use umbel_ports::testing::MemoryNet;
 use umbel_ports::{ConnectionHandle, Net};
 use umbel_proto::v1::peer_server::PeerServer;
+use umbel_proto::v1::{Applied, ErrorCode, ErrorDetail};
 
 use super::answers::paced;
 use super::body::AdmittedBody;
@@ -182,6 +183,30 @@ async fn a_request_that_cannot_be_read_is_no_fault_of_the_node() {
         let (got, message, _) = call(channel, "Drop", body).await;
         assert_eq!(got, code, "{message}");
         assert!(message.starts_with("the%20request%20cannot%20be%20read"), "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compressed_request_is_refused_with_details() {
+    let (net, _server) = serving(0).await;
+    for method in ["Drop", "Import", "InsertStream"] {
+        let request = Request::post(format!("http://node:1/umbel.v1.Filters/{method}"))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers")
+            .header("grpc-encoding", "gzip")
+            .body(Body::empty())
+            .unwrap();
+        let mut channel = channel_to(&net, "node:1", None).unwrap();
+        let channel = channel.ready().await.unwrap();
+        let response: Response<Body> = channel.call(request).await.unwrap();
+        let status = Status::from_header_map(response.headers()).unwrap();
+        // As gRPC prescribes.
+        let accepted = status.metadata().get("grpc-accept-encoding").unwrap().to_str().unwrap();
+        assert_eq!((status.code(), accepted), (Code::Unimplemented, "identity"));
+        let text = status.message();
+        assert!(text.starts_with("requests must not be compressed: "), "{method}: {text}");
+        let detail: ErrorDetail = umbel_proto::detail_of(&status).unwrap();
+        assert_eq!((detail.code(), detail.applied()), (ErrorCode::Invalid, Applied::No));
     }
 }
 
