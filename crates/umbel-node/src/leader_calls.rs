@@ -62,6 +62,15 @@ enum Tried<T> {
     Unknown(String),
 }
 
+/// The answer of the meta group's leader.
+struct MetaAnswered {
+    answer: MetaAnswer,
+    /// The entry that this node must have applied.
+    index: u64,
+    /// Whether no earlier try is without an answer, which may have been applied.
+    is_only_try: bool,
+}
+
 impl LeaderCalls {
     pub(crate) fn new(local: Arc<OnceLock<Arc<Local>>>, seed: Arc<dyn Seed>) -> Self {
         let (leaders, old_map) = (Mutex::default(), OldMap::default());
@@ -140,20 +149,31 @@ impl LeaderCalls {
         command: MetaCommand,
         deadline: Instant,
     ) -> Result<MetaReply, CallFailure> {
-        let (answer, index) = self.meta_call(&MetaRequest::Propose(command), deadline).await?;
-        let MetaAnswer::Reply(reply) = answer else { return Err(unexpected(&answer)) };
-        let unheard = |what| CallFailure::OutcomeUnknown { what };
-        self.wait_applied(index, deadline).await.map_err(unheard)?;
-        match reply {
+        match self.meta_propose_tried(command, deadline).await?.0 {
             MetaReply::Refused(error) => Err(error.into()),
             reply => Ok(reply),
         }
     }
 
+    /// The same with the reply as it came, and whether it is that of the only try that may have been applied: a refusal then
+    /// means that nothing of the command was done.
+    pub async fn meta_propose_tried(
+        &self,
+        command: MetaCommand,
+        deadline: Instant,
+    ) -> Result<(MetaReply, bool), CallFailure> {
+        let answered = self.meta_call(&MetaRequest::Propose(command), deadline).await?;
+        let MetaAnswered { answer, index, is_only_try } = answered;
+        let MetaAnswer::Reply(reply) = answer else { return Err(unexpected(&answer)) };
+        let unheard = |what| CallFailure::OutcomeUnknown { what };
+        self.wait_applied(index, deadline).await.map_err(unheard)?;
+        Ok((reply, is_only_try))
+    }
+
     /// Returns once this node's copy of the catalogue has all that was committed before the call.
     pub async fn meta_refresh(&self, deadline: Instant) -> Result<(), CallFailure> {
         let refreshed = async {
-            let (_, index) = self.meta_call(&MetaRequest::Confirm, deadline).await?;
+            let index = self.meta_call(&MetaRequest::Confirm, deadline).await?.index;
             let late = |what| CallFailure::Overloaded {
                 what: format!("{what}: try again, or another node"),
             };
@@ -185,7 +205,7 @@ impl LeaderCalls {
         &self,
         request: &MetaRequest,
         deadline: Instant,
-    ) -> Result<(MetaAnswer, u64), CallFailure> {
+    ) -> Result<MetaAnswered, CallFailure> {
         let local = self.local()?;
         let mut tries = Tries::new(deadline);
         loop {
@@ -199,9 +219,9 @@ impl LeaderCalls {
                     None
                 }
                 Tried::Answer((MetaAnswer::Unknown, _)) => Some("its leader changed".to_owned()),
-                Tried::Answer(answer) => {
+                Tried::Answer((answer, index)) => {
                     self.note_leader(GroupId::META, node, Some(node));
-                    return Ok(answer);
+                    return Ok(MetaAnswered { answer, index, is_only_try: tries.open.is_none() });
                 }
                 Tried::Unknown(why) => {
                     self.note_leader(GroupId::META, node, None);

@@ -3,7 +3,7 @@
 
 use tokio::time::Instant;
 use umbel_engine::FilterId;
-use umbel_engine::meta::{FilterChange, FilterName, MetaCommand, SeenExpiry};
+use umbel_engine::meta::{FilterChange, FilterName, FilterRecord, MetaCommand, SeenExpiry};
 
 use super::Seen;
 use crate::{Coordinator, Result, may_have_passed};
@@ -20,10 +20,29 @@ impl Coordinator {
         expires_ms: Option<u64>,
         deadline: Instant,
     ) -> Result<()> {
-        let (filter, record) = self.filter_in_any_state(name, deadline).await?;
-        seen.map_or(Ok(()), |seen| seen.check(filter, &record))?;
-        let change = FilterChange::SetExpiry { expires_ms };
-        self.propose_order(filter, &record, change, deadline).await
+        let found = self.filter_in_any_state(name, deadline).await?;
+        self.expire_found(found, seen, expires_ms, deadline).await
+    }
+
+    /// The same, once the filter was found. A name that passes from one filter to another is never without one: whoever comes
+    /// too late for the first filter, and has not named it, means the other one.
+    async fn expire_found(
+        &self,
+        mut found: (FilterId, FilterRecord),
+        seen: Option<Seen>,
+        expires_ms: Option<u64>,
+        deadline: Instant,
+    ) -> Result<()> {
+        loop {
+            let (filter, record) = &found;
+            seen.map_or(Ok(()), |seen| seen.check(*filter, record))?;
+            let change = FilterChange::SetExpiry { expires_ms };
+            match self.propose_order(*filter, record, change, deadline).await {
+                Err(CallFailure::Changed { .. }) if seen.is_none() => {}
+                outcome => return outcome,
+            }
+            found = self.filter_in_any_state(&record.name, deadline).await?;
+        }
     }
 
     /// The same for a filter that has the time `seen_ms`: of several callers who saw the same, one sets it, and the others
@@ -95,5 +114,35 @@ impl Coordinator {
             Err(CallFailure::UnknownFilter { .. }) => Ok(None),
             Err(failure) => Err(failure),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_filter::Kind;
+
+    use super::*;
+    use crate::nodes_test::Coordinated;
+    use crate::nodes_test::node_test::{create, deadline, start_alone};
+
+    /// Another filter takes over the name once the first one was found.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_expiry_is_that_of_the_filter_that_has_taken_over_the_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let coordinator = node.coordinator();
+        let [name, other] = ["taken", "other"].map(|name| FilterName::new(name).unwrap());
+        create(&coordinator, "taken", Kind::Blocked).await;
+        let newer = create(&coordinator, "other", Kind::Blocked).await;
+        let found = coordinator.filter_in_any_state(&name, deadline()).await.unwrap();
+        coordinator.rename(&other, &name, true, deadline()).await.unwrap();
+        let (seen, last) = (Seen { filter: found.0, generation: None }, Some(u64::MAX));
+        let set = coordinator.expire_found(found.clone(), Some(seen), last, deadline()).await;
+        assert_eq!(set, Err(CallFailure::Changed { name: "taken".to_owned() }));
+        assert_eq!(coordinator.expiry(&name, deadline()).await, Ok(Some((newer, None))));
+        assert_eq!(coordinator.expire_found(found, None, last, deadline()).await, Ok(()));
+        assert_eq!(coordinator.expiry(&name, deadline()).await, Ok(Some((newer, last))));
+        drop(coordinator);
+        node.shutdown().await;
     }
 }

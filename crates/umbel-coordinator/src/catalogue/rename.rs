@@ -27,10 +27,22 @@ impl Coordinator {
         replaces: bool,
         deadline: Instant,
     ) -> Result<(FilterId, FilterRecord, bool)> {
-        let (id, record) = self.filter_in_any_state(name, deadline).await?;
+        let found = self.filter_in_any_state(name, deadline).await?;
         if name == new {
+            let (id, record) = found;
             return Ok((id, record, false));
         }
+        self.rename_found(found, new, replaces, deadline).await
+    }
+
+    /// The same, once the filter was found, for another name.
+    async fn rename_found(
+        &self,
+        (mut id, mut record): (FilterId, FilterRecord),
+        new: &FilterName,
+        replaces: bool,
+        deadline: Instant,
+    ) -> Result<(FilterId, FilterRecord, bool)> {
         let mut try_count = 1;
         loop {
             let look = |state: &MetaState| {
@@ -53,6 +65,10 @@ impl Coordinator {
                 {
                     try_count += 1;
                     self.meta_refresh(deadline).await?;
+                }
+                // Another filter has taken over the name of this one, which was never without a filter.
+                Err(CallFailure::Changed { .. }) => {
+                    (id, record) = self.filter_in_any_state(&record.name, deadline).await?;
                 }
                 Err(failure) => return Err(failure),
             }
@@ -119,9 +135,12 @@ pub(super) fn unknown(before: &FilterRecord, now: &FilterRecord) -> CallFailure 
 #[cfg(test)]
 mod tests {
     use umbel_engine::Generation;
+    use umbel_filter::Kind;
 
     use super::super::tests::record;
     use super::*;
+    use crate::nodes_test::Coordinated;
+    use crate::nodes_test::node_test::{create, create_replicated, deadline, start_alone};
 
     #[test]
     fn a_rename_is_done_when_the_filter_has_the_new_name() {
@@ -151,5 +170,48 @@ mod tests {
             let other = text(now(&c, generation, state)).unwrap_err();
             assert!(other.contains(r#""a" was renamed to "c" meanwhile"#), "{other}");
         }
+    }
+
+    /// Another filter takes over the name once the first one was found.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_renames_a_name_renames_the_filter_that_has_taken_it_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let coordinator = node.coordinator();
+        let [name, other, new] = ["taken", "other", "new"].map(|n| FilterName::new(n).unwrap());
+        for is_replicated in [false, true] {
+            if is_replicated {
+                create_replicated(&coordinator, "taken").await;
+            } else {
+                create(&coordinator, "taken", Kind::Blocked).await;
+            }
+            let newer = create(&coordinator, "other", Kind::Blocked).await;
+            let found = coordinator.filter_in_any_state(&name, deadline()).await.unwrap();
+            coordinator.rename(&other, &name, true, deadline()).await.unwrap();
+            let renamed = coordinator.rename_found(found.clone(), &new, false, deadline()).await;
+            assert_eq!(renamed.unwrap().0, newer);
+            // Now no filter has the name.
+            let late = coordinator.rename_found(found, &other, false, deadline()).await;
+            assert_eq!(late, Err(CallFailure::UnknownFilter { name: "taken".to_owned() }));
+            coordinator.drop_filter(&new, None, deadline()).await.unwrap();
+        }
+        drop(coordinator);
+        node.shutdown().await;
+    }
+
+    /// The generation of a replicated filter does not tell.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_replicated_filter_that_has_another_name_is_not_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let coordinator = node.coordinator();
+        let [a, b, c] = ["a", "b", "c"].map(|name| FilterName::new(name).unwrap());
+        create_replicated(&coordinator, "a").await;
+        let found = coordinator.filter_in_any_state(&a, deadline()).await.unwrap();
+        coordinator.rename(&a, &b, false, deadline()).await.unwrap();
+        let late = coordinator.rename_found(found, &c, false, deadline()).await;
+        assert_eq!(late, Err(CallFailure::UnknownFilter { name: "a".to_owned() }));
+        drop(coordinator);
+        node.shutdown().await;
     }
 }
