@@ -299,7 +299,8 @@ impl Caller {
         let mut progress = Progress::default();
         let sent = self.call(policy, &mut progress, |node, patience| {
             let mut request = Request::new(message.clone());
-            request.set_timeout(patience);
+            // The channel ends the call then, too. A node gives up earlier by as much, and says why.
+            request.set_timeout(patience + ANSWER_GRACE);
             send(node, request)
         });
         sent.await

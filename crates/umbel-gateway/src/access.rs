@@ -240,7 +240,7 @@ impl AccessService {
         request: Request<v1::PutPrincipalRequest>,
     ) -> Result<v1::PutPrincipalResponse> {
         audit::note(&request, put_order);
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let caller = Caller::of(&request)?;
         let v1::PutPrincipalRequest { principal, replace, keep_proof } = request.into_inner();
         let created_ms = self.coordinator.seed().wall_ms();
@@ -260,7 +260,7 @@ impl AccessService {
         request: Request<v1::RevokePrincipalRequest>,
     ) -> Result<v1::RevokePrincipalResponse> {
         audit::note(&request, |asked| format!("principal={}", audit::word(&asked.name)));
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let name = name_of("name", request.into_inner().name)?;
         let command = MetaCommand::DropPrincipal { name };
         self.change(command, deadline).await?;
@@ -272,7 +272,7 @@ impl AccessService {
         request: Request<v1::SetQuotaRequest>,
     ) -> Result<v1::SetQuotaResponse> {
         audit::note(&request, quota_order);
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let v1::SetQuotaRequest { principal, change, from_none } = request.into_inner();
         let of = if principal.is_empty() { None } else { Some(name_of("principal", principal)?) };
         let change = quota_from_proto(change);
@@ -292,7 +292,7 @@ impl AccessService {
         &self,
         request: Request<v1::ListPrincipalsRequest>,
     ) -> Result<v1::ListPrincipalsResponse> {
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         self.coordinator.meta_refresh(deadline).await?;
         let principals = self.coordinator.read_meta(|state| {
             let principals = state.principals();

@@ -103,7 +103,7 @@ impl AdminService {
 
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<v1::JoinResponse> {
         audit::note(&request, |asked| format!("address={}", audit::word(&asked.address)));
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let request = request.into_inner();
         let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
         let v1::JoinRequest { address, nonce, protocol, .. } = request;
@@ -142,7 +142,7 @@ impl AdminService {
         request: Request<v1::PutJoinTokenRequest>,
     ) -> Result<v1::PutJoinTokenResponse> {
         audit::note(&request, |asked| format!("expires_ms={}", asked.expires_ms));
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let is_open = *Caller::of(&request)?.connection() == PeerIdentity::Unchecked;
         let now_ms = self.coordinator.seed().wall_ms();
         let command = token_command(&request.into_inner(), is_open, now_ms)?;
@@ -153,7 +153,7 @@ impl AdminService {
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<v1::DrainResponse> {
         audit::note(&request, |asked| format!("node={} undo={}", asked.node, asked.undo));
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let v1::DrainRequest { node, undo } = request.into_inner();
         let node = NodeId(node);
         let command = MetaCommand::Drain { node, drain: !undo };
@@ -171,7 +171,7 @@ impl AdminService {
         request: Request<v1::RemoveNodeRequest>,
     ) -> Result<v1::RemoveNodeResponse> {
         audit::note(&request, |asked| format!("node={}", asked.node));
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let command = MetaCommand::RemoveNode { node: NodeId(request.into_inner().node) };
         self.coordinator.meta_propose(command, deadline).await?;
         Ok(v1::RemoveNodeResponse {})
@@ -184,7 +184,7 @@ impl AdminService {
         audit::note(&request, |v1::MoveShardRequest { shard, from, to }| {
             format!("shard={shard} from={from} to={to}")
         });
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let v1::MoveShardRequest { shard, from, to } = request.into_inner();
         let (shard, from, to) = (ShardId(shard), NodeId(from), NodeId(to));
         let is_unknown = || self.coordinator.read_meta(|state| state.shard(shard).is_none());
@@ -207,7 +207,7 @@ impl AdminService {
 
     async fn upgrade(&self, request: Request<v1::UpgradeRequest>) -> Result<v1::UpgradeResponse> {
         audit::note(&request, |asked| format!("check={}", asked.check));
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let releases = if request.into_inner().check {
             self.coordinator.releases().list(deadline).await?
         } else {
@@ -226,7 +226,7 @@ impl AdminService {
         request: Request<v1::SetAutoSplitRequest>,
     ) -> Result<v1::SetAutoSplitResponse> {
         audit::note(&request, |asked| format!("is_on={}", asked.is_on));
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let command = MetaCommand::SetAutoSplit { is_on: request.into_inner().is_on };
         self.coordinator.meta_propose(command, deadline).await?;
         Ok(v1::SetAutoSplitResponse {})
@@ -237,7 +237,7 @@ impl AdminService {
         request: Request<v1::SplitShardRequest>,
     ) -> Result<v1::SplitShardResponse> {
         audit::note(&request, |asked| format!("shard_count={}", asked.shard_count));
-        let deadline = self.deadlines.of_all_shards(request.metadata());
+        let deadline = self.deadlines.of_all_shards(&request);
         let shard_count = request.into_inner().shard_count;
         let (shard, into) = self.coordinator.shards().split(shard_count, deadline).await?;
         Ok(v1::SplitShardResponse { shard: shard.0, into: into.0 })
@@ -248,7 +248,7 @@ impl AdminService {
         request: Request<v1::MergeShardRequest>,
     ) -> Result<v1::MergeShardResponse> {
         audit::note(&request, |asked| format!("shard_count={}", asked.shard_count));
-        let deadline = self.deadlines.of_all_shards(request.metadata());
+        let deadline = self.deadlines.of_all_shards(&request);
         let shard_count = request.into_inner().shard_count;
         let (shard, gone) = self.coordinator.shards().merge(shard_count, deadline).await?;
         Ok(v1::MergeShardResponse { shard: shard.0, gone: gone.0 })
@@ -259,7 +259,7 @@ impl AdminService {
         request: Request<v1::BackupRequest>,
     ) -> Result<BoxStream<v1::BackupChunk>> {
         audit::note(&request, |asked| format!("snapshot={}", asked.snapshot));
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let is_snapshot = request.get_ref().snapshot;
         let parts = self.coordinator.backup(is_snapshot, deadline).await?.into_stream();
         let chunks =
@@ -282,7 +282,7 @@ impl AdminService {
         request: Request<v1::ScrubRequest>,
     ) -> Result<BoxStream<v1::ScrubReport>> {
         audit::note(&request, |asked| format!("filter={}", audit::word(&asked.filter)));
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let v1::ScrubRequest { filter } = request.into_inner();
         let named = (!filter.is_empty()).then_some(&*filter);
         let pairs = self.coordinator.scrub(named, deadline).await?;

@@ -4,10 +4,15 @@ use std::time::Duration;
 
 use axum::http::HeaderMap;
 use tokio::time::Instant;
-use tonic::metadata::MetadataMap;
+use tonic::Request;
 use umbel_node::limits::{CALL_TIMEOUT_DEFAULT, CALL_TIMEOUT_MAX};
 
 use super::limits::{ANSWER_MARGIN_MAX, LONG_CALL_TIMEOUT_DEFAULT};
+
+/// When a request came: its client, and tonic, count its timeout from then at the latest. In its extensions, where the gate
+/// puts it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came(pub(super) Instant);
 
 /// Computes deadlines; no timeout is longer than `timeout_max`.
 #[derive(Clone, Copy, Debug)]
@@ -22,24 +27,23 @@ impl Deadlines {
     }
 
     /// The deadline of a call about items; `timeout_ms` is the timeout in its message, 0 for none.
-    pub(super) fn of_items(self, metadata: &MetadataMap, timeout_ms: u32) -> Instant {
-        let named = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms.into()));
-        self.after(named, metadata, CALL_TIMEOUT_DEFAULT)
+    pub(super) fn of_items<T>(self, request: &Request<T>, timeout_ms: u32) -> Instant {
+        self.before(client_end(request), named(timeout_ms), CALL_TIMEOUT_DEFAULT)
     }
 
     /// The deadline of one request of a stream: the stream's own time limit is none of its requests.
     pub(super) fn of_streamed(self, timeout_ms: u32) -> Instant {
-        self.of_items(&MetadataMap::new(), timeout_ms)
+        self.before(None, named(timeout_ms), CALL_TIMEOUT_DEFAULT)
     }
 
     /// The deadline of a call to the meta group.
-    pub(super) fn of_meta(self, metadata: &MetadataMap) -> Instant {
-        self.after(None, metadata, CALL_TIMEOUT_DEFAULT)
+    pub(super) fn of_meta<T>(self, request: &Request<T>) -> Instant {
+        self.before(client_end(request), None, CALL_TIMEOUT_DEFAULT)
     }
 
     /// The deadline of a call that waits until all shards have done something.
-    pub(super) fn of_all_shards(self, metadata: &MetadataMap) -> Instant {
-        self.after(None, metadata, LONG_CALL_TIMEOUT_DEFAULT)
+    pub(super) fn of_all_shards<T>(self, request: &Request<T>) -> Instant {
+        self.before(client_end(request), None, LONG_CALL_TIMEOUT_DEFAULT)
     }
 
     /// The deadline of a command of a protocol in which clients set no timeout.
@@ -52,16 +56,33 @@ impl Deadlines {
         Instant::now() + LONG_CALL_TIMEOUT_DEFAULT.min(self.timeout_max)
     }
 
-    fn after(self, named: Option<Duration>, metadata: &MetadataMap, default: Duration) -> Instant {
-        let header = metadata.get("grpc-timeout").and_then(|value| value.to_str().ok());
-        let header = header.and_then(parse_timeout).map(before_client);
-        let timeout = match (named, header) {
-            (Some(named), Some(header)) => named.min(header),
-            (Some(timeout), None) | (None, Some(timeout)) => timeout,
+    /// The deadline of a call whose client waits until `client_end` for the answer.
+    fn before(
+        self,
+        client_end: Option<Instant>,
+        named: Option<Duration>,
+        default: Duration,
+    ) -> Instant {
+        let timeout = match (named, client_end) {
+            (Some(named), _) => named,
+            (None, Some(_)) => self.timeout_max,
             (None, None) => default,
         };
-        Instant::now() + timeout.min(self.timeout_max)
+        let latest = Instant::now() + timeout.min(self.timeout_max);
+        client_end.map_or(latest, |end| latest.min(end))
     }
+}
+
+/// The timeout in a message, where 0 is none.
+fn named(timeout_ms: u32) -> Option<Duration> {
+    (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms.into()))
+}
+
+/// When an answer has to be sent, so that it reaches the client within the timeout in the header.
+fn client_end<T>(request: &Request<T>) -> Option<Instant> {
+    let header = request.metadata().get("grpc-timeout")?.to_str().ok()?;
+    let came = request.extensions().get::<Came>().map_or_else(Instant::now, |came| came.0);
+    came.checked_add(before_client(parse_timeout(header)?))
 }
 
 /// The timeout that the client sets in the header `grpc-timeout`.
@@ -115,19 +136,40 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_shortest_counts() {
         let deadlines = Deadlines::new(Duration::from_secs(20));
-        let none = MetadataMap::new();
-        let mut header = MetadataMap::new();
-        header.insert("grpc-timeout", "4S".parse().unwrap());
+        let none = Request::new(());
+        let mut header = Request::new(());
+        header.metadata_mut().insert("grpc-timeout", "4S".parse().unwrap());
         let now = Instant::now();
         let ms = |deadline: Instant| (deadline - now).as_millis();
         assert_eq!(ms(deadlines.of_items(&none, 0)), 10_000);
         assert_eq!(ms(deadlines.of_items(&none, 700)), 700);
         assert_eq!(ms(deadlines.of_items(&none, 90_000)), 20_000);
-        assert_eq!(ms(deadlines.of_items(&header, 0)), 3950);
+        assert_eq!(ms(deadlines.of_items(&header, 0)), 3750);
         assert_eq!(ms(deadlines.of_items(&header, 700)), 700);
-        assert_eq!(ms(deadlines.of_items(&header, 9000)), 3950);
+        assert_eq!(ms(deadlines.of_items(&header, 9000)), 3750);
+        assert_eq!(ms(deadlines.of_streamed(0)), 10_000);
         assert_eq!(ms(deadlines.of_meta(&none)), 10_000);
         assert_eq!(ms(deadlines.of_all_shards(&none)), 20_000);
         assert_eq!(before_client(Duration::from_millis(80)), Duration::from_millis(70));
+        header.metadata_mut().insert("grpc-timeout", "99999999H".parse().unwrap());
+        assert_eq!(ms(deadlines.of_meta(&header)), 20_000);
+    }
+
+    /// It may have waited at the gate, and its client has waited since.
+    #[tokio::test(start_paused = true)]
+    async fn a_timeout_counts_from_when_the_request_came() {
+        let deadlines = Deadlines::new(Duration::from_secs(20));
+        let mut request = Request::new(());
+        request.metadata_mut().insert("grpc-timeout", "4S".parse().unwrap());
+        let came = Instant::now();
+        request.extensions_mut().insert(Came(came));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let ms = |deadline: Instant| (deadline - came).as_millis();
+        assert_eq!(ms(deadlines.of_meta(&request)), 3750);
+        assert_eq!(ms(deadlines.of_all_shards(&request)), 3750);
+        assert_eq!(ms(deadlines.of_items(&request, 0)), 3750);
+        assert_eq!(ms(deadlines.of_items(&request, 700)), 1700);
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert!(deadlines.of_meta(&request) < Instant::now());
     }
 }

@@ -296,7 +296,7 @@ fn is_refusal(status: &Status) -> bool {
 /// The methods of the service, which its trait boxes.
 impl EnrolmentService {
     async fn enrol(&self, request: Request<v1::EnrolRequest>) -> Result<v1::EnrolResponse> {
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let caller = Caller::of(&request)?;
         if *caller.connection() == PeerIdentity::Unchecked {
             let what = "without TLS nobody enrols: join without a token";

@@ -102,7 +102,7 @@ impl FiltersService {
         request: Request<v1::MergeRequest>,
         operation: SetOperation,
     ) -> Result<v1::MergeResponse> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
+        let deadline = self.deadlines.of_all_shards(&request);
         let caller = Caller::of(&request)?;
         let v1::MergeRequest { target, sources, request } = request.into_inner();
         let target = caller.filter(FilterVerb::Insert, "target", target)?;
@@ -134,7 +134,7 @@ fn has_replicated(page: &FilterPage) -> bool {
 /// The methods of the service, which `methods` measures and boxes.
 impl FiltersService {
     async fn create(&self, request: Request<v1::CreateRequest>) -> Result<v1::CreateResponse> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
+        let deadline = self.deadlines.of_all_shards(&request);
         let caller = Caller::of(&request)?;
         let (name, new) = convert::new_filter(&caller, request.into_inner())?;
         let (id, record) =
@@ -149,7 +149,7 @@ impl FiltersService {
     }
 
     async fn list(&self, request: Request<v1::ListRequest>) -> Result<v1::ListResponse> {
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let caller = Caller::of(&request)?;
         let v1::ListRequest { prefix, limit, after, as_heard, with_shard_map } =
             request.into_inner();
@@ -165,7 +165,7 @@ impl FiltersService {
     }
 
     async fn info(&self, request: Request<v1::InfoRequest>) -> Result<v1::InfoResponse> {
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Read, "name", request.into_inner().name)?;
         let may_export = caller.allowed(FilterVerb::Export)(name.as_str());
@@ -173,7 +173,7 @@ impl FiltersService {
     }
 
     async fn insert(&self, request: Request<v1::InsertRequest>) -> Result<v1::InsertResponse> {
-        let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
+        let deadline = self.deadlines.of_items(&request, request.get_ref().timeout_ms);
         let caller = Caller::of(&request)?;
         let _held = self.hold(request.get_ref().items.as_ref())?;
         item_calls::insert(&self.coordinator, &caller, request.into_inner(), deadline).await
@@ -183,7 +183,7 @@ impl FiltersService {
         &self,
         request: Request<v1::ContainsRequest>,
     ) -> Result<v1::ContainsResponse> {
-        let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
+        let deadline = self.deadlines.of_items(&request, request.get_ref().timeout_ms);
         let caller = Caller::of(&request)?;
         let _held = self.hold(request.get_ref().items.as_ref())?;
         item_calls::contains(&self.coordinator, &caller, request.into_inner(), deadline).await
@@ -193,7 +193,7 @@ impl FiltersService {
         &self,
         request: Request<v1::ContainsAnyRequest>,
     ) -> Result<v1::ContainsAnyResponse> {
-        let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
+        let deadline = self.deadlines.of_items(&request, request.get_ref().timeout_ms);
         let caller = Caller::of(&request)?;
         let _held = self.hold(request.get_ref().items.as_ref())?;
         let v1::ContainsAnyRequest { filters, items, level, timeout_ms: _ } = request.into_inner();
@@ -207,7 +207,7 @@ impl FiltersService {
     }
 
     async fn remove(&self, request: Request<v1::RemoveRequest>) -> Result<v1::RemoveResponse> {
-        let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
+        let deadline = self.deadlines.of_items(&request, request.get_ref().timeout_ms);
         let caller = Caller::of(&request)?;
         let _held = self.hold(request.get_ref().items.as_ref())?;
         let v1::RemoveRequest { filter, items, request, timeout_ms: _ } = request.into_inner();
@@ -227,7 +227,7 @@ impl FiltersService {
     }
 
     async fn rotate(&self, request: Request<v1::RotateRequest>) -> Result<v1::RotateResponse> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
+        let deadline = self.deadlines.of_all_shards(&request);
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
         let generation = self.coordinator.rotate(&name, deadline).await?;
@@ -235,7 +235,7 @@ impl FiltersService {
     }
 
     async fn rename(&self, request: Request<v1::RenameRequest>) -> Result<v1::RenameResponse> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
+        let deadline = self.deadlines.of_all_shards(&request);
         let caller = Caller::of(&request)?;
         let v1::RenameRequest { name, new_name, replace } = request.into_inner();
         let name = caller.filter(FilterVerb::Manage, "name", name)?;
@@ -257,7 +257,7 @@ impl FiltersService {
     }
 
     async fn expire(&self, request: Request<v1::ExpireRequest>) -> Result<v1::ExpireResponse> {
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let caller = Caller::of(&request)?;
         let v1::ExpireRequest { name, after_ms } = request.into_inner();
         let name = caller.filter(FilterVerb::Manage, "name", name)?;
@@ -272,7 +272,7 @@ impl FiltersService {
     }
 
     async fn overlap(&self, request: Request<v1::OverlapRequest>) -> Result<v1::OverlapResponse> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
+        let deadline = self.deadlines.of_all_shards(&request);
         let caller = Caller::of(&request)?;
         let v1::OverlapRequest { ours, theirs } = request.into_inner();
         let ours = caller.filter(FilterVerb::Read, "ours", ours)?;
@@ -283,7 +283,7 @@ impl FiltersService {
     }
 
     async fn flush(&self, request: Request<v1::FlushRequest>) -> Result<v1::FlushResponse> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
+        let deadline = self.deadlines.of_all_shards(&request);
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Insert, "name", request.into_inner().name)?;
         Ok(describe::flushed(&self.coordinator.copies().flush(&name, deadline).await?))
@@ -293,7 +293,7 @@ impl FiltersService {
         &self,
         request: Request<v1::ExportRequest>,
     ) -> Result<BoxStream<v1::ExportChunk>> {
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let caller = Caller::of(&request)?;
         let v1::ExportRequest { name, since, snapshot: is_snapshot } = request.into_inner();
         let name = caller.filter(FilterVerb::Export, "name", name)?;
@@ -319,7 +319,7 @@ impl FiltersService {
         &self,
         request: Request<v1::OpenSessionRequest>,
     ) -> Result<v1::OpenSessionResponse> {
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let caller = Caller::of(&request)?;
         let v1::OpenSessionRequest { filter, with_shard_map } = request.into_inner();
         let page = if filter.is_empty() {

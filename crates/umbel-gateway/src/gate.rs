@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::time::Instant;
 use umbel_coordinator::Coordinator;
 use umbel_engine::meta::{ClusterVerb, FilterVerb};
 use umbel_ports::{ConnectionHandle, PeerIdentity};
@@ -16,6 +17,7 @@ use super::audit::{AuditLine, Outcome};
 use super::caller::Need;
 use super::console;
 use super::cross_site;
+use super::deadlines::Came;
 use super::entrance::{Entrance, Refused};
 use super::former_clients;
 
@@ -116,7 +118,8 @@ pub(super) struct Gate {
 }
 
 /// Adds the caller to the request's extensions and lets the request pass, or answers with a refusal.
-pub(super) async fn gate(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+    request.extensions_mut().insert(Came(Instant::now()));
     let is_former = former_clients::is_former(request.headers());
     let response = pass(gate, request, next).await;
     if is_former { former_clients::readable(response) } else { response }

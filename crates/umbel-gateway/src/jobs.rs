@@ -66,7 +66,7 @@ impl JobsService {
         audit::note(&request, |asked| {
             format!("workers={} spec_bytes={}", audit::list(&asked.workers), asked.spec.len())
         });
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let v1::SubmitJobRequest { nonce, spec, workers, seed } = request.into_inner();
         let workers = workers.into_iter().map(NodeId).collect();
         let new = NewJob { nonce, spec: spec.into(), workers, seed };
@@ -78,7 +78,7 @@ impl JobsService {
         &self,
         request: Request<v1::ListJobsRequest>,
     ) -> Result<v1::ListJobsResponse> {
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let jobs = self.coordinator.jobs().list(deadline).await?;
         let jobs = jobs.iter().map(|(job, record)| job_row(*job, record)).collect();
         Ok(v1::ListJobsResponse { jobs })
@@ -88,7 +88,7 @@ impl JobsService {
         &self,
         request: Request<v1::DescribeJobRequest>,
     ) -> Result<v1::DescribeJobResponse> {
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         let job = JobId(request.into_inner().job);
         let (record, progress) = self.coordinator.jobs().describe(job, deadline).await?;
         let row = job_row(job, &record);
@@ -109,7 +109,7 @@ impl JobsService {
         request: Request<v1::CancelJobRequest>,
     ) -> Result<v1::CancelJobResponse> {
         audit::note(&request, |asked| format!("job={}", asked.job));
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         self.coordinator.jobs().cancel(JobId(request.into_inner().job), deadline).await?;
         Ok(v1::CancelJobResponse {})
     }
@@ -119,7 +119,7 @@ impl JobsService {
         request: Request<v1::ResumeJobRequest>,
     ) -> Result<v1::ResumeJobResponse> {
         audit::note(&request, |asked| format!("job={}", asked.job));
-        let deadline = self.deadlines.of_meta(request.metadata());
+        let deadline = self.deadlines.of_meta(&request);
         self.coordinator.jobs().resume(JobId(request.into_inner().job), deadline).await?;
         Ok(v1::ResumeJobResponse {})
     }

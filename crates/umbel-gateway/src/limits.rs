@@ -35,8 +35,8 @@ pub(super) const CATCH_UP_INTERVAL: Duration = Duration::from_millis(500);
 pub(super) const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Upper bound of the time that a response needs to reach the client: a call gives up this much earlier
-/// than its client does, so that the client receives the reason.
-pub(super) const ANSWER_MARGIN_MAX: Duration = Duration::from_millis(50);
+/// than its client does, so that the client receives the reason, also from a node that is short of processor time.
+pub(super) const ANSWER_MARGIN_MAX: Duration = Duration::from_millis(250);
 
 /// Timeout of a call over all shards (create, clear, merge) whose client sets none; also of reading one
 /// piece of a dump over the Redis protocol, which may have to skip over a whole filter.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_stream::{Stream, StreamExt};
+use tonic::metadata::MetadataMap;
 use tonic::transport::{Server, server::TcpIncoming};
 use tonic::{Code, Request, Response, Status, Streaming};
 use umbel_client::proto::admin_server::{Admin, AdminServer};
@@ -56,8 +57,8 @@ pub(crate) struct World {
     pub(crate) session_count: u64,
     pub(crate) calls: BTreeMap<&'static str, usize>,
     pub(crate) map: ShardMapResponse,
-    /// How clients that insert name themselves.
-    pub(crate) agents: BTreeSet<String>,
+    /// The headers of the calls that listed filters.
+    pub(crate) list_headers: Vec<MetadataMap>,
     /// Sessions that the cluster has forgotten.
     pub(crate) forgotten: BTreeSet<u64>,
     /// Nodes that never confirm changes of replicated filters.
@@ -305,7 +306,7 @@ impl Filters for Node {
     }
 
     async fn list(&self, request: Request<ListRequest>) -> Answer<ListResponse> {
-        self.count("list").listed(request.into_inner())
+        self.count("list").listed(request)
     }
 
     async fn info(&self, request: Request<InfoRequest>) -> Answer<InfoResponse> {
@@ -315,8 +316,6 @@ impl Filters for Node {
     }
 
     async fn insert(&self, request: Request<InsertRequest>) -> Answer<InsertResponse> {
-        let agent = request.metadata().get("user-agent").unwrap().to_str().unwrap().to_owned();
-        self.world.lock().unwrap().agents.insert(agent);
         let InsertRequest { filter, items, request, level, .. } = request.into_inner();
         let [local, partner] = [AckLevel::Local, AckLevel::OnePartner].map(i32::from);
         let defaults = [AckLevel::Majority.into(), local];

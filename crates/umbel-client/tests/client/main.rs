@@ -66,16 +66,30 @@ async fn items_go_in_and_out() {
     assert_eq!(cluster.world().calls["open_session"], 1);
 }
 
+/// A header of the only call that listed filters.
+fn list_header(cluster: &Cluster, name: &str) -> String {
+    let world = cluster.world();
+    let [headers] = &world.list_headers[..] else { panic!("{} lists", world.list_headers.len()) };
+    headers.get(name).unwrap().to_str().unwrap().to_owned()
+}
+
 /// Nodes send clients of former releases, which named tonic alone, other details of errors.
 #[tokio::test]
 async fn the_client_names_itself() {
     let cluster = Cluster::start(1).await;
-    let client = client(&cluster, options());
-    client.create("seen", &NewFilter::for_rate(100, 0.01)).await.unwrap();
-    client.filter("seen").insert(["a"]).await.unwrap();
-    let agents: Vec<String> = cluster.world().agents.iter().cloned().collect();
-    assert_eq!(agents.len(), 1);
-    assert!(agents[0].starts_with("umbel-client/"), "{agents:?}");
+    client(&cluster, options()).list("").await.unwrap();
+    let agent = list_header(&cluster, "user-agent");
+    assert!(agent.starts_with("umbel-client/"), "{agent}");
+}
+
+/// Otherwise the call ends without the reason that the node is about to give.
+#[tokio::test]
+async fn the_client_waits_longer_for_the_catalogue_than_a_node_may_take() {
+    let cluster = Cluster::start(1).await;
+    let attempt_timeout = Duration::from_secs(60);
+    client(&cluster, ClientOptions { attempt_timeout, ..options() }).list("").await.unwrap();
+    let waits = list_header(&cluster, "grpc-timeout");
+    assert_eq!(waits, "60250000u");
 }
 
 #[tokio::test]

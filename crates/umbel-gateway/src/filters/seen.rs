@@ -16,7 +16,7 @@ impl FiltersService {
         request: Request<v1::DropRequest>,
         seen: Option<Seen>,
     ) -> Result<v1::DropResponse> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
+        let deadline = self.deadlines.of_all_shards(&request);
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
         let is_replicated = self.coordinator.drop_filter(&name, seen, deadline).await?;
@@ -30,7 +30,7 @@ impl FiltersService {
         request: Request<v1::ClearRequest>,
         seen: Option<Seen>,
     ) -> Result<v1::ClearResponse> {
-        let deadline = self.deadlines.of_all_shards(request.metadata());
+        let deadline = self.deadlines.of_all_shards(&request);
         let caller = Caller::of(&request)?;
         let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
         let (generation, is_replicated) = self.coordinator.clear(&name, seen, deadline).await?;

@@ -11,8 +11,10 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn listed(&self, request: ListRequest) -> Answer<ListResponse> {
-        let ListRequest { prefix, limit, after, as_heard: _, with_shard_map } = request;
+    pub(super) fn listed(&mut self, request: Request<ListRequest>) -> Answer<ListResponse> {
+        self.list_headers.push(request.metadata().clone());
+        let ListRequest { prefix, limit, after, as_heard: _, with_shard_map } =
+            request.into_inner();
         let limit = limit.min(2) as usize; // small pages
         self.check_majority()?;
         let mut found = self.filters.values().map(|(summary, _)| summary.clone());
