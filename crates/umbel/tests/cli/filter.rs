@@ -163,6 +163,22 @@ fn many_items_stream_in_order() {
     assert!(expected.collect::<String>() == asked);
 }
 
+/// What is in the filter has been told: a second run would not call it new.
+#[test]
+fn the_items_before_one_that_is_too_long_are_answered() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let filter = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    filter("create seen --capacity 1M --rate 1e-6").kept();
+    let mut input: String = (0..25_000).map(|at| format!("item {at}\n")).collect();
+    let expected: String = input.lines().map(|line| format!("new\t{line}\n")).collect();
+    input += &"x".repeat((16 << 20) + 1);
+    let inserted = server.run_piped(&sandbox, "filter insert seen --each", input.as_bytes());
+    let said = "after 25000 answered items: standard input: item 25001 has more than";
+    assert!(inserted.stderr.contains(said), "{}", inserted.stderr);
+    assert!(inserted.ended_with(2) == expected.as_bytes());
+}
+
 #[test]
 fn filters_are_listed_described_merged_emptied_and_dropped() {
     let sandbox = Sandbox::new();

@@ -4,7 +4,7 @@
 use super::items::{Input, ReadBatch};
 use super::levels::{ack_name, read_name};
 use crate::printer::{Printer, item_member};
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
@@ -89,6 +89,13 @@ pub(crate) struct Counts {
     pub(crate) levels: BTreeSet<&'static str>,
 }
 
+impl Counts {
+    /// All answers.
+    fn answered(&self) -> u64 {
+        self.ones + self.zeros
+    }
+}
+
 /// A batch that was sent.
 struct InFlight {
     task: JoinHandle<Result<Answer, ClientError>>,
@@ -107,12 +114,14 @@ impl InFlight {
     }
 }
 
-/// Sends all items to a filter, and prints their answers as `each` says.
+/// Sends all items to a filter, and prints their answers as `each` says. After a failure nothing more is
+/// sent, but the answers to what was sent before are printed: their items may be in the filter, and a
+/// second run would not call them new.
 ///
 /// # Errors
 ///
-/// The error of the first batch that failed, in the order of the items; later batches may have been sent
-/// already. If items cannot be read, or standard output cannot be written.
+/// The error of the first batch that failed, in the order of the items. If items cannot be read, or
+/// standard output cannot be written.
 pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -> Result<Counts> {
     let Input { mut batches, end, input_bytes } = input;
     let mut in_flight: VecDeque<InFlight> = VecDeque::new();
@@ -124,6 +133,7 @@ pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -
         counts: Counts::default(),
         bar: bar(input_bytes, each),
     };
+    let (mut failed, mut unread) = (None, None);
     let mut is_ended = false;
     while !(is_ended && in_flight.is_empty()) {
         tokio::select! {
@@ -131,21 +141,28 @@ pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -
             outcome = front(&mut in_flight), if !in_flight.is_empty() => {
                 let sent = in_flight.pop_front().expect("the front was awaited");
                 if let Err(error) = report.take(&sent, outcome) {
-                    report.printer.flush()?;
-                    return Err(error);
+                    failed.get_or_insert(error);
+                    is_ended = true;
                 }
                 // All input so far is answered: with slow input, the answers must not wait in the buffer.
                 if in_flight.is_empty() {
                     report.printer.flush()?;
                 }
-                if report.printer.is_closed() && matches!(verb, Verb::Contains(_)) {
+                let is_unread = report.printer.is_closed() && matches!(verb, Verb::Contains(_));
+                if is_unread && failed.is_none() {
                     return Ok(report.counts);
                 }
             }
             batch = batches.recv(), if !is_ended && in_flight.len() < BATCHES_IN_FLIGHT_MAX => {
-                match batch {
-                    Some(batch) => in_flight.push_back(InFlight::send(filter, verb, each, batch?)),
-                    None => is_ended = true,
+                match batch.transpose() {
+                    Ok(Some(batch)) => {
+                        in_flight.push_back(InFlight::send(filter, verb, each, batch));
+                    }
+                    Ok(None) => is_ended = true,
+                    Err(error) => {
+                        unread = Some(error);
+                        is_ended = true;
+                    }
                 }
             }
         }
@@ -154,7 +171,16 @@ pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -
     if let Some(bar) = report.bar {
         bar.finish_and_clear();
     }
-    Ok(report.counts)
+    match (failed, unread) {
+        (Some(error), _) => Err(error),
+        (None, Some(error)) => Err(after(error, report.counts.answered())),
+        (None, None) => Ok(report.counts),
+    }
+}
+
+/// An error with the number of items that were answered before it.
+fn after(error: Error, answered: u64) -> Error {
+    if answered == 0 { error } else { error.context(format!("after {answered} answered items")) }
 }
 
 /// Waits for the answer to the oldest batch.
@@ -175,13 +201,8 @@ struct Report {
 
 impl Report {
     fn take(&mut self, sent: &InFlight, outcome: Result<Answer>) -> Result<()> {
-        let answered = self.counts.ones + self.counts.zeros;
-        let Answer { bits, level } = match outcome {
-            Err(error) if answered > 0 => {
-                return Err(error.context(format!("after {answered} answered items")));
-            }
-            outcome => outcome?,
-        };
+        let Answer { bits, level } =
+            outcome.map_err(|error| after(error, self.counts.answered()))?;
         let ones: u64 = bits.iter().map(|byte| u64::from(byte.count_ones())).sum();
         self.counts.levels.extend(level);
         self.counts.ones += ones;

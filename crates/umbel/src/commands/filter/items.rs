@@ -5,7 +5,7 @@
 //! items, `\n` is a byte like any other.
 
 use crate::exit::{UsageError, refuse};
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use clap::Args;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -144,43 +144,62 @@ struct Cutter<R> {
     end: u8,
     item_count: u64,
     line: Vec<u8>,
+    /// An error behind the items of the last batch.
+    failure: Option<Error>,
 }
 
 impl<R: Read> Cutter<R> {
     fn new(name: String, input: R, end: u8) -> Self {
         let input = BufReader::with_capacity(1 << 20, input);
-        Self { name, input, end, item_count: 0, line: Vec::new() }
+        Self { name, input, end, item_count: 0, line: Vec::new(), failure: None }
     }
 
     /// The next items; None at the end. The batch is not filled up if no complete item is buffered, so
-    /// that the last line of a slow pipe need not wait for the next one.
+    /// that the last line of a slow pipe need not wait for the next one. An error comes after all items
+    /// before it.
     fn next_batch(&mut self) -> Result<Option<ReadBatch>> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         let mut batch = PackedBatch::new();
         let mut input_bytes = 0;
         while !is_full(&batch) {
-            self.line.clear();
-            // One byte more than the longest item: for its end, or to detect an item that is too long.
-            let mut limited = self.input.by_ref().take(ITEM_BYTES_MAX as u64 + 1);
-            let byte_count = limited
-                .read_until(self.end, &mut self.line)
-                .with_context(|| format!("{}: cannot read", self.name))?;
-            if byte_count == 0 {
-                break;
+            match self.read_item(&mut batch) {
+                Ok(0) => break,
+                Ok(byte_count) => input_bytes += byte_count,
+                Err(failure) if batch.is_empty() => return Err(failure),
+                Err(failure) => {
+                    self.failure = Some(failure);
+                    break;
+                }
             }
-            self.item_count += 1;
-            input_bytes += byte_count as u64;
-            if self.line.last() == Some(&self.end) {
-                self.line.pop();
-            }
-            let (name, number) = (&self.name, self.item_count);
-            batch.push(&self.line).map_err(|_| {
-                UsageError(format!("{name}: item {number} has more than {ITEM_BYTES_MAX} bytes"))
-            })?;
             if !self.input.buffer().contains(&self.end) {
                 break;
             }
         }
         Ok((!batch.is_empty()).then_some(ReadBatch { items: batch, input_bytes }))
+    }
+
+    /// Adds the next item to a batch; returns its bytes in the input, 0 at the end.
+    fn read_item(&mut self, batch: &mut PackedBatch) -> Result<u64> {
+        self.line.clear();
+        // One byte more than the longest item: for its end, or to detect an item that is too long.
+        let mut limited = self.input.by_ref().take(ITEM_BYTES_MAX as u64 + 1);
+        let byte_count = limited
+            .read_until(self.end, &mut self.line)
+            .with_context(|| format!("{}: cannot read", self.name))?;
+        if byte_count == 0 {
+            return Ok(0);
+        }
+        self.item_count += 1;
+        if self.line.last() == Some(&self.end) {
+            self.line.pop();
+        }
+        let (name, number) = (&self.name, self.item_count);
+        batch.push(&self.line).map_err(|_| {
+            UsageError(format!("{name}: item {number} has more than {ITEM_BYTES_MAX} bytes"))
+        })?;
+        Ok(byte_count as u64)
     }
 }
 
@@ -231,6 +250,11 @@ mod tests {
         assert_eq!(cut(&input, b'\n').unwrap().len(), 2);
         input.insert(2, b'x');
         let error = cut(&input, b'\n').unwrap_err();
+        assert_eq!(error.to_string(), "i: item 2 has more than 16777216 bytes");
+        let mut cutter = Cutter::new("i".into(), &input[..], b'\n');
+        let before = cutter.next_batch().unwrap().expect("the item before it");
+        assert_eq!((before.items.len(), before.input_bytes), (1, 2));
+        let error = cutter.next_batch().err().expect("then the error");
         assert_eq!(error.to_string(), "i: item 2 has more than 16777216 bytes");
     }
 }
