@@ -1,7 +1,7 @@
 //! `umbel index build` and `ask`: which of many files may contain an item.
 
 use crate::sandbox::{Ran, Sandbox};
-use crate::serve::run;
+use crate::serve::{run, umbel};
 use serde_json::Value;
 
 fn index(sandbox: &Sandbox, args: &str) -> Ran {
@@ -178,6 +178,19 @@ fn damaged_indexes_are_refused() {
     index(&sandbox, "info a").refused(1, &["a: not an index: begins with", said]);
     sandbox.write("s.umbs", "UMBS and more");
     index(&sandbox, "info s.umbs").refused(1, &[said, "`umbel static info` describes it"]);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let sandbox = Sandbox::with(&[("a", "1\n2\n")]);
+    index(&sandbox, "build a -o f.umbx -q").kept();
+    for args in ["index info f.umbx", "index ask f.umbx 1"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = umbel(&sandbox, args).stdout(writer).output().unwrap();
+        let ran = sandbox.ended(output);
+        assert_eq!((ran.code, &ran.stderr[..]), (Some(0), ""), "{args}");
+    }
 }
 
 #[test]

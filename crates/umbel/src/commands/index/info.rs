@@ -3,12 +3,12 @@
 use super::open_index::{OpenIndex, is_sliced};
 use crate::commands::static_file::form::printable;
 use crate::exit::Exit;
-use crate::printer::{facts, print};
-use anyhow::{Context, Result, bail};
+use crate::printer::{Printer, facts, print};
+use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use umbel_codec::FirstBytes;
 use umbel_dedup::index_facts;
@@ -66,7 +66,9 @@ impl InfoArgs {
                 );
             }
         }
-        std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
+        let mut printer = Printer::new();
+        printer.write(text.as_bytes())?;
+        printer.flush()?;
         Ok(Exit::Done)
     }
 }
