@@ -189,7 +189,7 @@ impl Planned<'_> {
             }
         };
         let shards = self.plan.shard_count_min;
-        let default_shards = u64::from(self.config.shards);
+        let first_shards = u64::from(self.config.formation().0);
         let is_apart = self.plan.advice.distribution() == Distribution::Partitioned;
         let is_possible = match self.plan.advice {
             DistributionAdvice::MoreNodes { node_count_min } => {
@@ -197,9 +197,12 @@ impl Planned<'_> {
             }
             _ => true,
         };
-        let formed = if is_apart && is_possible && shards > default_shards {
+        let formed = if is_apart && is_possible && shards > first_shards {
+            // Only once all of them have been split as often is none wider than the others.
+            let split_shards = first_shards * shards.div_ceil(first_shards).next_power_of_two();
             format!(
-                ", in a cluster that was formed with --shards {shards} or more (default: {default_shards})"
+                ", in a cluster of at least {shards} shards, where one begins with {first_shards}: form it with --shards \
+                 {shards} or more, or run `umbel cluster split --to {split_shards}`"
             )
         } else {
             String::new()

@@ -97,7 +97,18 @@ fn memory_is_asked_first() {
     assert!(reason.contains("a cluster has at most 256") && !reason.contains("--shards"), "{plan}");
     // 11.5 GiB in slices of at most 256 MiB; a cluster has 16 shards by default.
     let plan = planned("plan --items 10G --rate 0.01 --nodes 12 --queries 1M");
-    assert!(plan["reason"].as_str().unwrap().contains("with --shards 47 or more"), "{plan}");
+    let reason = plan["reason"].as_str().unwrap();
+    let said = "at least 47 shards, where one begins with 16: form it with --shards 47 or more";
+    assert!(reason.contains(said) && reason.contains("umbel cluster split --to 64`"), "{plan}");
+    // Those with which it begins are enough.
+    for cluster in [
+        "--items 1M --rate 0.01 --nodes 1",
+        "--items 300M --rate 0.01 --nodes 4 --memory-per-node 300M",
+    ] {
+        let plan = planned(&format!("plan {cluster} --queries 1"));
+        assert_eq!(plan["recommended"], "partitioned", "{plan}");
+        assert!(!plan["reason"].as_str().unwrap().contains("shards"), "{plan}");
+    }
 }
 
 #[test]
