@@ -219,6 +219,7 @@ impl ReconcileArgs {
         let form = self.form.form();
         self.check_delete()?;
         self.check_on_conflict()?;
+        self.check_permission()?;
         self.check_roles(&form)?;
         if self.stdio || self.listen.is_some() {
             if self.report.is_some() {

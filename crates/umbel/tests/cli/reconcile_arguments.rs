@@ -23,6 +23,8 @@ fn arguments_that_make_no_sense_are_refused() {
         ("a a --on-conflict a", "--on-conflict goes with --two-way, --stdio or --listen"),
         ("a a --push --on-conflict b", "--on-conflict goes with --two-way"),
         ("--stdio --delete a", "--writable"),
+        ("a a --writable", "--writable goes with --stdio or --listen"),
+        ("a tcp://h:1 --push --writable", "--writable goes with --stdio or --listen"),
         ("--id-bytes 7 a a", "7"),
         ("a a --max-time 3x", "expected a number of seconds, or a time like 90s"),
         ("a a --idle-timeout 0", "expected at least one second"),

@@ -45,6 +45,8 @@ fn wrong_options_are_exit_code_2_and_are_named() {
         ("a.txt --skip-bad=some", "--skip-bad"),
         ("a.txt --skip-bad=-1", "expected a number of records"),
         ("a.txt --seed x", "expected a whole number below 2^64"),
+        ("a.txt --worker-timeout 90s", "--rank"),
+        ("/a.txt --cluster 127.0.0.1:1 --worker-timeout 90s", "--rank"),
     ] {
         sandbox.run(&format!("{args} --output out.txt")).refused(2, &[said]);
         assert_eq!(sandbox.files(), files, "{args}");

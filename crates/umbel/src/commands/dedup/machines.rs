@@ -32,7 +32,7 @@ pub(super) struct MachineArgs {
     #[arg(long, value_name = "FILE", requires = "rank")]
     job_token_file: Option<PathBuf>,
     /// How long a worker may be away
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", requires = "rank", default_value = "10m", value_parser = parse_time)]
     worker_timeout: Duration,
 }
 

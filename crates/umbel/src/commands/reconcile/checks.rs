@@ -100,6 +100,17 @@ impl ReconcileArgs {
         Ok(())
     }
 
+    /// Refuses `--writable` on the side that begins, whose changes have flags of their own.
+    pub(super) fn check_permission(&self) -> Result<()> {
+        if self.writable && !self.stdio && self.listen.is_none() {
+            return Err(usage(
+                "--writable goes with --stdio or --listen, and lets whoever connects change the set; what changes here is said by \
+                 --pull, --push or --two-way",
+            ));
+        }
+        Ok(())
+    }
+
     /// Refuses `--delete` without a change that could delete items.
     pub(super) fn check_delete(&self) -> Result<()> {
         let answers = self.stdio || self.listen.is_some();
