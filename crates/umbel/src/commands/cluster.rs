@@ -80,7 +80,7 @@ enum AdminVerb {
     /// Wait until a node has joined and is live; `umbel serve --join` starts one that joins
     Join {
         /// The address that the node advertises
-        #[arg(value_name = "HOST:PORT")]
+        #[arg(value_name = "HOST:PORT", value_parser = node_address)]
         address: String,
         /// Fail after this time: seconds, or like 10m
         #[arg(long, value_name = "TIME", default_value_t = WAIT_S, value_parser = seconds)]
@@ -270,6 +270,15 @@ async fn show_drain(client: &Client, node: u64, json: bool) -> Result<()> {
     let status = client.status_with_plan(Some(node)).await?;
     let look = look::Look::of(ColorChoice::Auto);
     print(json, &moves::drain_json(node, &status), || moves::drain_text(node, &status, look))
+}
+
+/// Parses the address of a node. No node has one without a port, so that nobody need wait for it.
+fn node_address(text: &str) -> Result<String, String> {
+    let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    match parts.and_then(|(_, port)| port.parse::<u16>().ok()) {
+        Some(1..) => Ok(text.to_owned()),
+        _ => Err("expected HOST:PORT, as the node advertises it, like 127.0.0.1:7300".to_owned()),
+    }
 }
 
 /// Waits until the node with this address is live and reachable, and returns its number.

@@ -15,6 +15,8 @@ fn wrong_usage_is_exit_code_2() {
         ("drain one", "one"),
         ("drain 1 --undo --wait", "--wait"),
         ("drain 1 --dry-run --wait", "--wait"),
+        ("join node-1", "expected HOST:PORT"),
+        ("join node-1:0", "expected HOST:PORT"),
         ("move 1 --from 1", "--to"),
         ("merge --to few", "few"),
         ("scrub", "<FILTER|--all>"),
