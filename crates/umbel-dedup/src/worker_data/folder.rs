@@ -5,7 +5,7 @@ use crate::segments::SegmentFile;
 use crc_fast::{CrcAlgorithm, checksum};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +20,17 @@ pub(super) const JOURNAL: &str = "journal";
 /// The end record, the only file that remains.
 pub(super) const ENDED: &str = "ended";
 
+/// The end record, until it is complete.
+const ENDED_ASIDE: &str = "ended.new";
+
 /// The file that the process which uses the folder holds locked.
 const LOCK: &str = "lock";
+
+/// The data files that `Bench::open` opens: runs of entries, dropped records, groups, kept items that filters contain.
+const DATA_FILES: [&str; 4] = ["runs", "drops", "groups", "asked"];
+
+/// A directory at the root of many file systems, which are empty all the same.
+const LOST_AND_FOUND: &str = "lost+found";
 
 /// A folder that no other process uses, because this one holds its lock.
 #[derive(Debug)]
@@ -36,8 +45,9 @@ impl JobFolder {
     ///
     /// # Errors
     ///
-    /// A usage error if another process has locked it.
+    /// A usage error if another process has locked it, or if it is of no job and holds something.
     pub(super) fn take(path: &Path) -> Result<Self> {
+        check_own(path)?;
         let cannot = || format!("{}: cannot make the folder of the job", path.display());
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).with_context(cannot)?;
         let lock = path.join(LOCK);
@@ -69,28 +79,46 @@ impl JobFolder {
         &self.path
     }
 
-    /// Removes the folder and its files. If the process is killed meanwhile, the next one finds a consistent
-    /// folder: a journal that records the end (`speaks_of_end`) is removed last; any other journal is removed
-    /// first, and then no step counts as done.
+    /// Removes the job's files, and the folder if nothing else is in it. If the process is killed meanwhile, the next
+    /// one finds a consistent folder: a journal that records the end (`speaks_of_end`) is removed last; any other
+    /// journal is removed first, and then no step counts as done.
     pub(super) fn remove(&self, speaks_of_end: bool) -> Result<()> {
         let removed = || -> std::io::Result<()> {
+            let records = [ENDED_ASIDE, ENDED];
             if speaks_of_end {
-                self.remove_data()?;
-            } else if let Err(error) = std::fs::remove_file(self.file(JOURNAL))
-                && error.kind() != std::io::ErrorKind::NotFound
-            {
-                return Err(error);
+                self.remove_files(&DATA_FILES)?;
+                umbel_files::sync_folder(&self.path)?;
+                self.remove_files(&records)?;
+                self.remove_files(&[JOURNAL])?;
+            } else {
+                self.remove_files(&[JOURNAL])?;
+                umbel_files::sync_folder(&self.path)?;
+                self.remove_files(&DATA_FILES)?;
+                self.remove_files(&records)?;
             }
-            umbel_files::sync_folder(&self.path)?;
-            std::fs::remove_dir_all(&self.path)
+            self.remove_files(&[LOCK])?;
+            match std::fs::remove_dir(&self.path) {
+                // Files of others stay, and so do links and mount points.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::DirectoryNotEmpty
+                            | ErrorKind::NotADirectory
+                            | ErrorKind::ResourceBusy
+                    ) =>
+                {
+                    Ok(())
+                }
+                outcome => outcome,
+            }
         };
         removed().with_context(|| format!("{}: cannot remove", self.path.display()))
     }
 
-    /// Writes the end record, durably, and then removes all other files.
+    /// Writes the end record, durably, and then removes all other files of the job.
     pub(super) fn leave(&self, record: &[u8]) -> Result<()> {
         let left = || -> std::io::Result<()> {
-            let aside = self.file("ended.new");
+            let aside = self.file(ENDED_ASIDE);
             let mut file = OpenOptions::new();
             let file = file.write(true).create(true).truncate(true).mode(OWNER_ONLY);
             let mut file = file.open(&aside)?;
@@ -98,23 +126,48 @@ impl JobFolder {
             file.sync_all()?;
             std::fs::rename(aside, self.file(ENDED))?;
             umbel_files::sync_folder(&self.path)?;
-            self.remove_data()?;
+            self.remove_files(&DATA_FILES)?;
             std::fs::remove_file(self.file(JOURNAL))?;
             std::fs::remove_file(self.file(LOCK))
         };
         left().with_context(|| format!("{}: cannot be left", self.path.display()))
     }
 
-    /// Removes the files that are not needed after the end. The lock stays held.
-    fn remove_data(&self) -> std::io::Result<()> {
-        for entry in std::fs::read_dir(&self.path)? {
-            let entry = entry?;
-            if ![JOURNAL, LOCK, ENDED].iter().any(|name| entry.file_name() == *name) {
-                std::fs::remove_file(entry.path())?;
+    /// Removes those of these files that are there. Nothing else is touched: only these names are known to be the job's.
+    fn remove_files(&self, names: &[&str]) -> std::io::Result<()> {
+        for name in names {
+            if let Err(error) = std::fs::remove_file(self.file(name))
+                && error.kind() != ErrorKind::NotFound
+            {
+                return Err(error);
             }
         }
         Ok(())
     }
+}
+
+/// Refuses a folder that holds something and is of no job: its files might have the names of the job's, and would be
+/// overwritten and removed.
+fn check_own(path: &Path) -> Result<()> {
+    if [JOURNAL, LOCK, ENDED].iter().any(|name| path.join(name).is_file()) {
+        return Ok(());
+    }
+    let cannot = || format!("{}: cannot read the folder of the job", path.display());
+    let entries = match std::fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.with_context(cannot)?,
+    };
+    for entry in entries {
+        let name = entry.with_context(cannot)?.file_name();
+        if name != LOST_AND_FOUND {
+            refuse!(
+                "{}: holds {}, which is of no job; every worker needs a --job-dir of its own: name a new or an empty folder",
+                path.display(),
+                name.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Makes the names of a folder's files durable.
@@ -280,5 +333,46 @@ mod tests {
         assert_eq!((left, mode(&path.join("ended"))), (vec!["ended".into()], 0o600));
         JobFolder::take(&path).unwrap().remove(false).unwrap();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_not_the_job_s_is_neither_taken_nor_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        for name in ["groups", "thesis"] {
+            std::fs::write(path.join(name), "mine").unwrap();
+            let error = JobFolder::take(path).unwrap_err();
+            let said = format!("holds {name}, which is of no job");
+            assert!(error.is_usage() && error.to_string().contains(&said), "{error}");
+            assert_eq!(std::fs::read_dir(path).unwrap().count(), 1);
+            std::fs::remove_file(path.join(name)).unwrap();
+        }
+        // Someone's diary, say.
+        std::fs::create_dir(path.join(JOURNAL)).unwrap();
+        let error = JobFolder::take(path).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("holds journal, "), "{error}");
+        std::fs::remove_dir(path.join(JOURNAL)).unwrap();
+        std::fs::create_dir(path.join(LOST_AND_FOUND)).unwrap();
+        for has_ended in [false, true] {
+            let folder = JobFolder::take(path).unwrap();
+            std::fs::create_dir_all(path.join("other")).unwrap();
+            std::fs::write(path.join("other/thesis"), "mine").unwrap();
+            std::fs::write(path.join("notes"), "mine").unwrap();
+            for name in [JOURNAL, LOCK, ENDED].iter().chain(&DATA_FILES) {
+                std::fs::write(path.join(name), "").unwrap();
+            }
+            folder.remove(has_ended).unwrap();
+            let mut left: Vec<_> =
+                std::fs::read_dir(path).unwrap().map(|it| it.unwrap().file_name()).collect();
+            left.sort();
+            assert_eq!(left, [LOST_AND_FOUND, "notes", "other"]);
+            std::fs::remove_file(path.join("notes")).unwrap();
+            std::fs::remove_dir_all(path.join("other")).unwrap();
+        }
+        let folder = JobFolder::take(path).unwrap();
+        std::fs::write(path.join("notes"), "mine").unwrap();
+        std::fs::write(path.join(JOURNAL), "").unwrap();
+        folder.leave(b"note").unwrap();
+        assert!(path.join("notes").exists() && path.join(ENDED).exists());
     }
 }

@@ -53,6 +53,20 @@ fn wrong_options_are_exit_code_2_and_are_named() {
     }
 }
 
+/// A job removes its files when it ends.
+#[test]
+fn a_job_folder_that_holds_something_else_is_refused() {
+    let sandbox = Sandbox::with(&[("a.txt", "x\n"), ("thesis/groups", "mine")]);
+    let files = sandbox.files();
+    let args = "a.txt --rank 0 --peers 127.0.0.1:1 --job-dir thesis --output out.txt";
+    let mut command = sandbox.command(args);
+    command.env("UMBEL_JOB_TOKEN", "0123456789abcdef0123456789abcdef");
+    let said = ["thesis: holds groups, which is of no job", "--job-dir", "new or an empty folder"];
+    sandbox.ended(command.output().unwrap()).refused(2, &said);
+    assert_eq!(sandbox.files(), files);
+    assert_eq!(sandbox.text("thesis/groups"), "mine");
+}
+
 /// No cluster answers there: it is not asked.
 #[test]
 fn what_the_command_of_a_clusters_job_cannot_write_is_told_before_the_job_begins() {
