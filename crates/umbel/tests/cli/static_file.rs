@@ -122,6 +122,9 @@ fn a_map_refuses_wrong_numbers_by_name() {
     }
     build("void.jsonl").refused(1, &["void.jsonl: record 2 (byte 15): no field `n` in the record"]);
     build("lacks.jsonl").refused(1, &["lacks.jsonl: record 3 (byte 16)", "id"]);
+    // Before anything is read.
+    build("none.csv --value-bits 49").refused(2, &["--value-bits 49 and --check 8", "56 bits"]);
+    build("none.csv --check 55 --value-bits 2").refused(2, &["--value-bits 2 and --check 55"]);
     stat(&sandbox, "build two.csv --value n -o m.umbs").refused(2, &["--key"]);
     stat(&sandbox, "build two.csv --key id --value m -o m.umbs").refused(2, &["no column `m`"]);
     assert!(!sandbox.exists("m.umbs"));

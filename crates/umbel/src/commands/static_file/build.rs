@@ -119,6 +119,7 @@ impl BuildArgs {
             refuse_existing_file(&self.output)?;
         }
         self.check_rate()?;
+        self.check_value_bits()?;
         let terminal = Terminal::new(self.quiet);
         let has_others = !self.others.is_empty();
         let keys = if self.keys.is_empty() { vec!["-".into()] } else { self.keys.clone() };
@@ -194,6 +195,17 @@ impl BuildArgs {
             .into()),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses value bits for which a key has too few bits besides the check bits.
+    fn check_value_bits(&self) -> Result<()> {
+        let (value, check) = (self.value_bits.unwrap_or(0), self.check_bits());
+        if value > CELL_BITS_MAX - check {
+            refuse!(
+                "--value-bits {value} and --check {check}: a key has at most {CELL_BITS_MAX} bits in all"
+            );
+        }
+        Ok(())
     }
 
     fn check_bits(&self) -> u8 {
