@@ -24,7 +24,7 @@ use crate::member::Member;
 use crate::metrics;
 use crate::node_failure::NodeFailure;
 use crate::ports::Ports;
-use crate::shard_leader::ShardLeader;
+use crate::shard_leader::{InsertsInProgress, ShardLeader};
 use crate::space::Space;
 use crate::wall_clock::WallClock;
 
@@ -69,6 +69,7 @@ pub struct Local {
     /// The replicas of shards that this node runs.
     shards: watch::Sender<BTreeMap<ShardId, Arc<ShardLeader>>>,
     space: Arc<Space>,
+    inserts: Arc<InsertsInProgress>,
     pub(crate) exports: Arc<Exports>,
     copies: Arc<Copies>,
     jobs: LedgerJobs,
@@ -131,6 +132,7 @@ impl Local {
             meta,
             shards: watch::Sender::default(),
             space,
+            inserts: Arc::default(),
             exports: Exports::new(),
             copies: Arc::new(copies),
             jobs: LedgerJobs::new(jobs, ports),

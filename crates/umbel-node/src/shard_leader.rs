@@ -31,6 +31,7 @@ mod scrub;
 mod sum;
 mod windowed;
 
+pub(crate) use queue::InsertsInProgress;
 use queue::{InsertQueue, Way};
 use windowed::Timing;
 
@@ -70,9 +71,10 @@ impl ShardLeader {
         space: Arc<Space>,
         exports: Arc<Exports>,
         links: Arc<Links>,
+        inserts: Arc<InsertsInProgress>,
     ) -> Arc<Self> {
         let (writes, scrubs) = (Writes::default(), scrub::SliceScrubs::default());
-        let queue = InsertQueue::start(Arc::clone(&group), queue_items_max, Arc::clone(&writes));
+        let queue = InsertQueue::start(&group, queue_items_max, &writes, inserts);
         let (loads, growing) = (load::Loads::default(), growing::Growing::default());
         Arc::new(Self {
             node,
@@ -100,14 +102,26 @@ impl ShardLeader {
             ShardRequest::Insert { filter, generation, request, hashes, growth, at_ms } => {
                 self.insert((filter, generation), request, hashes, growth, at_ms).await
             }
+            ShardRequest::Contains { filter, generation, hashes, confirmed } => {
+                self.contains(filter, generation, &hashes, confirmed).await.map(ShardAnswer::Bits)
+            }
+            // Boxed: the future of a call about items would be as large as that of any other one.
+            request => Box::pin(self.serve_other(request)).await,
+        };
+        outcome.unwrap_or_else(ShardAnswer::Failed)
+    }
+
+    /// Carries out a request that is not an insert or a question about items.
+    async fn serve_other(&self, request: ShardRequest) -> Result<ShardAnswer, ShardFailure> {
+        match request {
+            ShardRequest::Insert { .. } | ShardRequest::Contains { .. } => {
+                unreachable!("the caller carries these out")
+            }
             ShardRequest::InsertAbsent { filter, generation, request, hashes, growth } => {
                 self.insert_absent((filter, generation), request, &hashes, growth).await
             }
             ShardRequest::Remove { filter, generation, request, hashes } => {
                 self.remove(filter, generation, request, hashes).await.map(ShardAnswer::Bits)
-            }
-            ShardRequest::Contains { filter, generation, hashes, confirmed } => {
-                self.contains(filter, generation, &hashes, confirmed).await.map(ShardAnswer::Bits)
             }
             ShardRequest::Sum { target, sources, request, growth } => {
                 self.sum(target, sources, request, growth).await
@@ -147,8 +161,7 @@ impl ShardLeader {
             ShardRequest::Copies { filter, generation, hashes } => {
                 self.copies(filter, generation, &hashes).await.map(ShardAnswer::Copies)
             }
-        };
-        outcome.unwrap_or_else(ShardAnswer::Failed)
+        }
     }
 
     async fn insert(
@@ -185,7 +198,7 @@ impl ShardLeader {
             }
             PreparedInsert::Propose(part) => {
                 let timing = self.timing(filter, at_ms);
-                self.propose_insert(part, Way::Always(timing)).await?
+                self.propose_insert(part, Way::Always(timing))?.await?
             }
         };
         Ok(ShardAnswer::Bits(bits))
@@ -201,16 +214,24 @@ impl ShardLeader {
         }
     }
 
-    async fn propose_insert(&self, part: InsertPart, way: Way) -> PartAnswer {
+    /// Adds a part to the queue, and returns what waits for its answer.
+    fn propose_insert(
+        &self,
+        part: InsertPart,
+        way: Way,
+    ) -> Result<impl Future<Output = PartAnswer>, ShardFailure> {
         if let Some(free_bytes) = self.space.shortage() {
             return Err(ShardFailure::DiskFull { free_bytes });
         }
         let slice = (part.filter, part.generation);
-        let bits = self.queue.propose(part, way).await?;
-        let new_count = bits.count_ones();
-        self.arrivals.add(slice, new_count.into());
-        metrics::insert_answered(new_count.into(), (bits.len() - new_count).into());
-        Ok(bits)
+        let added = self.queue.add(part, way)?;
+        Ok(async move {
+            let bits = added.answer().await?;
+            let new_count = bits.count_ones();
+            self.arrivals.add(slice, new_count.into());
+            metrics::insert_answered(new_count.into(), (bits.len() - new_count).into());
+            Ok(bits)
+        })
     }
 
     async fn remove(

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use openraft::RaftMetrics;
 use openraft::errors::{ClientWriteError, Fatal, RaftError};
+use openraft::raft::ClientWriteResult;
 use openraft::type_config::alias::WatchReceiverOf;
 use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
@@ -19,7 +20,7 @@ use umbel_ports::{Purpose, Rare, Seed};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::observer::Event;
 use umbel_storage::types::{
-    CommandReply, LogCommand, LogId, NodeAddress, Runtime, StorageFault, Types,
+    CommandReply, LogCommand, LogId, NodeAddress, OnComplete, Runtime, StorageFault, Types,
 };
 use umbel_storage::{FinalStateId, LogStore, Storage};
 
@@ -303,21 +304,50 @@ impl Group {
     /// # Errors
     /// See [`ProposeError`].
     pub async fn propose(&self, command: LogCommand) -> Result<CommandReply, ProposeError> {
-        match self.raft.client_write(command).await {
-            Ok(response) => Ok(response.data),
-            Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
-                // A leader that openraft reports without a leader has only had no responses for too
-                // long, as on a machine that was suspended. A heartbeat collects the followers'
-                // responses before the caller retries.
-                if forward.leader_id.is_none() && self.is_leader() {
-                    self.remind().await;
+        let (sender, receiver) = oneshot::channel();
+        // A caller that dropped its receiver has given up.
+        self.propose_then(command, |outcome| drop(sender.send(outcome))).await;
+        let outcome = receiver.await.unwrap_or_else(|_| {
+            let why = self.failure().unwrap_or_else(|| format!("{} stopped", self.id));
+            Err(ProposeError::Stopped(why))
+        });
+        if matches!(outcome, Err(ProposeError::NotLeader(None))) {
+            // Boxed: it is rare, and the future of every proposal would reserve room for it.
+            Box::pin(self.remind_if_leader()).await;
+        }
+        outcome
+    }
+
+    /// Proposes a command, and has `then` called with its outcome, in the task that applies entries, or in the one that
+    /// refuses the command: it must not take long. It is dropped if the group stops before. Returns once the group has the
+    /// command.
+    pub async fn propose_then(
+        &self,
+        command: LogCommand,
+        then: impl FnOnce(Result<CommandReply, ProposeError>) + Send + 'static,
+    ) {
+        let then = OnComplete::new(|outcome: ClientWriteResult<Types>| {
+            then(match outcome {
+                Ok(response) => Ok(response.data),
+                Err(ClientWriteError::ForwardToLeader(forward)) => {
+                    Err(ProposeError::NotLeader(forward.leader_id))
                 }
-                Err(ProposeError::NotLeader(forward.leader_id))
-            }
-            Err(RaftError::APIError(ClientWriteError::LogEntryDiscarded(forward))) => {
-                Err(ProposeError::Unknown(forward.leader_id))
-            }
-            Err(error) => Err(ProposeError::Stopped(error.to_string())),
+                Err(ClientWriteError::LogEntryDiscarded(forward)) => {
+                    Err(ProposeError::Unknown(forward.leader_id))
+                }
+                Err(error) => Err(ProposeError::Stopped(error.to_string())),
+            });
+        });
+        // A group that stopped drops `then`.
+        let _ = self.raft.client_write_ff(command, Some(then)).await;
+    }
+
+    /// After a proposal that was refused without naming a leader. A leader that openraft reports without a leader has
+    /// only had no responses for too long, as on a machine that was suspended. A heartbeat collects the followers'
+    /// responses before the caller retries.
+    pub async fn remind_if_leader(&self) {
+        if self.is_leader() {
+            self.remind().await;
         }
     }
 

@@ -3,8 +3,11 @@
 
 use std::fmt;
 
+use openraft::raft::responder::Responder;
 use openraft::type_config::alias;
+use openraft::vote::RaftLeaderId;
 use openraft::vote::leader_id_adv::LeaderId;
+use openraft::{OptionalSend, RaftTypeConfig};
 use serde::{Deserialize, Serialize};
 use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::shard::{HashList, ShardCommand, ShardReply};
@@ -20,16 +23,49 @@ pub use fault::{Advice, StorageFault};
 pub type Runtime =
     openraft_rt::deterministic_rng::DeterministicRng<openraft_rt_tokio::TokioRuntime>;
 
-openraft::declare_raft_types!(
-    /// Umbel's Raft configuration.
-    pub Types:
-        D = LogCommand,
-        R = CommandReply,
-        NodeId = NodeId,
-        Node = NodeAddress,
-        AsyncRuntime = Runtime,
-        ErrorSource = StorageFault,
-);
+/// Umbel's Raft configuration.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Types;
+
+/// By hand, as openraft's macro has no place for a responder.
+impl RaftTypeConfig for Types {
+    type D = LogCommand;
+    type R = CommandReply;
+    type NodeId = NodeId;
+    type Node = NodeAddress;
+    type Term = u64;
+    type LeaderId = LeaderId<u64, NodeId>;
+    type Vote = openraft::impls::Vote<Self::LeaderId>;
+    type Payload = openraft::EntryPayload<LogCommand, NodeId, NodeAddress>;
+    type Entry = openraft::Entry<<Self::LeaderId as RaftLeaderId>::Committed, Self::Payload>;
+    type AsyncRuntime = Runtime;
+    type Responder<T>
+        = OnComplete<T>
+    where
+        T: OptionalSend + 'static;
+    type Batch<T>
+        = openraft::impls::InlineBatch<T>
+    where
+        T: OptionalSend + 'static;
+    type ErrorSource = StorageFault;
+}
+
+/// What is done with the outcome of a proposal, in the task that applies entries: it must not take long. It is
+/// dropped instead if the group stops.
+pub struct OnComplete<T>(Box<dyn FnOnce(T) + Send>);
+
+impl<T> OnComplete<T> {
+    /// Calls this function with the outcome.
+    pub fn new(call: impl FnOnce(T) + Send + 'static) -> Self {
+        Self(Box::new(call))
+    }
+}
+
+impl<T: OptionalSend + 'static> Responder<Types, T> for OnComplete<T> {
+    fn on_complete(self, outcome: T) {
+        (self.0)(outcome);
+    }
+}
 
 /// The command in a log entry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -138,6 +138,7 @@ impl Local {
             Arc::clone(&self.space),
             Arc::clone(&self.exports),
             Arc::clone(self.links()),
+            Arc::clone(&self.inserts),
         );
         self.shards.send_modify(|shards| {
             shards.insert(shard, leader);

@@ -44,7 +44,7 @@ impl ShardLeader {
             PreparedInsert::Growing { growth_bytes } => {
                 return Ok(ShardAnswer::Growing { growth_bytes });
             }
-            PreparedInsert::Propose(part) => self.propose_insert(part, Way::IfAbsent).await?,
+            PreparedInsert::Propose(part) => self.propose_insert(part, Way::IfAbsent)?.await?,
         };
         Ok(ShardAnswer::Bits(bits))
     }
