@@ -53,7 +53,9 @@ impl Growth<'_> {
         for time in 0..=TIMES_ALLOWED_MAX {
             match (self.calls.shard_call(shard, request(growth), deadline).await, &mut growth) {
                 (Ok(ShardAnswer::Growing { growth_bytes }), Some(allowed)) => {
-                    match self.allow_growth(filter, shard, growth_bytes, hashes, deadline).await {
+                    // Boxed: it is rare, and the future of every call about items would reserve room for it.
+                    let asked = self.allow_growth(filter, shard, growth_bytes, hashes, deadline);
+                    match Box::pin(asked).await {
                         Ok(()) => allowed.bytes = allowed.bytes.max(growth_bytes),
                         Err(CallFailure::Meta(MetaError::Quota { what })) => refusal = Some(what),
                         Err(error) => return Err(error),

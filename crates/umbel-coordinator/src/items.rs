@@ -51,7 +51,7 @@ impl Coordinator {
         at_ms: Option<u64>,
         deadline: Instant,
     ) -> Result<(Bitmap, AckLevel)> {
-        let live = self.live_filter(filter, deadline).await?;
+        let mut live = self.live_filter(filter, deadline).await?;
         if at_ms.is_some()
             && let Some(why) = why_untimed(&live.record)
         {
@@ -61,7 +61,9 @@ impl Coordinator {
         }
         if live.record.is_replicated() {
             let level = level.unwrap_or(AckLevel::Local);
-            return Ok((self.copies().insert(live, items, level, deadline).await?, level));
+            // Boxed: the future of an insert into a shard would be as large.
+            let inserted = Box::pin(self.copies().insert(live, items, level, deadline)).await?;
+            return Ok((inserted, level));
         }
         if !matches!(level, None | Some(AckLevel::Majority)) {
             let what = format!(
@@ -71,7 +73,7 @@ impl Coordinator {
             return Err(CallFailure::Invalid { what });
         }
         let operation = Operation::Insert { request, at_ms };
-        Ok((self.each_part(live, items, operation, deadline).await?, AckLevel::Majority))
+        Ok((self.each_part(&mut live, items, operation, deadline).await?, AckLevel::Majority))
     }
 
     /// Removes items; a one means that the item was present.
@@ -82,12 +84,12 @@ impl Coordinator {
         request: Option<ClientRequest>,
         deadline: Instant,
     ) -> Result<Bitmap> {
-        let live = self.live_filter(filter, deadline).await?;
+        let mut live = self.live_filter(filter, deadline).await?;
         if live.record.is_replicated() {
             let what = format!("nothing can be removed from {filter:?}: it is replicated");
             return Err(CallFailure::Invalid { what });
         }
-        self.each_part(live, items, Operation::Remove(request), deadline).await
+        self.each_part(&mut live, items, Operation::Remove(request), deadline).await
     }
 
     /// Looks up items; a one means that the item is present. Also returns the level of the answer.
@@ -119,19 +121,21 @@ impl Coordinator {
     /// Looks up items in a filter that has this level.
     async fn contains_in(
         &self,
-        live: LiveFilter,
+        mut live: LiveFilter,
         items: &ItemBatch,
         level: ReadLevel,
         deadline: Instant,
     ) -> Result<Bitmap> {
         if live.record.is_replicated() {
-            return self.copies().contains(live, items, level, deadline).await;
+            // Boxed, as below: the future of a question to shards would be as large.
+            return Box::pin(self.copies().contains(live, items, level, deadline)).await;
         }
         if level == ReadLevel::AnyReplica && is_final_anywhere(live.record.settings.kind) {
-            return self.contains_anywhere(live.record.name.as_str(), &live, items, deadline).await;
+            let name = live.record.name.as_str();
+            return Box::pin(self.contains_anywhere(name, &live, items, deadline)).await;
         }
         let operation = Operation::Contains { confirmed: true };
-        self.each_part(live, items, operation, deadline).await
+        self.each_part(&mut live, items, operation, deadline).await
     }
 
     /// Takes every "present" from this node's replicas, and asks the leaders about the other items.
@@ -154,8 +158,8 @@ impl Coordinator {
             let rest: Vec<ItemHash> = absent.iter().map(|&at| hashes[at]).collect();
             let operation = Operation::Contains { confirmed: true };
             let batch = HashedBatch { hashes: &rest, operation };
-            let sought = Sought::any(name);
-            let answers = self.each_part_of(sought, filter.clone(), batch, None, deadline);
+            let (sought, mut filter) = (Sought::any(name), filter.clone());
+            let answers = self.each_part_of(sought, &mut filter, batch, None, deadline);
             for (&at, is_present) in absent.iter().zip(answers.await?.iter()) {
                 present[at] = is_present;
             }
@@ -177,23 +181,24 @@ impl Coordinator {
 
     async fn each_part(
         &self,
-        filter: LiveFilter,
+        filter: &mut LiveFilter,
         items: &ItemBatch,
         operation: Operation,
         deadline: Instant,
     ) -> Result<Bitmap> {
         let name = filter.record.name.as_str().to_owned();
-        let hashes = hashed(&filter, items)?;
+        let hashes = hashed(filter, items)?;
         let batch = HashedBatch { hashes: &hashes, operation };
         self.each_part_of(Sought::any(&name), filter, batch, Some(items), deadline).await
     }
 
     /// Asks every shard for its part. If some items were inserted or removed and others were not, for
-    /// whatever reason, the error tells so. `items` are those of the batch, if they can be hashed again.
+    /// whatever reason, the error tells so. `items` are those of the batch, if they can be hashed again. `filter` is
+    /// the one that answered, afterwards.
     async fn each_part_of(
         &self,
         sought: Sought<'_>,
-        filter: LiveFilter,
+        filter: &mut LiveFilter,
         batch: HashedBatch<'_>,
         items: Option<&ItemBatch>,
         deadline: Instant,
@@ -215,7 +220,7 @@ impl Coordinator {
     async fn send_parts(
         &self,
         sought: Sought<'_>,
-        mut filter: LiveFilter,
+        filter: &mut LiveFilter,
         batch: HashedBatch<'_>,
         items: Option<&ItemBatch>,
         deadline: Instant,
@@ -228,13 +233,13 @@ impl Coordinator {
         let (mut rest, mut is_replaced, mut is_reused): (Option<Rest>, _, _) = (None, false, false);
         let mut done_before = recut::DoneBefore::default();
         loop {
-            let parts = parts_of(&filter, rest.as_ref().map_or(hashes, Rest::hashes));
+            let parts = parts_of(filter, rest.as_ref().map_or(hashes, Rest::hashes));
             let mut todo: Vec<(ShardId, HashList)> = parts.parts().to_vec();
             let mut answered: Vec<(ShardId, Bitmap)> = Vec::with_capacity(todo.len());
             loop {
                 let batch = HashedBatch { hashes, operation };
                 let tried =
-                    self.try_parts(&filter, todo, batch, deadline, &mut answered, is_begun).await;
+                    self.try_parts(filter, todo, batch, deadline, &mut answered, is_begun).await;
                 *is_begun |= !answered.is_empty();
                 let reused;
                 (todo, reused) = match tried {
@@ -251,7 +256,9 @@ impl Coordinator {
                     }));
                 }
                 is_reused |= reused.is_some();
-                let mut newer = self.refreshed(sought, operation, is_reused, deadline).await?;
+                // Boxed: it is rare, and every request would reserve room for it.
+                let refreshed = self.refreshed(sought, operation, is_reused, deadline);
+                let mut newer = Box::pin(refreshed).await?;
                 newer.ranges =
                     self.seen_split.next_ranges(filter.ranges, newer.ranges, newer.unsplit);
                 let is_same =
@@ -264,7 +271,7 @@ impl Coordinator {
                     let all = rest.take();
                     let all = all.unwrap_or_else(|| Rest::all(hashes, operation.is_named()));
                     rest = Some(all.recut(hashes, (filter.ranges, newer.ranges), &answered));
-                    filter = newer;
+                    *filter = newer;
                     break;
                 }
                 if !is_same {
@@ -272,17 +279,17 @@ impl Coordinator {
                     if newer.id != filter.id || operation.is_read() {
                         done_before = recut::DoneBefore::default();
                     }
-                    (filter, is_replaced) = (newer, true);
+                    (*filter, is_replaced) = (newer, true);
                     break;
                 }
-                self.shards().wait_for_shards(deadline).await?;
+                Box::pin(self.shards().wait_for_shards(deadline)).await?;
             }
             if !std::mem::take(&mut is_replaced) {
                 continue;
             }
             // Another filter of the name, or another generation: all items are sent again.
             if let Some(items) = items {
-                rehashed = hashed(&filter, items)?;
+                rehashed = hashed(filter, items)?;
                 hashes = &rehashed;
             } else {
                 let what = format!("filter {:?} was replaced meanwhile: try again", sought.name);
@@ -339,7 +346,8 @@ impl Coordinator {
         };
         // Most requests are single items, which have one part: this path needs no room for several.
         let outcomes = match <[_; 1]>::try_from(todo) {
-            Ok([part]) => vec![ask(part).await],
+            // Boxed: a future is moved by whoever awaits it, so a call is as slow as all that it may await is large.
+            Ok([part]) => vec![Box::pin(ask(part)).await],
             Err(todo) => join_all(todo.into_iter().map(ask)).await,
         };
         let mut stale = Vec::new();

@@ -419,7 +419,9 @@ async fn try_shard(
 ) -> Tried<ShardAnswer> {
     if node == local.node() {
         let Some(leader) = local.leader_of(group) else { return Tried::Elsewhere(None) };
-        return match tokio::time::timeout(timeout, leader.serve(request.clone())).await {
+        // Boxed: a future is moved by whoever awaits it, so a call is as slow as all that it may await is large.
+        let served = Box::pin(leader.serve(request.clone()));
+        return match tokio::time::timeout(timeout, served).await {
             Ok(answer) => Tried::Answer(answer),
             Err(_) => Tried::Unknown(format!("no answer within {} ms", timeout.as_millis())),
         };

@@ -41,14 +41,14 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<Option<Bitmap>> {
         let sought = Sought::telling_copies(name);
-        let filter = sought.find(self, deadline).await?;
+        let mut filter = sought.find(self, deadline).await?;
         // Whoever does not know yet that the version was raised does without. Asked once the filter is found, which may
         // refresh the catalogue: of a filter that was created since, no node inserts what is absent in another way.
         if self.read_meta(|state| state.check_version(ABSENT_SINCE))?.is_err() {
             return Ok(None);
         }
         let operation = Operation::InsertAbsent;
-        self.each_part_in(sought, filter, items, operation, deadline).await.map(Some)
+        self.each_part_in(sought, &mut filter, items, operation, deadline).await.map(Some)
     }
 
     /// Removes one copy of each item from a filter that tells copies; a one means that there was one.
@@ -81,20 +81,20 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<Bitmap> {
         let sought = Sought::telling_copies(name);
-        let filter = sought.find(self, deadline).await?;
-        self.each_part_in(sought, filter, items, operation, deadline).await
+        let mut filter = sought.find(self, deadline).await?;
+        self.each_part_in(sought, &mut filter, items, operation, deadline).await
     }
 
     /// The same for the filter that was found.
     async fn each_part_in(
         &self,
         sought: Sought<'_>,
-        filter: LiveFilter,
+        filter: &mut LiveFilter,
         items: &ItemBatch,
         operation: Operation,
         deadline: Instant,
     ) -> Result<Bitmap> {
-        let hashes = hashed(&filter, items)?;
+        let hashes = hashed(filter, items)?;
         let batch = HashedBatch { hashes: &hashes, operation };
         self.each_part_of(sought, filter, batch, Some(items), deadline).await
     }

@@ -136,16 +136,24 @@ pub(super) async fn insert(
         let what = format!("ERR a named request has at most {REQUEST_ITEMS_MAX} items");
         return ItemAnswers::refused(Refusal::Other(what.into()));
     }
-    let request = match client_request(session, request, deadline).await {
-        Ok(request) => request,
-        Err(refusal) => return ItemAnswers::refused(refusal),
+    // Boxed: most requests have no name, and most batches fit.
+    let request = match request {
+        None => None,
+        named => match Box::pin(client_request(session, named, deadline)).await {
+            Ok(request) => request,
+            Err(refusal) => return ItemAnswers::refused(refusal),
+        },
     };
     let (mut bits, mut rest) = (Vec::with_capacity(items.lengths.len()), items);
     while !rest.lengths.is_empty() {
         let count = match request {
             // The shard knows the request by all of its items.
             Some(_) => rest.lengths.len(),
-            None => fixed_chains::fitting_count(session, &name, new, &rest, deadline).await,
+            None if rest.lengths.len() == 1 => 1,
+            None => {
+                let fitting = fixed_chains::fitting_count(session, &name, new, &rest, deadline);
+                Box::pin(fitting).await
+            }
         };
         let behind = rest.split_off(count);
         let batch = std::mem::replace(&mut rest, behind).into_batch();
@@ -207,7 +215,7 @@ where
         match unless_busy(deadline, &call).await {
             Err(missing @ CallFailure::UnknownFilter { .. }) => {
                 let Some(new) = new() else { return Err(missing) };
-                match try_create(session, name, new, deadline).await {
+                match Box::pin(try_create(session, name, new, deadline)).await {
                     // Another client created it at the same time.
                     Ok(()) | Err(CallFailure::Meta(MetaError::NameTaken { .. }))
                         if Instant::now() < deadline => {}

@@ -388,18 +388,19 @@ async fn carry_out(
         Ok(Command::Cuckoo(command)) => {
             let items = cuckoo::items_of(&command);
             match items.map_or(Ok(()), |items| charged(session, request, items).map(drop)) {
-                Ok(()) => cuckoo::answer(session, command).await,
+                Ok(()) => Box::pin(cuckoo::answer(session, command)).await,
                 Err(refusal) => Err(refusal),
             }
         }
         Ok(Command::Umbel(command)) => {
             let items = umbel::items_of(&command);
             match items.map_or(Ok(()), |items| charged(session, request, items).map(drop)) {
-                Ok(()) => umbel::answer(session, command).await,
+                Ok(()) => Box::pin(umbel::answer(session, command)).await,
                 Err(refusal) => Err(refusal),
             }
         }
-        Ok(command) => answer(session, command).await,
+        // Boxed, as the two above: the task of every connection would reserve room for the largest of them.
+        Ok(command) => Box::pin(answer(session, command)).await,
     })
 }
 

@@ -17,6 +17,12 @@ impl ShardLeader {
         if planted::on(Planted::WindowStandsStill) || !is_behind(self.group.wall_ms()) {
             return Ok(());
         }
+        // Boxed: it is rare, and the future of every call about items would reserve room for it.
+        Box::pin(self.advance(is_behind)).await
+    }
+
+    /// Advances the windows of the shard, unless another call has done so meanwhile.
+    async fn advance(&self, is_behind: impl Fn(u64) -> bool) -> Result<(), ShardFailure> {
         let _turn = self.window_turn.lock().await;
         let now_ms = self.group.wall_ms();
         if !is_behind(now_ms) {

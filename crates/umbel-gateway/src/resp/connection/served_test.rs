@@ -135,3 +135,14 @@ async fn a_node_that_knows_no_principals_yet_asks_to_try_again() {
         assert!(answer.starts_with("-LOADING this node does not belong"), "{sent}: {answer}");
     }
 }
+
+fn future_bytes<A, B, C, F>(_: impl Fn(A, B, C) -> F) -> usize {
+    size_of::<F>()
+}
+
+/// Each connection has such a task, and every command moves most of its parts: what is seldom awaited has a box.
+#[test]
+fn the_task_of_a_connection_is_small() {
+    let byte_count = future_bytes(serve);
+    assert!(byte_count <= 6 << 10, "{byte_count}");
+}
