@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use umbel_engine::meta::MetaState;
 use umbel_engine::shard::{Bitmap, HashList};
 use umbel_engine::{Epoch, Generation, GroupId, NodeId};
@@ -240,7 +240,10 @@ impl CopyCalls<'_> {
             let outcome = match local.copies().get(filter.id) {
                 Some(copy) => {
                     let was_in_sync = copy.is_in_sync();
-                    let done = act.on(&copy, filter.record.generation, &hashes).await;
+                    // Only an insert waits, for this node's log: what is queued there is written once the disk
+                    // allows it, whether the caller waits or not.
+                    let done = act.on(&copy, filter.record.generation, &hashes);
+                    let done = timeout_at(deadline, done).await.map_err(|_| not_on_disk())?;
                     done.map(|bits| (copy, bits, was_in_sync))
                 }
                 None => Err(CopyFailure::UnknownCopy { filter: filter.id }),
@@ -302,6 +305,14 @@ impl CopyCalls<'_> {
             refused_count: copies.refused_count(),
         })
     }
+}
+
+/// The failure of an insert that waits for this node's disk for longer than its caller does.
+fn not_on_disk() -> CallFailure {
+    let what = "the items are not on the disk of the node that was asked, in time: is it full, or does it hang? \
+                Another node may take them now"
+        .to_owned();
+    CallFailure::OutcomeUnknown { what }
 }
 
 fn nodes_of(local: &Local) -> Nodes {

@@ -13,6 +13,7 @@ use crate::ReadLevel;
 use crate::catalogue::{CopiesInfo, FilterRequest, Hashing};
 use crate::sizes::FilterSize;
 use umbel_node::calls::CopyReport;
+use umbel_node::failure::CallFailure;
 use umbel_node::peer::peer_client;
 use umbel_node::peer::{LocalIdentity, add_hello};
 
@@ -124,6 +125,24 @@ pub(super) async fn stop(nodes: Vec<Node>) {
     futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
 }
 
+/// An insert waits for the disk, which may take any time: it is full, or hangs.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_insert_waits_for_the_disk_until_its_deadline() {
+    let past = Instant::now();
+    let folders = [tempfile::tempdir().unwrap()];
+    let (_, nodes) = start_quiet(&folders).await;
+    let coordinator = nodes[0].coordinator();
+    create(&coordinator, "near", Kind::Blocked).await;
+    let late = coordinator.insert("near", &items(0..10), None, None, past).await;
+    assert!(matches!(late, Err(CallFailure::OutcomeUnknown { .. })), "{late:?}");
+    // It was queued, and what is inserted after it is written after it.
+    insert(&coordinator, "near", 10..20).await;
+    let (present, _) = coordinator.contains("near", &items(0..20), None, past).await.unwrap();
+    assert_eq!(present.count_ones(), 20, "a query waits for nothing");
+    drop(coordinator);
+    stop(nodes).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_inserted_anywhere_is_everywhere_after_a_flush() {
     for kind in KINDS {
@@ -209,7 +228,7 @@ async fn levels_reach_as_far_as_they_say() {
     let level = Some(ReadLevel::Majority);
     let failed =
         coordinators[0].contains("seen", &items(100..101), level, soon()).await.unwrap_err();
-    assert!(matches!(failed, umbel_node::failure::CallFailure::NoQuorum { .. }), "{failed}");
+    assert!(matches!(failed, CallFailure::NoQuorum { .. }), "{failed}");
     let level = Some(AckLevel::OnePartner);
     let failed =
         coordinators[0].insert("seen", &items(7..8), None, level, soon()).await.unwrap_err();
