@@ -21,6 +21,7 @@ mod dropped_exports_test;
 mod expiry_test;
 mod full_disk_test;
 mod golden_folder_test;
+mod hanging_disk_test;
 mod imports_test;
 mod intersect_test;
 mod location_test;

@@ -17,7 +17,7 @@ use crate::peer::{CallError, CallKind};
 pub async fn beat(host: Arc<GroupHost>, running: Arc<dyn RunningGroups>) {
     let mut ticks = tokio::time::interval(host.beats().interval());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut sent = Sent::default();
+    let (mut sent, mut stall) = (Sent::default(), Stall::default());
     loop {
         tokio::select! {
             biased;
@@ -26,6 +26,10 @@ pub async fn beat(host: Arc<GroupHost>, running: Arc<dyn RunningGroups>) {
                 sent.forget(ended.ok().as_ref());
             }
             _ = ticks.tick() => {
+                // The failure detector takes this for a pause of the node, which it is.
+                if stall.look(&host) {
+                    continue;
+                }
                 // On a node that has just started, the catalogue may be older or newer than the
                 // membership in the meta group's log.
                 let meta = running.group(GroupId::META);
@@ -46,6 +50,29 @@ pub async fn beat(host: Arc<GroupHost>, running: Arc<dyn RunningGroups>) {
                 }
             }
         }
+    }
+}
+
+/// Whether the disk keeps the log waiting for too long, as last seen.
+#[derive(Default)]
+struct Stall {
+    is_on: bool,
+}
+
+impl Stall {
+    /// Looks again, and tells operators if it has begun or ended.
+    fn look(&mut self, host: &GroupHost) -> bool {
+        let is_on = host.is_stalled();
+        if is_on && !self.is_on {
+            tracing::error!(
+                "the disk of the data folder does not return from a write: this node is silent until it does, and \
+                 others take over what it leads; look at the disk, or stop this node"
+            );
+        } else if self.is_on && !is_on {
+            tracing::warn!("the disk of the data folder returns again: this node goes on");
+        }
+        self.is_on = is_on;
+        is_on
     }
 }
 

@@ -15,6 +15,10 @@ use umbel_step::Outbox;
 /// after three elections that nobody wins (1, 2 and 4), and two for the turns of candidates and the calls.
 const ELECTION_SUSPICIONS: u32 = 10;
 
+/// For how long the disk may keep the log waiting, in times that a node may be silent: with the defaults four seconds,
+/// which a sync of a busy disk does not take, and which leave callers, who wait for ten, time for an election.
+const DISK_SUSPICIONS: u32 = 10;
+
 /// This node's knowledge of which other nodes are alive.
 pub struct Beats {
     began: Instant,
@@ -47,6 +51,11 @@ impl Beats {
     /// How long an election may take, including its detection delay and a few failed attempts.
     pub fn election(&self) -> Duration {
         ELECTION_SUSPICIONS * self.suspicion()
+    }
+
+    /// How long one call of the disk may take before the node falls silent, because it can confirm nothing.
+    pub(crate) fn disk_patience(&self) -> Duration {
+        DISK_SUSPICIONS * self.suspicion()
     }
 
     /// Whether a node was reachable and no longer is.

@@ -168,6 +168,12 @@ impl GroupHost {
         self.node
     }
 
+    /// Whether the disk keeps the log waiting for so long that others must take over what this node leads. It can
+    /// confirm no entry and give no vote, so it sends and answers no beats.
+    pub fn is_stalled(&self) -> bool {
+        self.storage.disk_wait() >= self.beats.disk_patience()
+    }
+
     /// This node's links to the others.
     pub fn links(&self) -> &Arc<Links> {
         &self.links

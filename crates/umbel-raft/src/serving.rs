@@ -31,6 +31,10 @@ impl GroupHost {
     ) -> Result<Bytes, CallRefusal> {
         match kind {
             CallKind::Recall => Ok(encode(&serve_recall(groups, group, argument(&body)?).await?)),
+            CallKind::Beat if self.is_stalled() => Err(CallRefusal::new(
+                RefusalReason::Unavailable,
+                "the disk of this node does not return",
+            )),
             CallKind::Beat => {
                 let beat = argument(&body)?;
                 if !self.beats().is_alive(from) {

@@ -17,6 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use umbel_engine::GroupId;
@@ -318,6 +319,12 @@ impl Storage {
     /// Watches the health of the log.
     pub fn health(&self) -> watch::Receiver<WalHealth> {
         self.wal.health()
+    }
+
+    /// For how long the disk has not returned from what the log asked of it last; zero if the log asks nothing of it,
+    /// or the disk has answered that it is full.
+    pub fn disk_wait(&self) -> Duration {
+        self.wal.disk_wait()
     }
 
     /// Bytes of a group's entries in the log that are not purged.

@@ -20,6 +20,7 @@ use umbel_ports::locked;
 use umbel_step::planted::{self, Planted};
 
 mod chain;
+mod disk_wait;
 mod format;
 mod left;
 mod members;
@@ -38,6 +39,7 @@ mod waiting_test;
 #[cfg(test)]
 mod wal_test;
 
+use disk_wait::DiskWait;
 use format::{Record, WAL_VERSION};
 pub(crate) use members::Voters;
 pub(super) use recover::open;
@@ -70,6 +72,10 @@ const CACHE_BYTES_MAX: usize = 8 << 20;
 /// the next ones. The memory of a whole segment would come from the system each time, which takes several times as long
 /// as reading it.
 const READ_BYTES_MAX: u32 = 4 << 20;
+
+/// Bytes that are written and synced at once: many records, and few enough that a disk which is only slow returns long
+/// before it counts as one that hangs. A longer record is written alone.
+const WRITE_BYTES_MAX: usize = 8 << 20;
 
 /// Calls that may wait for the writer. With more of them, one sync does not become more efficient.
 const QUEUE_CALLS_MAX: usize = 4096;
@@ -231,6 +237,7 @@ pub(crate) struct Wal {
     closing: watch::Sender<bool>,
     /// Shared with the writer; kept here so that watchers can go on after the writer has ended.
     health: Arc<watch::Sender<WalHealth>>,
+    disk_wait: DiskWait,
     writer: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -261,6 +268,10 @@ impl Wal {
 
     pub(super) fn health(&self) -> watch::Receiver<WalHealth> {
         self.health.subscribe()
+    }
+
+    pub(super) fn disk_wait(&self) -> Duration {
+        self.disk_wait.so_far()
     }
 
     /// Turns true when the log begins to close; the sender is dropped with the log.

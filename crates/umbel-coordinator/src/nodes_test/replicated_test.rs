@@ -125,24 +125,6 @@ pub(super) async fn stop(nodes: Vec<Node>) {
     futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
 }
 
-/// An insert waits for the disk, which may take any time: it is full, or hangs.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_insert_waits_for_the_disk_until_its_deadline() {
-    let past = Instant::now();
-    let folders = [tempfile::tempdir().unwrap()];
-    let (_, nodes) = start_quiet(&folders).await;
-    let coordinator = nodes[0].coordinator();
-    create(&coordinator, "near", Kind::Blocked).await;
-    let late = coordinator.insert("near", &items(0..10), None, None, past).await;
-    assert!(matches!(late, Err(CallFailure::OutcomeUnknown { .. })), "{late:?}");
-    // It was queued, and what is inserted after it is written after it.
-    insert(&coordinator, "near", 10..20).await;
-    let (present, _) = coordinator.contains("near", &items(0..20), None, past).await.unwrap();
-    assert_eq!(present.count_ones(), 20, "a query waits for nothing");
-    drop(coordinator);
-    stop(nodes).await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_inserted_anywhere_is_everywhere_after_a_flush() {
     for kind in KINDS {

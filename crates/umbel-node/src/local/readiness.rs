@@ -155,6 +155,9 @@ impl Local {
         if *self.storage.health().borrow() == WalHealth::Failed {
             return Err("the log failed".to_owned());
         }
+        if self.host.is_stalled() {
+            return Err("the disk of the data folder does not return from a write".to_owned());
+        }
         let wanted = self.read_meta(|state| {
             state.is_formed().then(|| {
                 let has = |record: &ShardRecord| record.members().contains(&self.node);

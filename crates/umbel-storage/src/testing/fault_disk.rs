@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
 use umbel_ports::{Disk, File, PortFuture, WriteError};
 
 /// Writes are cut into pieces of this many bytes; each piece survives a crash or not.
 const SECTOR_BYTES: usize = 32;
+
+/// How often a write that hangs looks whether it may go on, so that time that is paused goes on, too.
+const HANG_LOOK: Duration = Duration::from_millis(10);
 
 /// The disk. Clones share one state.
 #[derive(Clone, Default)]
@@ -51,6 +55,8 @@ pub(crate) struct Faults {
     pub(crate) write_fails: bool,
     /// The next sync fails; the one after it succeeds although data is lost, as on Linux.
     pub(crate) sync_fails_once: bool,
+    /// Writes do not return before this ends.
+    pub(crate) hangs: bool,
     /// Writes panic, as code with a bug may.
     pub(crate) panics: bool,
     /// Every call fails after this many changing calls, as if the process were dead.
@@ -435,6 +441,9 @@ impl File for OpenFile {
         Box::pin(async move {
             // Let other tasks run during the write.
             tokio::task::yield_now().await;
+            while self.disk.inner().faults.hangs {
+                tokio::time::sleep(HANG_LOOK).await;
+            }
             let panics = self.disk.inner().faults.panics;
             assert!(!panics, "a bug that a test asked for");
             self.disk.inner().write(self.file, place(offset), &bytes)

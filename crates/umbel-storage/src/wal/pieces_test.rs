@@ -48,6 +48,25 @@ async fn several_pieces() -> FaultDisk {
     disk.crash(|_| 0)
 }
 
+/// A slow disk would take for one write of all as long as one that hangs.
+#[tokio::test(start_paused = true)]
+async fn what_waits_is_written_a_few_mib_at_a_time() {
+    let disk = FaultDisk::new();
+    let options = WalOptions { segment_bytes_max: 64 << 20, ..options() };
+    let (storage, _) = Storage::open(Arc::new(disk.clone()), options).await.unwrap();
+    let mut log = storage.log(GroupId::META);
+    let before = disk.syncs();
+    let (sender, receiver) = <Types as TypeConfigExt>::oneshot();
+    log.append((0..20).map(long_entry), IOFlushed::signal(sender)).await.unwrap();
+    receiver.await.unwrap().unwrap();
+    // Seven entries of a MiB have room in one write.
+    assert_eq!(disk.syncs() - before, 3);
+    storage.close().await;
+    let (storage, _) = Storage::open(Arc::new(disk), options).await.unwrap();
+    let entries = storage.log(GroupId::META).try_get_log_entries(..).await.unwrap();
+    assert!(entries == (0..20).map(long_entry).collect::<Vec<_>>());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_torn_tail_is_cut_behind_several_pieces() {
     let disk = several_pieces().await;

@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use umbel_ports::{Disk, File, WriteError};
 use umbel_step::planted::{self, Planted};
 
+use super::disk_wait::DiskWait;
 use super::format::{
     Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, proof_of_damage, segment_number,
     segment_path,
@@ -394,6 +395,7 @@ impl Recovery {
         let (queue, calls) = mpsc::channel(QUEUE_CALLS_MAX);
         let (closing, close_asked) = watch::channel(false);
         let health = Arc::new(watch::Sender::new(WalHealth::Good));
+        let disk_wait = DiskWait::default();
         let writer = Writer {
             disk: self.disk,
             options,
@@ -401,6 +403,7 @@ impl Recovery {
             calls,
             closing: close_asked,
             health: Arc::clone(&health),
+            disk_wait: disk_wait.clone(),
             current,
             hints: BTreeMap::new(),
             _guard: guard,
@@ -415,6 +418,7 @@ impl Recovery {
             room: Arc::new(Semaphore::new(QUEUE_KIB_MAX as usize)),
             closing,
             health,
+            disk_wait,
             writer: tokio::sync::Mutex::new(Some(writer)),
         }
     }

@@ -48,6 +48,30 @@ async fn a_process_without_descriptors_waits_with_its_next_segment() {
     is_waited_for(|_| Faults { no_descriptors: true, ..Faults::default() }, 60).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_does_not_return_is_told_from_one_that_is_full_or_idle() {
+    let disk = FaultDisk::new();
+    let storage = open(&disk).await;
+    let (mut health, mut log) = (storage.health(), storage.log(GroupId::META));
+    durable(&mut log, 0..2).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(storage.disk_wait(), Duration::ZERO, "nothing is written");
+    disk.set(Faults { hangs: true, ..Faults::default() });
+    let answer = append(&mut log, 2..4).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let waited = storage.disk_wait();
+    assert!((Duration::from_secs(59)..=Duration::from_secs(60)).contains(&waited), "{waited:?}");
+    assert_eq!(*health.borrow(), WalHealth::Good);
+    disk.set(Faults { full: true, ..Faults::default() });
+    health.wait_for(|health| *health == WalHealth::Full).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(storage.disk_wait(), Duration::ZERO, "it says that it is full");
+    disk.set(Faults::default());
+    answer.await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(storage.disk_wait(), Duration::ZERO, "it is done");
+}
+
 /// The file of the next segment can be opened, its folder cannot.
 #[tokio::test(start_paused = true)]
 async fn a_process_without_descriptors_waits_to_sync_the_folder_of_a_segment() {

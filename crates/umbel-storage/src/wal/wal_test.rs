@@ -235,6 +235,7 @@ async fn a_writer_that_panics_leaves_nobody_waiting() {
     storage.close().await;
     // The failure is reported once, so watchers do not spin.
     tokio::time::timeout(Duration::from_secs(1), health.changed()).await.unwrap_err();
+    assert_eq!(storage.disk_wait(), Duration::ZERO, "the disk does not hang");
 }
 
 #[tokio::test(start_paused = true)]

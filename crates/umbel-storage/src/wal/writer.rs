@@ -11,11 +11,12 @@ use umbel_engine::GroupId;
 use umbel_ports::{Disk, File, WriteError, locked};
 use umbel_step::planted::{self, Planted};
 
+use super::disk_wait::DiskWait;
 use super::format::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, segment_path};
 use super::state::{Failure, Location, Segment, State};
 use super::{
-    Call, FULL_RETRY, HINT_DELAY, QUEUE_CALLS_MAX, SEGMENT_BYTES_LIMIT, WAL_FOLDER, WalHealth,
-    WalOptions, is_full, is_short_of_descriptors,
+    Call, FULL_RETRY, HINT_DELAY, QUEUE_CALLS_MAX, SEGMENT_BYTES_LIMIT, WAL_FOLDER,
+    WRITE_BYTES_MAX, WalHealth, WalOptions, is_full, is_short_of_descriptors,
 };
 use crate::types::LogId;
 
@@ -39,6 +40,7 @@ pub(super) struct Writer {
     pub(super) calls: mpsc::Receiver<Call>,
     pub(super) closing: watch::Receiver<bool>,
     pub(super) health: Arc<watch::Sender<WalHealth>>,
+    pub(super) disk_wait: DiskWait,
     pub(super) current: Current,
     /// Commit hints that are not written yet; a hint alone causes no write.
     pub(super) hints: BTreeMap<GroupId, Option<LogId>>,
@@ -166,7 +168,8 @@ impl Writer {
         self.flush(&mut batch).await
     }
 
-    /// Adds a record to the batch, in a new segment if it does not fit into the current one.
+    /// Adds a record to the batch, in a new segment if it does not fit into the current one. Writes the batch first if
+    /// it has no room for the record.
     async fn add(&mut self, batch: &mut Batch, record: Record) -> Result<(), Failure> {
         let used = self.current.end as usize + batch.bytes.len();
         let limit = self.options.segment_bytes_max.min(SEGMENT_BYTES_LIMIT) as usize;
@@ -174,6 +177,8 @@ impl Writer {
             self.flush(batch).await?;
             self.rotate().await?;
             self.remove_segments().await?;
+        } else if batch.bytes.len() + record.byte_count() > WRITE_BYTES_MAX {
+            self.flush(batch).await?;
         }
         let is_late = planted::on(Planted::AckBeforeSync) && matches!(record, Record::Entry(..));
         self.put(batch, record);
@@ -234,9 +239,10 @@ impl Writer {
         loop {
             let (offset, began) = (u64::from(offset), tokio::time::Instant::now());
             let result = if syncs {
-                file.write_and_sync(offset, bytes.clone()).await
+                self.disk_wait.during(file.write_and_sync(offset, bytes.clone())).await
             } else {
-                file.write_at(offset, bytes.clone()).await.map_err(WriteError::Write)
+                let written = self.disk_wait.during(file.write_at(offset, bytes.clone())).await;
+                written.map_err(WriteError::Write)
             };
             match result {
                 Ok(()) => {
@@ -282,7 +288,8 @@ impl Writer {
 
     async fn sync(&mut self) -> Result<(), Failure> {
         if self.current.synced < self.current.end {
-            self.current.file.sync().await.map_err(|error| failed("sync", &error))?;
+            let synced = self.disk_wait.during(self.current.file.sync()).await;
+            synced.map_err(|error| failed("sync", &error))?;
             self.current.synced = self.current.end;
         }
         Ok(())
@@ -293,7 +300,7 @@ impl Writer {
     async fn sync_folder(&mut self) -> Result<(), Failure> {
         loop {
             let what = "sync of the folder";
-            match self.disk.sync_folder(WAL_FOLDER).await {
+            match self.disk_wait.during(self.disk.sync_folder(WAL_FOLDER)).await {
                 Ok(()) => break,
                 Err(error) if is_short_of_descriptors(&error) => {
                     self.wait_if_full(what, error).await?;
@@ -325,7 +332,7 @@ impl Writer {
 
         let path = name.path();
         let file = loop {
-            match self.disk.open(&path, true).await {
+            match self.disk_wait.during(self.disk.open(&path, true)).await {
                 Ok(file) => break file,
                 Err(error) => self.wait_if_full("new segment", error).await?,
             }
@@ -355,7 +362,7 @@ impl Writer {
             // The records that make the segment unnecessary must be durable first.
             self.sync().await?;
             let path = segment_path(oldest);
-            if let Err(error) = self.disk.remove(&path).await {
+            if let Err(error) = self.disk_wait.during(self.disk.remove(&path)).await {
                 // The removal is retried at the next rotation.
                 tracing::warn!(path, %error, "old segment not removed");
                 return Ok(());
