@@ -1,5 +1,6 @@
 //! Free space of the disk: inserts are refused before the log runs out of room.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,13 +18,15 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Space {
     free_bytes: AtomicU64,
     is_log_full: AtomicBool,
+    is_folder_gone: AtomicBool,
     reserve_bytes: u64,
 }
 
 impl Space {
     pub(crate) fn new(reserve_bytes: u64) -> Arc<Self> {
         let free_bytes = AtomicU64::new(u64::MAX);
-        Arc::new(Self { free_bytes, is_log_full: AtomicBool::new(false), reserve_bytes })
+        let (is_log_full, is_folder_gone) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { free_bytes, is_log_full, is_folder_gone, reserve_bytes })
     }
 
     /// The free bytes, as last read; None before the first time.
@@ -39,14 +42,38 @@ impl Space {
         is_short.then_some(free_bytes)
     }
 
+    /// Whether the data folder was found missing at the last look: somebody removed it, or its disk.
+    pub(crate) fn is_folder_gone(&self) -> bool {
+        self.is_folder_gone.load(Ordering::Relaxed)
+    }
+
+    /// Notes why the free bytes could not be read, None if they were. Tells operators of each reason once, until it ends.
+    fn note(&self, failure: Option<io::Error>, last: &mut Option<io::ErrorKind>) {
+        let kind = failure.as_ref().map(io::Error::kind);
+        let is_gone = kind == Some(io::ErrorKind::NotFound);
+        self.is_folder_gone.store(is_gone, Ordering::Relaxed);
+        if kind != *last {
+            match failure {
+                Some(_) if is_gone => tracing::error!(
+                    "the data folder is gone: what this node confirms from now on is lost when it ends. Put the folder \
+                     back if it was moved; otherwise stop this node, remove it from the cluster, and let it join again"
+                ),
+                Some(error) => tracing::warn!(%error, "cannot tell the disk's free bytes"),
+                None => tracing::info!("the disk's free bytes can be told again"),
+            }
+        }
+        *last = kind;
+    }
+
     /// Reads the free bytes periodically, for ever.
     pub(crate) async fn watch(self: Arc<Self>, disk: Arc<dyn Disk>, storage: Storage) {
-        let mut was_short = false;
+        let (mut was_short, mut last_failure) = (false, None);
         loop {
-            match disk.free_bytes().await {
-                Ok(free_bytes) => self.free_bytes.store(free_bytes, Ordering::Relaxed),
-                Err(error) => tracing::warn!(%error, "cannot tell the disk's free bytes"),
+            let free_bytes = disk.free_bytes().await;
+            if let Ok(free_bytes) = free_bytes {
+                self.free_bytes.store(free_bytes, Ordering::Relaxed);
             }
+            self.note(free_bytes.err(), &mut last_failure);
             let is_full = *storage.health().borrow() == WalHealth::Full;
             self.is_log_full.store(is_full, Ordering::Relaxed);
             let shortage = self.shortage();

@@ -3,7 +3,7 @@
 use umbel_engine::meta::{Distribution, FilterName};
 use umbel_filter::Kind;
 
-use super::node_test::{config, create, deadline, start, start_cluster};
+use super::node_test::{config, create, deadline, start, start_alone, start_cluster};
 use super::*;
 use crate::catalogue::{FilterRequest, Hashing};
 use crate::sizes::FilterSize;
@@ -43,6 +43,25 @@ async fn a_filter_is_refused_before_anything_of_it_is_written() {
         assert_eq!(listed.filters.len(), 0, "{refused}");
     }
     drop(coordinator);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_folder_is_removed_is_not_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let end = deadline();
+    let why_not = async || node.local().readiness().await.why_not;
+    while why_not().await.is_some() {
+        assert!(Instant::now() < end, "the node does not become ready");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    // The node looks at its disk once a second.
+    while why_not().await.as_deref() != Some("the data folder is gone") {
+        assert!(Instant::now() < end, "nobody is told");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     node.shutdown().await;
 }
 

@@ -155,6 +155,9 @@ impl Local {
         if *self.storage.health().borrow() == WalHealth::Failed {
             return Err("the log failed".to_owned());
         }
+        if self.space.is_folder_gone() {
+            return Err("the data folder is gone".to_owned());
+        }
         if self.host.is_stalled() {
             return Err("the disk of the data folder does not return from a write".to_owned());
         }
