@@ -1,4 +1,5 @@
-//! Pages between the crate's page reader and its decoders: checks the sizes by which decoders allocate.
+//! Pages between the crate's page reader and its decoders: checks the sizes by which decoders allocate,
+//! and passes over pages without values.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -194,15 +195,25 @@ fn delta_bytes(data: &[u8], count_max: u32) -> Option<usize> {
 
 impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> CrateResult<Option<Page>> {
-        let page = self.pages.get_next_page()?;
-        if let Some(page) = &page {
-            self.check(page)?;
+        while let Some(page) = self.pages.get_next_page()? {
+            self.check(&page)?;
+            // The decoder takes a page without values for the end of the column. Arrow's writer makes
+            // them in front of the last page of a list.
+            if !page.is_data_page() || page.num_values() > 0 {
+                return Ok(Some(page));
+            }
         }
-        Ok(page)
+        Ok(None)
     }
 
     fn peek_next_page(&mut self) -> CrateResult<Option<PageMetadata>> {
-        self.pages.peek_next_page()
+        let is_empty = |page: &PageMetadata| !page.is_dict && page.num_levels == Some(0);
+        loop {
+            match self.pages.peek_next_page()? {
+                Some(page) if is_empty(&page) => self.pages.skip_next_page()?,
+                other => return Ok(other),
+            }
+        }
     }
 
     fn skip_next_page(&mut self) -> CrateResult<()> {

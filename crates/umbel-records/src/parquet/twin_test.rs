@@ -337,3 +337,30 @@ fn columns_beside_changed_texts_are_copied_byte_for_byte() {
     }
     assert_ne!(chunk(&copied, &copied_bytes, 1), chunk(&file, &bytes, 1));
 }
+
+/// A column `l` of lists of 32-bit integers with the rows `[7]` and `[7]`, as Arrow's C++ writer (of pyarrow 26) writes it
+/// in small pages: between the page of the first row and that of the second is one without values.
+const PAGE_WITHOUT_VALUES: &str = "\
+     504152311504150815084c15021500120000070000001500151e151e2c15021510150615061c00000002000000020002 \
+     00000002030102001500151215122c15001510150615061c0000000000000000000000011500151e151e2c1502151015 \
+     0615061c0000000200000002000200000002030102001504194c35001806736368656d61150200350218016c15021506 \
+     4c3c000000350418046c697374150200150225021807656c656d656e74001604191c191c26001c150219350006101938 \
+     016c046c69737407656c656d656e741500160416e40116e401262c2608292c15041500150200150015101506003c2926 \
+     040019460000000400000016e4011604260816e401002820706172717565742d6370702d6172726f772076657273696f \
+     6e2032362e302e31191c1c000000b800000050415231";
+
+#[test]
+fn a_page_without_values_is_not_the_end_of_a_column() {
+    let digits: String = PAGE_WITHOUT_VALUES.split_whitespace().collect();
+    let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
+    let bytes: Vec<u8> = (0..digits.len()).step_by(2).map(byte).collect();
+    let file = ParquetFile::open(stored(&bytes)).unwrap();
+    let rows = items(&file, &[]).0;
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0], rows[1]);
+    let mut copy = ParquetCopy::new(Vec::new(), &file).unwrap();
+    let selection = ParquetSelection::record(&file).unwrap();
+    copy.copy_row_group(&file, 0, &selection, u64::MAX, &|row| row == 1).unwrap();
+    let copied = ParquetFile::open(stored(&copy.finish().unwrap())).unwrap();
+    assert_eq!(items(&copied, &[]).0, rows[1..]);
+}
