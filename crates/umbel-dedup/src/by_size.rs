@@ -13,9 +13,10 @@ use super::inputs::Source;
 use super::output::{
     self, OutputFiles, ProcessOutputFiles, Written, check_digest, chunks_of, copy_source,
 };
-use super::outputs::{Named, output_path};
+use super::outputs::{Named, is_replaced, leaves_unkept, output_path};
 use super::progress::Bar;
 use super::reports::{Drops, sort_bytes};
+use super::scope::Scope;
 use super::sink::{Complete, Sink};
 use super::sorted_rows::{RowReader, RowSorter, SortedRows};
 use super::spec::{Groups, JobSpec, OutputTarget};
@@ -47,6 +48,31 @@ pub(crate) fn check_counts(spec: &JobSpec, sources: &[Source]) -> Result<()> {
         "{}: --count writes a number in front of each line of a text, and these records would be none behind it: \
          --groups FILE lists the numbers, --format text reads lines",
         source.name
+    )
+}
+
+/// Rejects outputs that would replace several inputs by their records that occur once: a kill between two renames leaves a
+/// repeated record in the second file alone, where it occurs once, and the next job would keep it.
+///
+/// # Errors
+///
+/// A usage error that names two of the inputs.
+pub(crate) fn check_unique(spec: &JobSpec, sources: &[Source]) -> Result<()> {
+    let is_directory = matches!(spec.output, OutputTarget::Directory(_));
+    let is_each_alone = spec.scope == Scope::File || leaves_unkept(spec);
+    if spec.by_size.groups != Groups::Unique || !is_directory || is_each_alone {
+        return Ok(());
+    }
+    let has_records = |source: &&Source| !source.is_copied && !source.is_unreadable();
+    let mut replaced =
+        sources.iter().filter(has_records).filter(|source| is_replaced(spec, source));
+    let (Some(first), Some(second)) = (replaced.next(), replaced.next()) else { return Ok(()) };
+    refuse!(
+        "--unique-only: {} and {} would be replaced one after the other; if the job were killed in between, what both \
+         have would occur once, and a second run would keep it: write to another --output, or name one file, or \
+         --scope file",
+        first.name,
+        second.name
     )
 }
 

@@ -55,5 +55,6 @@ pub(crate) fn open_sources_but(
     }
     check_headers(spec, &sources)?;
     by_size::check_counts(spec, &sources)?;
+    by_size::check_unique(spec, &sources)?;
     Ok(sources)
 }

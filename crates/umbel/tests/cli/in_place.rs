@@ -83,20 +83,49 @@ fn a_file_that_loses_nothing_is_not_touched() {
 
 #[test]
 fn records_that_occur_once_are_left_and_a_second_run_changes_nothing() {
-    let files = [("a", "x\ny\n"), ("b", "z\nx\nz\n"), ("c", "u\nv\n")];
+    let files = [("a", "x\ny\nx\n"), ("b", "z\nx\nz\n"), ("c", "u\nv\n")];
     let sandbox = Sandbox::with(&files);
     let states = || {
         let metadata = ["a", "b", "c"].map(|name| std::fs::metadata(sandbox.path(name)).unwrap());
         metadata.map(|found| (found.ino(), found.mtime(), found.mtime_nsec()))
     };
     let before = states();
-    sandbox.run("a b c --in-place --unique-only").kept();
+    sandbox.run("a --in-place --unique-only").kept();
+    assert_eq!(sandbox.text("a"), "y\n");
+    sandbox.run("a b c --in-place --unique-only --scope file").kept();
     let after = states();
-    assert_eq!(["a", "b", "c"].map(|name| sandbox.text(name)), ["y\n", "", "u\nv\n"]);
+    assert_eq!(["a", "b", "c"].map(|name| sandbox.text(name)), ["y\n", "x\n", "u\nv\n"]);
     assert_eq!(after[2], before[2], "it loses nothing");
     assert!(after[0].0 != before[0].0 && after[1].0 != before[1].0);
-    sandbox.run("a b c --in-place --unique-only").kept();
+    sandbox.run("a b c --in-place --unique-only --scope file").kept();
     assert_eq!(states(), after);
+}
+
+/// A kill between two renames would leave a repeated record in one of them, where it occurs once by then.
+#[test]
+fn several_inputs_are_not_replaced_by_their_records_that_occur_once() {
+    let files = [("d/a", "x\ny\n"), ("d/b", "z\nx\n"), ("d/c", "u\n")];
+    let sandbox = Sandbox::with(&files);
+    for args in [
+        "d --in-place",
+        "d/a d/b --in-place",
+        "d -o d --overwrite",
+        "d --in-place --scope dir",
+        "d --in-place --plan",
+    ] {
+        let ran = sandbox.run(&format!("{args} --unique-only"));
+        ran.refused(2, &["--unique-only: d/a and d/b", "killed", "another --output"]);
+        for (name, text) in files {
+            assert_eq!(sandbox.text(name), text, "{args}");
+        }
+    }
+    sandbox.run("d -o new --unique-only --quiet").kept();
+    assert_eq!(sandbox.text("new"), "y\nz\nu\n");
+    // Files that are dropped as a whole stay where they are.
+    sandbox.run("d -o d --overwrite --granularity file --unique-only").kept();
+    for (name, text) in files {
+        assert_eq!(sandbox.text(name), text);
+    }
 }
 
 /// What is left occurs once, so the next job would leave nothing.
