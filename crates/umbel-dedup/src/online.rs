@@ -242,7 +242,10 @@ impl Online {
             })
         };
         run_tasks(job.threads, job.chunks.len(), || Ok(()), work, Ok).with_context(|| {
-            format!("{name}: not all kept items were added; the outputs are complete, and `umbel filter insert` adds them")
+            format!(
+                "{name}: not all kept items were added; the outputs are complete, and a job over them with --add-to, \
+                 without --reference, adds them"
+            )
         })
     }
 }
