@@ -53,7 +53,7 @@ crate::settings! {
         data: String = "umbel-data".to_owned(),
         /// Advertised addresses of all nodes that form a new cluster together, this node's included,
         /// HOST:PORT each; the same list on every node.
-        /// Not used once the data folder belongs to a cluster.
+        /// Not used once the data folder belongs to a cluster, but must still name this node.
         initial_cluster: Vec<String> = Vec::new(),
         /// Address of any node of the cluster that this node joins, HOST:PORT.
         /// Not used once the data folder belongs to a cluster.
