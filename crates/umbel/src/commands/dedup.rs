@@ -177,7 +177,7 @@ pub(crate) struct DedupArgs {
     /// Exchange as N machines would, to measure it [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = RESOURCES)]
     workers: Option<u32>,
-    /// auto, single-shot or wide
+    /// Exchanged: auto, single-shot or wide
     #[arg(long, value_enum, value_name = "KIND", default_value_t = FilterArg::Auto, help_heading = RESOURCES,
         hide_possible_values = true)]
     filter: FilterArg,
