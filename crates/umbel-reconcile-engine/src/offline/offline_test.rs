@@ -104,6 +104,14 @@ fn too_few_coded_symbols_say_how_many_are_needed() {
 }
 
 #[test]
+fn symbols_take_whole_bytes() {
+    let bytes =
+        |bits| sketch(spec(SymbolKind::Hashed, bits), &Set::from([1]), 100).to_bytes().len();
+    assert_eq!((bytes(41), bytes(47)), (bytes(48), bytes(48)));
+    assert_eq!(bytes(64), bytes(48) + 200);
+}
+
+#[test]
 fn an_item_that_is_added_twice_is_noticed_when_the_sketch_is_used() {
     for kind in SymbolKind::ALL {
         let spec = spec(kind, 64);

@@ -69,7 +69,8 @@ struct BuildArgs {
     #[arg(long, value_name = "HEX", value_parser = parse_salt)]
     salt: Option<[u8; 16]>,
     /// Bits of a symbol, where items are lines, files or long ids. 48 save a sixth of the bytes; with n items and d
-    /// differences two collide with probability n * d / 2^BITS, which is an error when the sketch is used
+    /// differences two collide with probability n * d / 2^BITS, which is an error when the sketch is used. A symbol
+    /// takes whole bytes: 41 to 47 save no more than 48
     #[arg(long, value_name = "BITS", default_value_t = 64,
         value_parser = clap::value_parser!(u8).range(32..=64))]
     symbol_bits: u8,
