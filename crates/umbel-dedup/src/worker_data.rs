@@ -39,6 +39,7 @@ mod group_reports;
 mod journal;
 mod journal_records;
 mod part_names;
+mod placing;
 mod reading;
 #[cfg(test)]
 mod reading_test;

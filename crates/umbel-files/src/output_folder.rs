@@ -9,13 +9,15 @@ use super::Likeness;
 use super::roots::{FOLDER, OpenBelowError, READ, Roots};
 use crate::PartialFile;
 use crate::folder_of;
+use crate::placing::rename_new_in;
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, mkdirat, openat, renameat, statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, mkdirat, openat, renameat, statat, unlinkat,
 };
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
@@ -164,6 +166,28 @@ impl OutputFolder {
     /// Any I/O error.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         Ok(renameat(&self.0, name_of(from)?, &self.0, name_of(to)?)?)
+    }
+
+    /// As [`OutputFolder::rename`], but only if nothing has the new name.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::AlreadyExists`] if something has that name, which stays; otherwise any I/O error.
+    pub fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
+        rename_new_in(self.0.as_fd(), Path::new(name_of(from)?), Path::new(name_of(to)?))
+    }
+
+    /// The names of all entries, in no order.
+    ///
+    /// # Errors
+    ///
+    /// Any I/O error.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.0)? {
+            names.push(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned());
+        }
+        Ok(names)
     }
 
     /// Removes a file from the folder.
@@ -319,6 +343,15 @@ mod tests {
         assert!(folder.is_taken(&out).unwrap() && folder.likeness(&out).is_some());
         std::fs::write(place.path("root/moved/out"), "ours").unwrap();
         assert_eq!(folder.bytes(&out).unwrap(), Some(4));
+        std::fs::write(&moved, "new").unwrap();
+        let taken = folder.rename_new(&aside, &out).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(folder.bytes(&out).unwrap(), Some(4));
+        let names = folder.names().unwrap();
+        assert!(names.contains(&"out".into()) && names.contains(&".out.aside".into()), "{names:?}");
+        folder.remove(&out).unwrap();
+        folder.rename_new(&aside, &out).unwrap();
+        assert_eq!((folder.bytes(&out).unwrap(), moved.exists()), (Some(3), false));
         folder.remove(&out).unwrap();
         assert!(!folder.has(&out).unwrap() && folder.bytes(&out).unwrap().is_none());
         assert_eq!(std::fs::read_to_string(place.path("outside/out")).unwrap(), "theirs");

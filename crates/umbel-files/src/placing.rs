@@ -6,7 +6,10 @@
 use crate::PartialFile;
 use crate::device::check_replaceable;
 use crate::partial::{PartialPaths, lock, remove_all};
+use rustix::fs::{AtFlags, CWD, linkat, renameat, statat, unlinkat};
+use rustix::io::Errno;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,41 +67,43 @@ impl Placing {
 ///
 /// [`io::ErrorKind::AlreadyExists`] if something has that name, which stays; otherwise as for `rename`. File systems with
 /// neither such a rename nor links are asked right before the rename, and replace what appears in between.
-#[cfg(any(target_os = "linux", target_os = "macos"))]
 pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    use rustix::io::Errno;
+    rename_new_in(CWD, from, to)
+}
+
+/// The same for paths that begin in an open folder.
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+pub(crate) fn rename_new_in(folder: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{RenameFlags, renameat_with};
 
     /// How kernels and file systems say that they know no such rename.
     const UNKNOWN: [Errno; 4] = [Errno::INVAL, Errno::NOSYS, Errno::NOTSUP, Errno::OPNOTSUPP];
 
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Err(error) if UNKNOWN.contains(&error) => link_new(from, to),
+    match renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
+        Err(error) if UNKNOWN.contains(&error) => link_new(folder, from, to),
         renamed => Ok(renamed?),
     }
 }
 
-/// Renames a file or link to a name that nothing has.
-///
-/// # Errors
-///
-/// [`io::ErrorKind::AlreadyExists`] if something has that name, which stays; otherwise as for `rename`.
+/// The same for paths that begin in an open folder.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
-pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    link_new(from, to)
+pub(crate) fn rename_new_in(folder: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Result<()> {
+    link_new(folder, from, to)
 }
 
 /// The same by a second link, which replaces nothing either; where there are no links, by a look right before the rename.
-fn link_new(from: &Path, to: &Path) -> io::Result<()> {
-    match std::fs::hard_link(from, to) {
+fn link_new(folder: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Result<()> {
+    match linkat(folder, from, folder, to, AtFlags::empty()) {
         Ok(()) => {
             // A temporary name that cannot be removed is taken for abandoned by the next job, which removes it.
-            let _ = std::fs::remove_file(from);
+            let _ = unlinkat(folder, from, AtFlags::empty());
             Ok(())
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-        Err(_) if to.symlink_metadata().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
-        Err(_) => std::fs::rename(from, to),
+        Err(Errno::EXIST) => Err(Errno::EXIST.into()),
+        Err(_) if statat(folder, to, AtFlags::SYMLINK_NOFOLLOW).is_ok() => {
+            Err(io::ErrorKind::AlreadyExists.into())
+        }
+        Err(_) => Ok(renameat(folder, from, folder, to)?),
     }
 }
 
@@ -163,7 +168,8 @@ mod tests {
 
     #[test]
     fn a_new_name_is_never_taken_from_others() {
-        let ways: [fn(&Path, &Path) -> io::Result<()>; 2] = [rename_new, link_new];
+        let ways: [fn(&Path, &Path) -> io::Result<()>; 2] =
+            [rename_new, |from, to| link_new(CWD, from, to)];
         for way in ways {
             let folder = tempfile::tempdir().unwrap();
             let at = |name: &str| folder.path().join(name);

@@ -13,7 +13,7 @@ use super::super::outputs::{BAD_LIST_NAME, replaces_bad_list, write_bad, write_b
 use super::super::progress::Bar;
 use super::super::report::records_before;
 use super::super::save_index;
-use super::super::sink::{Complete, Kept, Sink, compression_of_name, path_aside};
+use super::super::sink::{Complete, Kept, Sink, compression_of_name};
 use super::super::spec::OutputTarget;
 use super::super::spill::ScratchFile;
 use super::super::turns::lock;
@@ -23,6 +23,7 @@ use super::filters;
 use super::folder::sync_folder;
 use super::group_reports::{self, Annotating};
 use super::journal_records::{JournalRecord, JournalState, JournaledAside, JournaledOutput};
+use super::placing::{aside, check_others, folder_for, put_in_place};
 use super::repeats;
 use super::report;
 use super::times::Part;
@@ -31,8 +32,7 @@ use crate::clock::{Stopwatch, rss_bytes_max};
 use crate::error::{Context, Result, bail};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 use umbel_dedup_engine::job::{WriteOrder, Written};
@@ -42,12 +42,6 @@ use umbel_records::Compression;
 
 /// Outputs of a directory that are journaled in one record, because each record costs a sync.
 const JOURNALED_OUTPUTS: usize = 64;
-
-/// The temporary name of an output of this worker.
-fn aside(bench: &Bench, path: &Path) -> PathBuf {
-    let member = &bench.member;
-    path_aside(path, &format!("umbel-{:016x}-{}", member.job, member.worker))
-}
 
 /// A sink for an output of this worker, whether or not its name exists: that is checked when it is put in place.
 fn sink(
@@ -61,7 +55,7 @@ fn sink(
         Some(upload) => Sink::object(path, compression, upload),
         None => {
             let folder = folder_for(bench, path)?;
-            let create = |path: &Path, mode| folder.create_again(aside(bench, path), mode);
+            let create = |path: &Path, mode| folder.create_again(aside(&bench.member, path), mode);
             if bench.spec.roots.is_none() {
                 return Sink::file_aside(path, compression, like, true, create);
             }
@@ -73,12 +67,6 @@ fn sink(
             Sink::new_file(path, compression, like, true, create)
         }
     }
-}
-
-/// The folder that an output goes to.
-fn folder_for(bench: &Bench, path: &Path) -> Result<OutputFolder> {
-    let opened = OutputFolder::of(bench.spec.roots.as_ref(), path);
-    opened.with_context(|| format!("{}: cannot open", folder_of(path).display()))
 }
 
 /// The permissions and owner that an output takes over from the file that it replaces.
@@ -202,6 +190,7 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
     let written = written(bench, &state, order)?;
     // Before any worker is told to commit, because then none does.
     check_unchanged(&bench.sources)?;
+    check_others(bench)?;
     bench.append_record(&JournalRecord::Written(written.clone()))?;
     lock(&bench.journal_state).written = Some(written.clone());
     Ok(written)
@@ -392,40 +381,6 @@ pub(super) fn commit(bench: &Bench) -> Result<()> {
     folders.into_iter().try_for_each(|(path, folder)| {
         folder.sync().with_context(|| format!("{}: cannot sync", path.display()))
     })
-}
-
-/// Renames an output of this many bytes to its name, unless that was done before.
-fn put_in_place(
-    bench: &Bench,
-    folder: &OutputFolder,
-    (aside, bytes): (&Path, u64),
-    path: &Path,
-) -> Result<()> {
-    let cannot = || format!("{}: cannot rename into place", path.display());
-    let is_written = folder.has(aside).with_context(cannot)?;
-    if !bench.spec.overwrite && is_written && folder.is_taken(path).with_context(cannot)? {
-        bail!(
-            "{} exists: something else, perhaps another worker, has put it there since the job began; move it \
-             away and start this worker again",
-            path.display()
-        );
-    }
-    match folder.rename(aside, path) {
-        // An earlier commit has renamed it, or somebody has removed it, and what has its name is older.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            match folder.bytes(path).with_context(cannot)? {
-                Some(found) if found == bytes => Ok(()),
-                Some(found) => bail!(
-                    "{}: has {found} bytes, and this job has written {bytes}, to {}, which somebody has removed: the \
-                     output is lost or was changed; run the job again in a new --job-dir",
-                    path.display(),
-                    aside.display()
-                ),
-                None => Err(error).with_context(cannot),
-            }
-        }
-        renamed => renamed.with_context(cannot),
-    }
 }
 
 /// Removes outputs that will never be committed.
