@@ -319,7 +319,7 @@ pub(super) fn source(
     let metadata = file.metadata().with_context(cannot)?;
     let by_name = Format::from_name(&path);
     if metadata.is_file() {
-        let (compression, detected) = detect(&file).with_context(cannot)?;
+        let (compression, detected) = detect(&file, &path).with_context(cannot)?;
         let format = format.format_of(detected, by_name);
         let relative = directories.identity(&path);
         let is_link = std::fs::symlink_metadata(&path).with_context(cannot)?.is_symlink();
@@ -347,7 +347,7 @@ pub(super) fn stdin(format: FormatRule, scratch: &Path) -> Result<Source> {
     let metadata = file.metadata().with_context(cannot)?;
     let at_start = file.stream_position().is_ok_and(|position| position == 0);
     if metadata.is_file() && at_start {
-        let (compression, detected) = detect(&file).with_context(cannot)?;
+        let (compression, detected) = detect(&file, &relative).with_context(cannot)?;
         let format = format.format_of(detected, Format::Text);
         let bytes = metadata.len();
         // The offset of a shared descriptor moves, as with any program that reads it.
@@ -370,14 +370,14 @@ fn spooled(
     let cannot = || format!("{name}: cannot copy to a scratch file in {}", scratch.display());
     let mut file = tempfile::tempfile_in(scratch).with_context(cannot)?;
     let bytes = io::copy(&mut from, &mut file).with_context(cannot)?;
-    let (compression, detected) = detect(&file).with_context(cannot)?;
+    let (compression, detected) = detect(&file, &relative).with_context(cannot)?;
     let format = format.format_of(detected, by_name);
     let location = Location::Open(Arc::new(file));
     Ok(Source::new(name, relative, bytes, (compression, format), location))
 }
 
-/// A file's compression, and its format if the content shows it.
-fn detect(file: &File) -> io::Result<(Compression, Option<Format>)> {
+/// The compression of a file of this name, and its format if the content shows it.
+fn detect(file: &File, name: &Path) -> io::Result<(Compression, Option<Format>)> {
     let mut head = [0; HEAD_BYTES];
     let mut filled = 0;
     while filled < HEAD_BYTES {
@@ -386,12 +386,13 @@ fn detect(file: &File) -> io::Result<(Compression, Option<Format>)> {
             bytes => filled += bytes,
         }
     }
-    Ok(detected(&head[..filled]))
+    Ok(detected(&head[..filled], name))
 }
 
 /// As [`detect`], from the first bytes.
-pub(super) fn detected(head: &[u8]) -> (Compression, Option<Format>) {
-    (Compression::detect(head), ParquetFile::is_magic(head).then_some(Format::Parquet))
+pub(super) fn detected(head: &[u8], name: &Path) -> (Compression, Option<Format>) {
+    let format = ParquetFile::is_magic(head).then_some(Format::Parquet);
+    (Compression::detect_named(head, name), format)
 }
 
 /// The identity of the file that a path names, whether it exists or not: absolute, with links resolved. That of an object

@@ -145,8 +145,9 @@ fn some_of(
 fn source(store: &Arc<ObjectStore>, address: &ObjectAddress, format: FormatRule) -> Result<Source> {
     let name = address.to_string();
     let (object, head) = store.open(address).with_context(|| format!("{name}: cannot read"))?;
-    let (compression, by_content) = detected(&head);
-    let by_name = Format::from_name(Path::new(&address.key));
+    let key = Path::new(&address.key);
+    let (compression, by_content) = detected(&head, key);
+    let by_name = Format::from_name(key);
     let format = format.format_of(by_content, by_name);
     let (bytes, absolute) = (object.bytes(), PathBuf::from(&name));
     let location = Location::Object(Arc::new(object));

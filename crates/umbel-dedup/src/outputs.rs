@@ -11,7 +11,7 @@ use super::in_place::common_directory;
 use super::inputs::{Source, is_dash};
 use super::json_lines::JsonLines;
 use super::observer::Observer;
-use super::sink::{Complete, Sink, compression_of_name};
+use super::sink::{Complete, Sink};
 use super::spec::{Groups, JobSpec, OutputTarget, SaveIndex};
 use crate::error::{Context, DedupError, Result, chain_text};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub(crate) enum Named {
 
 impl Named {
     fn new(spec: &JobSpec, path: &Path) -> Result<Self> {
-        Self::packed(spec, path, compression_of_name(path))
+        Self::packed(spec, path, Compression::of_name(path))
     }
 
     fn packed(spec: &JobSpec, path: &Path, compression: Compression) -> Result<Self> {

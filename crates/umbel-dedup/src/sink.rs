@@ -188,18 +188,6 @@ impl Complete {
     }
 }
 
-/// The compression that a file name's extension requests.
-pub(crate) fn compression_of_name(path: &Path) -> Compression {
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("gz" | "gzip") => Compression::Gzip,
-        Some("zst" | "zstd") => Compression::Zstd,
-        Some("xz") => Compression::Xz,
-        Some("bz2") => Compression::Bzip2,
-        Some("lz4") => Compression::Lz4,
-        _ => Compression::Plain,
-    }
-}
-
 impl Sink {
     const fn new(name: String, encoder: Encoder, aside: Aside) -> Self {
         Self { name, encoder, aside, modified: None, unterminated: false, is_closed: false }
@@ -219,7 +207,7 @@ impl Sink {
     /// A [`UsageError`](umbel_files::UsageError) if the file exists and may not be replaced; otherwise the
     /// system's error, with the path.
     pub(crate) fn file(path: &Path, overwrite: bool) -> Result<Self> {
-        Self::packed_file(path, compression_of_name(path), overwrite)
+        Self::packed_file(path, Compression::of_name(path), overwrite)
     }
 
     /// A file with this name and compression.

@@ -52,7 +52,7 @@ impl HexIds {
     pub(crate) fn length_in(path: &Path) -> Result<Option<usize>> {
         let shown = || path.display().to_string();
         let frozen = FrozenFile::open(path)?;
-        let compression = Compression::of_file(frozen.file()).with_context(shown)?;
+        let compression = Compression::of_file(frozen.file(), path).with_context(shown)?;
         let file = Arc::clone(frozen.file());
         let reader = RecordReader::open(file, compression, None, ReadLimits::default());
         let mut reader = reader.with_context(shown)?;

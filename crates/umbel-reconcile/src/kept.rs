@@ -141,7 +141,8 @@ impl ItemSet for KeptSet {
             return Ok(());
         }
         let shown = || self.path.display().to_string();
-        check_plain(Compression::of_file(self.file.file()).with_context(shown)?, &self.path)
+        let compression = Compression::of_file(self.file.file(), &self.path).with_context(shown)?;
+        check_plain(compression, &self.path)
     }
 
     /// Changes the set, then the sketch. A process that is killed in between leaves a sketch older than

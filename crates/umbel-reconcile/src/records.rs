@@ -99,7 +99,7 @@ impl<Items: RecordItems> RecordSet<Items> {
     /// If the file cannot be read, a record is not an item, or a record that must be unique occurs twice.
     pub(crate) fn open(path: &Path, items: Items) -> Result<Self> {
         let file = FrozenFile::open(path)?;
-        let compression = Compression::of_file(file.file());
+        let compression = Compression::of_file(file.file(), path);
         let compression = compression.with_context(|| path.display().to_string())?;
         let mut set = Self { file, compression, items, item_count: 0, repeated: Vec::new() };
         let mut hashes = Vec::new();

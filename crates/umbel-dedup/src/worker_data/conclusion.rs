@@ -10,7 +10,7 @@ use super::super::groups::{GroupFacts, GroupTotals};
 use super::super::local_pass::LocalTimes;
 use super::super::online::FilterAnswers;
 use super::super::output::OutputTimes;
-use super::super::sink::{Sink, compression_of_name, path_aside};
+use super::super::sink::{Sink, path_aside};
 use super::super::summary::{DroppedItems, Facts, Summary};
 use super::bench::Bench;
 use super::catalogue::Catalogues;
@@ -26,6 +26,7 @@ use std::time::Duration;
 use umbel_dedup_engine::job::JobResult;
 use umbel_files::Likeness;
 use umbel_files::PartialFile;
+use umbel_records::Compression;
 
 /// Writes the summary and, if one is wanted, the page, durably; returns the summary in one line.
 pub(super) fn conclude(
@@ -56,7 +57,7 @@ pub(super) fn conclude(
 fn write_last(bench: &Bench, path: &Path, text: &str) -> Result<()> {
     let member = &bench.member;
     let writer = format!("umbel-{:016x}-{}", member.job, member.worker);
-    let compression = compression_of_name(path);
+    let compression = Compression::of_name(path);
     // An object with the job's mark was written by an earlier process of this job.
     let mut sink = match upload_to(&bench.spec, path)? {
         Some(upload) => Sink::object(path, compression, upload.with_mark(writer))?,

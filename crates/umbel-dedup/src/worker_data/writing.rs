@@ -13,7 +13,7 @@ use super::super::outputs::{BAD_LIST_NAME, replaces_bad_list, write_bad, write_b
 use super::super::progress::Bar;
 use super::super::report::records_before;
 use super::super::save_index;
-use super::super::sink::{Complete, Kept, Sink, compression_of_name};
+use super::super::sink::{Complete, Kept, Sink};
 use super::super::spec::OutputTarget;
 use super::super::spill::ScratchFile;
 use super::super::turns::lock;
@@ -243,7 +243,7 @@ pub(super) fn write_one(
     path: &Path,
     write: impl FnOnce(Sink) -> Result<Complete>,
 ) -> Result<()> {
-    write_packed(bench, path, compression_of_name(path), write)
+    write_packed(bench, path, Compression::of_name(path), write)
 }
 
 fn write_packed(

@@ -195,7 +195,10 @@ fn limits_of_nothing_are_read_as_one_byte() {
 #[test]
 fn what_cannot_be_read_by_offset_is_an_error() {
     let directory = Arc::new(File::open(std::env::temp_dir()).unwrap());
-    assert_eq!(Compression::of_file(&directory).unwrap_err().cause(), "io");
+    assert_eq!(
+        Compression::of_file(&directory, std::path::Path::new("a.gz")).unwrap_err().cause(),
+        "io"
+    );
     let mut reader =
         RecordReader::open(directory, Compression::Plain, None, ReadLimits::default()).unwrap();
     let (seen, error) = drain(&mut reader);

@@ -100,3 +100,18 @@ fn a_file_that_is_only_a_header_fails_the_job() {
         sandbox.run(name).refused(1, &[name, "cut off"]);
     }
 }
+
+/// Then the name says what the bytes do not, and an empty file is one without records.
+#[test]
+fn a_file_that_ends_within_its_magic_number_fails_the_job() {
+    for (name, pack, _) in PACKERS {
+        let packed = pack(b"a\n");
+        for cut in 1..3 {
+            let sandbox = Sandbox::with(&[(name, &packed[..cut]), ("b.txt", b"b\n")]);
+            sandbox.run(&format!("{name} b.txt")).refused(1, &[name, "cut off"]);
+            let ran = sandbox.run(&format!("{name} b.txt --skip-bad"));
+            assert_eq!(ran.ended_with(3), b"b\n");
+        }
+        assert!(Sandbox::with(&[(name, b"")]).run(name).kept().is_empty());
+    }
+}

@@ -146,7 +146,7 @@ fn column(
 /// The hashes of the items of a file, mostly without repetitions.
 fn hashes(path: &Path, rule: ItemRule, hasher: ItemHasher) -> Result<Vec<ItemHash>> {
     let file = std::sync::Arc::new(File::open(path)?);
-    let compression = Compression::of_file(&file)?;
+    let compression = Compression::of_file(&file, path)?;
     let mut reader = RecordReader::open(file, compression, None, ReadLimits::default())?;
     let mut cutter = ItemCutter::new(rule);
     let (mut hashes, mut distinct_count) = (Vec::new(), 0);

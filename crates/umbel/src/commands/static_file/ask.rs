@@ -231,7 +231,8 @@ struct Input {
 
 impl Input {
     fn open(name: String, file: &Arc<File>, format: Format, form: &ItemForm) -> Result<Self> {
-        let compression = Compression::of_file(file).with_context(|| name.clone())?;
+        let compression = Compression::of_file(file, Path::new(&name));
+        let compression = compression.with_context(|| name.clone())?;
         let limits = ReadLimits::default();
         let open = || -> Result<_> {
             let granularity = form.granularity();
