@@ -4,8 +4,8 @@ use crate::error::{Context, Result, bail, refuse};
 use crate::segments::SegmentFile;
 use crc_fast::{CrcAlgorithm, checksum};
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{ErrorKind, Write as _};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +17,14 @@ const FOLDER_MODE: u32 = 0o700;
 /// The journal.
 pub(super) const JOURNAL: &str = "journal";
 
+/// The first bytes of each record of a journal.
+pub(super) const JOURNAL_MAGIC: [u8; 2] = *b"UJ";
+
 /// The end record, the only file that remains.
 pub(super) const ENDED: &str = "ended";
+
+/// The first bytes of an end record, whatever release has written it.
+const ENDED_HEAD: &[u8] = b"{\"version\":";
 
 /// The end record, until it is complete.
 const ENDED_ASIDE: &str = "ended.new";
@@ -147,9 +153,13 @@ impl JobFolder {
 }
 
 /// Refuses a folder that holds something and is of no job: its files might have the names of the job's, and would be
-/// overwritten and removed.
+/// overwritten and removed. A journal or an end record shows by its first bytes whose folder it is. A process that was killed
+/// before its first record, or that had removed its journal, leaves neither, but the lock, which is empty, and nothing of
+/// others.
 fn check_own(path: &Path) -> Result<()> {
-    if [JOURNAL, LOCK, ENDED].iter().any(|name| path.join(name).is_file()) {
+    if begins_with(&path.join(JOURNAL), &JOURNAL_MAGIC)?
+        || begins_with(&path.join(ENDED), ENDED_HEAD)?
+    {
         return Ok(());
     }
     let cannot = || format!("{}: cannot read the folder of the job", path.display());
@@ -157,9 +167,13 @@ fn check_own(path: &Path) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         entries => entries.with_context(cannot)?,
     };
+    let is_empty_file = |metadata: Metadata| metadata.is_file() && metadata.len() == 0;
+    let was_locked = std::fs::metadata(path.join(LOCK)).is_ok_and(is_empty_file);
+    let of_jobs = [JOURNAL, LOCK, ENDED, ENDED_ASIDE];
     for entry in entries {
         let name = entry.with_context(cannot)?.file_name();
-        if name != LOST_AND_FOUND {
+        let is_of_job = of_jobs.iter().chain(&DATA_FILES).any(|of_job| name == **of_job);
+        if name != LOST_AND_FOUND && !(was_locked && is_of_job) {
             refuse!(
                 "{}: holds {}, which is of no job; every worker needs a --job-dir of its own: name a new or an empty folder",
                 path.display(),
@@ -168,6 +182,18 @@ fn check_own(path: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether this is a file that begins with these bytes.
+fn begins_with(path: &Path, head: &[u8]) -> Result<bool> {
+    if !path.is_file() {
+        return Ok(false);
+    }
+    let mut found = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(head.len() as u64).read_to_end(&mut found))
+        .with_context(|| format!("{}: cannot read", path.display()))?;
+    Ok(found == head)
 }
 
 /// Makes the names of a folder's files durable.
@@ -327,7 +353,7 @@ mod tests {
         assert_eq!(data.append(b"new").unwrap(), 4);
         assert!(DataFile::open(&folder, "runs", 9).unwrap_err().to_string().contains("expected 9"));
         std::fs::write(folder.file(JOURNAL), "").unwrap();
-        folder.leave(b"note").unwrap();
+        folder.leave(ENDED_HEAD).unwrap();
         let left: Vec<_> =
             std::fs::read_dir(&path).unwrap().map(|it| it.unwrap().file_name()).collect();
         assert_eq!((left, mode(&path.join("ended"))), (vec!["ended".into()], 0o600));
@@ -352,6 +378,23 @@ mod tests {
         let error = JobFolder::take(path).unwrap_err();
         assert!(error.is_usage() && error.to_string().contains("holds journal, "), "{error}");
         std::fs::remove_dir(path.join(JOURNAL)).unwrap();
+        // Files that happen to have the names of a job's.
+        for (name, text) in
+            [(JOURNAL, "UMBRIA, 3 May"), (LOCK, "4711"), (ENDED, "x"), ("runs", "in")]
+        {
+            let files = [(name, text), ("groups", "A and B")];
+            files.iter().for_each(|(name, text)| std::fs::write(path.join(name), text).unwrap());
+            let error = JobFolder::take(path).unwrap_err();
+            assert!(error.is_usage() && error.to_string().contains("is of no job"), "{error}");
+            for (name, text) in files {
+                assert_eq!(std::fs::read_to_string(path.join(name)).unwrap(), text);
+                std::fs::remove_file(path.join(name)).unwrap();
+            }
+        }
+        [LOCK, "thesis"].iter().for_each(|name| std::fs::write(path.join(name), "").unwrap());
+        let error = JobFolder::take(path).unwrap_err().to_string();
+        assert!(error.contains("holds thesis, "), "{error}");
+        [LOCK, "thesis"].iter().for_each(|name| std::fs::remove_file(path.join(name)).unwrap());
         std::fs::create_dir(path.join(LOST_AND_FOUND)).unwrap();
         for has_ended in [false, true] {
             let folder = JobFolder::take(path).unwrap();

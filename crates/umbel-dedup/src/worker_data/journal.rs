@@ -7,13 +7,11 @@
 //! record that no good one follows is the result of a crash, and is truncated; one that good records follow
 //! is an error.
 
-use super::folder::{crc32c, open_file};
+use super::folder::{JOURNAL_MAGIC, crc32c, open_file};
 use crate::error::{Context, Result, bail};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-
-const MAGIC: [u8; 2] = *b"UJ";
 
 /// Bytes before a body.
 const HEAD_BYTES: usize = 12;
@@ -47,7 +45,7 @@ pub(super) struct Journal {
 fn encode(kind: u8, sequence: u32, body: &[u8], bytes: &mut Vec<u8>) {
     let start = bytes.len();
     let length = u32::try_from(body.len()).expect("checked against the largest body");
-    bytes.extend(MAGIC);
+    bytes.extend(JOURNAL_MAGIC);
     bytes.extend([kind, 0]);
     bytes.extend(sequence.to_le_bytes());
     bytes.extend(length.to_le_bytes());
@@ -62,7 +60,7 @@ fn decode(bytes: &[u8]) -> Option<(RawRecord, u32, usize)> {
     let head = bytes.get(..HEAD_BYTES)?;
     let word = |at: usize| Some(u32::from_le_bytes(*head.get(at..)?.first_chunk()?));
     let (sequence, length) = (word(4)?, usize::try_from(word(8)?).ok()?);
-    if head[..2] != MAGIC || length > BODY_BYTES_MAX {
+    if head[..2] != JOURNAL_MAGIC || length > BODY_BYTES_MAX {
         return None;
     }
     let crc_at = HEAD_BYTES + length;
@@ -152,7 +150,7 @@ impl Journal {
 
 /// Whether the bytes contain an undamaged record with this number or a greater one.
 fn holds_record_from(bytes: &[u8], sequence: u32) -> bool {
-    let starts = bytes.windows(2).enumerate().filter(|(_, window)| *window == MAGIC);
+    let starts = bytes.windows(2).enumerate().filter(|(_, window)| *window == JOURNAL_MAGIC);
     let mut found = starts.filter_map(|(at, _)| decode(&bytes[at..]));
     found.any(|(_, found, _)| found >= sequence)
 }

@@ -46,7 +46,7 @@ fn a_journal_that_was_torn_anywhere_is_read_on_from() {
         let torn = fixture.path("torn");
         let _ = fs::remove_dir_all(&torn);
         fs::create_dir(&torn).unwrap();
-        for name in ["runs", "drops"] {
+        for name in ["lock", "runs", "drops"] {
             fs::copy(whole.join(name), torn.join(name)).unwrap();
         }
         fs::write(torn.join("journal"), &journal[..length]).unwrap();
