@@ -297,6 +297,14 @@ impl DedupArgs {
                 reference.display()
             ))),
         };
+        let added = |text: &str| {
+            if FilterAddress::is_meant(text) {
+                return address(text);
+            }
+            Err(UsageError(format!(
+                "--add-to `{text}`: expected umbel://HOST[:PORT][,..]/FILTER; --save-index FILE writes an index"
+            )))
+        };
         let bits = self.index_bits;
         let reaches_clusters =
             !online.is_empty() || self.add_to.is_some() || self.on_cluster.cluster.is_some();
@@ -310,7 +318,7 @@ impl DedupArgs {
         Ok(OtherJobs {
             references: references.into_iter().map(PathBuf::from).collect(),
             online: online.into_iter().map(online_address).collect::<Result<_, _>>()?,
-            add_to: self.add_to.as_deref().map(address).transpose()?,
+            add_to: self.add_to.as_deref().map(added).transpose()?,
             save_index: self.save_index.clone().map(|path| SaveIndex { path, bits }),
             reach: credentials.reach(None),
         })

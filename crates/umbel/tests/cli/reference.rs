@@ -259,7 +259,7 @@ fn an_index_that_does_not_fit_is_refused() {
         ("--reference short --exactness approximate", &["short", "64 bits", "--index-bits 96"]),
         ("--reference line --exactness bytes", &["--exactness bytes", "hashes"]),
         ("--reference umbel://host", &["umbel://host", "/FILTER"]),
-        ("--add-to file", &["`file`", "umbel://"]),
+        ("--add-to file", &["--add-to `file`", "umbel://", "--save-index FILE"]),
         ("--save-index new --index-bits 65", &["64, 96 or 128"]),
         ("--index-bits 64", &["--save-index"]),
         ("--save-index line", &["line exists"]),
