@@ -6,9 +6,10 @@
 //! is pushed to a lock-free list, and counted in its bucket when the measurements are read, or within a
 //! second.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use metrics::{counter, gauge, histogram};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
 use umbel_engine::GroupId;
 use umbel_engine::meta::JobState;
 
@@ -42,6 +43,10 @@ pub const HISTOGRAMS: [(&str, &[f64]); 4] = [
     (SWEEP_SECONDS, &SWEEP_BOUNDS_S),
 ];
 
+/// A measurement of every call about items, looked up once for the process: to look it up in the recorder takes longer than to
+/// add to it. Its series begins with the first call, as all others do.
+type Kept<T> = LazyLock<T>;
+
 /// Sets the first values of a node that has just started: its release, and no connections of the Redis
 /// protocol.
 pub(crate) fn begin() {
@@ -61,12 +66,14 @@ pub fn stream_ended(cause: &'static str) {
 
 /// Commands of the Redis protocol were received.
 pub fn resp_commands(count: u64) {
-    counter!(RESP_COMMANDS).increment(count);
+    static COMMANDS: Kept<Counter> = Kept::new(|| counter!(RESP_COMMANDS));
+    COMMANDS.increment(count);
 }
 
 /// The commands of one read were answered.
 pub fn resp_answered(elapsed: Duration) {
-    histogram!(RESP_SECONDS).record(elapsed.as_secs_f64());
+    static SECONDS: Kept<Histogram> = Kept::new(|| histogram!(RESP_SECONDS));
+    SECONDS.record(elapsed.as_secs_f64());
 }
 
 /// The number of open connections of the Redis protocol.
@@ -85,8 +92,10 @@ pub fn call_denied() {
 }
 
 pub(crate) fn insert_answered(new_count: u64, present_count: u64) {
-    counter!(INSERT_NEW).increment(new_count);
-    counter!(INSERT_PRESENT).increment(present_count);
+    static NEW: Kept<Counter> = Kept::new(|| counter!(INSERT_NEW));
+    static PRESENT: Kept<Counter> = Kept::new(|| counter!(INSERT_PRESENT));
+    NEW.increment(new_count);
+    PRESENT.increment(present_count);
 }
 
 pub(crate) fn insert_repeated(item_count: u64) {
@@ -95,8 +104,10 @@ pub(crate) fn insert_repeated(item_count: u64) {
 
 /// Counts items that were looked up, and those that were present.
 pub fn contains_answered(present_count: u64, item_count: u64) {
-    counter!(CONTAINS_PRESENT).increment(present_count);
-    counter!(CONTAINS_ABSENT).increment(item_count - present_count);
+    static PRESENT: Kept<Counter> = Kept::new(|| counter!(CONTAINS_PRESENT));
+    static ABSENT: Kept<Counter> = Kept::new(|| counter!(CONTAINS_ABSENT));
+    PRESENT.increment(present_count);
+    ABSENT.increment(item_count - present_count);
 }
 
 /// A call of a client was answered.
