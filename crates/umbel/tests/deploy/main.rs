@@ -1,5 +1,5 @@
-//! Checks of `deploy/` without a cluster: its settings exist, and its configuration template is the one
-//! that the binary prints.
+//! Checks of `deploy/`: its settings exist, its configuration template is the one that the binary prints, and, where there is
+//! Docker, three nodes run in containers as the Compose file says.
 
 #![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
 
@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+mod containers;
 
 /// Variables that are not settings of the server.
 const OTHER_VARIABLES: [&str; 3] = ["UMBEL_CLUSTER", "UMBEL_CONFIG", "UMBEL_JOB_TOKEN"];
