@@ -34,6 +34,8 @@ mod room;
 mod sums;
 mod unfinished;
 
+pub use self::merge::PreparedMerge;
+
 /// Shards that one call asks at once: enough that 1,024 shards take a few round trips.
 const SHARD_CALLS_MAX: usize = 64;
 

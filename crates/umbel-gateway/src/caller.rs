@@ -296,22 +296,6 @@ impl Caller {
         }
     }
 
-    /// Takes the bytes of filters that a call reads as a whole from the principal's rates: as they were planned, by what this
-    /// node knows of them.
-    ///
-    /// # Errors
-    /// If the rates are used up.
-    pub(super) fn take_whole<'a>(
-        &self,
-        filters: impl IntoIterator<Item = &'a FilterName>,
-    ) -> Result<()> {
-        let byte_count = self.coordinator.read_meta(|state| {
-            let found = filters.into_iter().filter_map(|name| state.filter_by_name(name.as_str()));
-            found.map(|(_, record)| record.settings.memory_bytes).fold(0, u64::saturating_add)
-        })?;
-        self.take([0, 0, byte_count])
-    }
-
     /// Checks the items of a request and takes them from the principal's rates before any item is hashed.
     ///
     /// # Errors

@@ -107,10 +107,12 @@ impl FiltersService {
         let v1::MergeRequest { target, sources, request } = request.into_inner();
         let target = caller.filter(FilterVerb::Insert, "target", target)?;
         let sources = caller.filters(FilterVerb::Export, "sources", sources)?;
-        caller.take_whole(&sources)?;
         let request = convert::client_request(request)?;
         let request = self.coordinator.sessions().check(request, &caller.owner(), deadline).await?;
-        let merged = self.coordinator.merge(&target, &sources, operation, request, deadline);
+        let merge = self.coordinator.prepare_merge(&target, &sources, operation, deadline).await?;
+        // Filters that do not fit together cost nothing.
+        caller.take([0, 0, merge.source_bytes()])?;
+        let merged = self.coordinator.merge_prepared(merge, request, deadline);
         Ok(v1::MergeResponse { new_position_count: merged.await? })
     }
 
@@ -277,8 +279,9 @@ impl FiltersService {
         let v1::OverlapRequest { ours, theirs } = request.into_inner();
         let ours = caller.filter(FilterVerb::Read, "ours", ours)?;
         let theirs = caller.filter(FilterVerb::Read, "theirs", theirs)?;
-        caller.take_whole([&ours, &theirs])?;
-        let overlap = self.coordinator.overlap(&ours, &theirs, deadline).await?;
+        let prepared = self.coordinator.prepare_overlap(&ours, &theirs, deadline).await?;
+        caller.take([0, 0, prepared.filter_bytes()])?;
+        let overlap = self.coordinator.overlap_prepared(prepared, deadline).await?;
         Ok(describe::overlap(&overlap))
     }
 

@@ -17,12 +17,30 @@ use umbel_node::leader_calls::unexpected;
 /// Most filters that one call merges into another.
 const MERGE_SOURCES_MAX: usize = 64;
 
+/// Filters that were found and fit together, to be merged: nothing was done with their contents yet.
+pub struct PreparedMerge {
+    into: LiveFilter,
+    from: Vec<LiveFilter>,
+    operation: SetOperation,
+}
+
+impl PreparedMerge {
+    /// Bytes of the sources, as they were planned.
+    pub fn source_bytes(&self) -> u64 {
+        planned_bytes(&self.from)
+    }
+}
+
+/// Bytes of filters, as they were planned.
+pub(super) fn planned_bytes<'a>(filters: impl IntoIterator<Item = &'a LiveFilter>) -> u64 {
+    let bytes = filters.into_iter().map(|filter| filter.record.settings.memory_bytes);
+    bytes.fold(0, u64::saturating_add)
+}
+
 impl Coordinator {
-    /// ORs the union, or the intersection, of several filters into another one, or adds up filters that
-    /// count; returns the number of positions that were newly set. Repeating it does no harm, for filters
-    /// that count only if it is the same request. For replicated filters, only what this node
-    /// knows is merged.
-    pub async fn merge(
+    /// Merges filters into another one.
+    #[cfg(test)]
+    pub(crate) async fn merge(
         &self,
         target: &FilterName,
         sources: &[FilterName],
@@ -30,11 +48,24 @@ impl Coordinator {
         request: Option<ClientRequest>,
         deadline: Instant,
     ) -> Result<u64> {
+        let prepared = self.prepare_merge(target, sources, operation, deadline).await?;
+        self.merge_prepared(prepared, request, deadline).await
+    }
+
+    /// Finds the filters of a merge, and refuses those that do not fit together.
+    pub async fn prepare_merge(
+        &self,
+        target: &FilterName,
+        sources: &[FilterName],
+        operation: SetOperation,
+        deadline: Instant,
+    ) -> Result<PreparedMerge> {
         check_sources(target, sources, operation)?;
         self.meta_refresh(deadline).await?;
         self.shards().wait_unsplit(deadline).await?;
         let into = self.live_filter(target.as_str(), deadline).await?;
-        if operation == SetOperation::Intersection {
+        let is_intersection = operation == SetOperation::Intersection;
+        if is_intersection {
             check_bits(&into.record)?;
         }
         let mut from = Vec::with_capacity(sources.len());
@@ -43,13 +74,27 @@ impl Coordinator {
             check_mergeable(&into.record, &source.record)?;
             from.push(source);
         }
-        if into.record.is_replicated() {
-            return self.merge_copies(into, from, operation, deadline).await;
-        }
-        if operation == SetOperation::Intersection {
+        if is_intersection && !into.record.is_replicated() {
             for filter in from.iter().chain([&into]) {
                 self.refuse_full(filter, deadline).await?;
             }
+        }
+        Ok(PreparedMerge { into, from, operation })
+    }
+
+    /// ORs the union, or the intersection, of several filters into another one, or adds up filters that
+    /// count; returns the number of positions that were newly set. Repeating it does no harm, for filters
+    /// that count only if it is the same request. For replicated filters, only what this node
+    /// knows is merged.
+    pub async fn merge_prepared(
+        &self,
+        prepared: PreparedMerge,
+        request: Option<ClientRequest>,
+        deadline: Instant,
+    ) -> Result<u64> {
+        let PreparedMerge { into, from, operation } = prepared;
+        if into.record.is_replicated() {
+            return self.merge_copies(into, from, operation, deadline).await;
         }
         let from = from.iter().map(|source| (source.id, source.record.generation)).collect();
         if !merges_by_or(&into.record) {

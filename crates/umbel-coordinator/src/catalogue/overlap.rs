@@ -5,7 +5,7 @@ use umbel_engine::meta::FilterName;
 use umbel_engine::shard::{OverlapCount, PartError, SliceShape};
 use umbel_filter::sizing::{self, Estimate, SizingError};
 
-use super::merge::{check_mergeable, check_ored};
+use super::merge::{check_mergeable, check_ored, planned_bytes};
 use crate::copy_failure::of_copy;
 use crate::splits::split_meanwhile;
 use crate::{Coordinator, LiveFilter, Result};
@@ -46,21 +46,56 @@ impl Overlap {
     }
 }
 
+/// Two filters that were found and fit together, to be compared: nothing was done with their contents yet.
+pub struct PreparedOverlap {
+    one: LiveFilter,
+    other: LiveFilter,
+}
+
+impl PreparedOverlap {
+    /// Bytes of both, as they were planned.
+    pub fn filter_bytes(&self) -> u64 {
+        planned_bytes([&self.one, &self.other])
+    }
+}
+
 impl Coordinator {
-    /// Estimates how many items two filters of one shape and key have: each, together and in common.
-    /// Concurrent inserts may be counted or not; for replicated filters this node's copies are counted.
-    pub async fn overlap(
+    /// Estimates what two filters have in common.
+    #[cfg(test)]
+    pub(crate) async fn overlap(
         &self,
         ours: &FilterName,
         theirs: &FilterName,
         deadline: Instant,
     ) -> Result<Overlap> {
+        let prepared = self.prepare_overlap(ours, theirs, deadline).await?;
+        self.overlap_prepared(prepared, deadline).await
+    }
+
+    /// Finds two filters, and refuses those that are not of one shape and key.
+    pub async fn prepare_overlap(
+        &self,
+        ours: &FilterName,
+        theirs: &FilterName,
+        deadline: Instant,
+    ) -> Result<PreparedOverlap> {
         self.meta_refresh(deadline).await?;
         self.shards().wait_unsplit(deadline).await?;
         let one = self.live_filter(ours.as_str(), deadline).await?;
         let other = self.live_filter(theirs.as_str(), deadline).await?;
         check_ored(&one.record)?;
         check_mergeable(&one.record, &other.record)?;
+        Ok(PreparedOverlap { one, other })
+    }
+
+    /// Estimates how many items the two filters have: each, together and in common.
+    /// Concurrent inserts may be counted or not; for replicated filters this node's copies are counted.
+    pub async fn overlap_prepared(
+        &self,
+        prepared: PreparedOverlap,
+        deadline: Instant,
+    ) -> Result<Overlap> {
+        let PreparedOverlap { one, other } = prepared;
         let probe_count = probes_of(&one.record.settings.shape);
         if one.record.is_replicated() {
             let count = self.overlap_of_copies(one, other, deadline).await?;

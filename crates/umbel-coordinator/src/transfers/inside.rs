@@ -63,6 +63,26 @@ impl Coordinator {
         copied.map(|(_, has_copies)| has_copies)
     }
 
+    /// Bytes of a filter that is to be copied, as it was planned. Refuses what [`copy_filter`](Self::copy_filter), or
+    /// with `replaces` [`copy_over`](Self::copy_over), refuses for the names.
+    ///
+    /// # Errors
+    /// If there is no such filter, or the name is taken.
+    pub async fn bytes_to_copy(
+        &self,
+        name: &FilterName,
+        new_name: &FilterName,
+        replaces: bool,
+        deadline: Instant,
+    ) -> Result<u64> {
+        self.meta_refresh(deadline).await?;
+        let filter = self.live_filter(name.as_str(), deadline).await?;
+        if !replaces {
+            self.refuse_taken(new_name)?;
+        }
+        Ok(filter.record.settings.memory_bytes)
+    }
+
     /// Creates a copy from the parts of an export, all of which are still to come.
     async fn copy_parts(
         self: &Arc<Self>,

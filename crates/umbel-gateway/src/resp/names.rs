@@ -57,13 +57,17 @@ pub(super) async fn copy(
     if name == new_name {
         return Err(Refusal::SameKey);
     }
-    session.caller.take_whole([&name]).map_err(|failure| refusal(&failure))?;
     let owner = session.caller.principal_name();
     let deadline = session.shared.deadlines.of_long_command();
+    let coordinator = &session.shared.coordinator;
+    let byte_count = match coordinator.bytes_to_copy(&name, &new_name, replaces, deadline).await {
+        Ok(byte_count) => byte_count,
+        Err(failure) => return not_copied(&failure),
+    };
+    session.caller.take([0, 0, byte_count]).map_err(|failure| refusal(&failure))?;
     let turn = session.waiting.turn(&session.shared.copying, deadline).await.map_err(|why| {
         why.refusal("TRYAGAIN other filters were copied through this node for as long as this command may take")
     })?;
-    let coordinator = &session.shared.coordinator;
     let made = if replaces {
         coordinator.copy_over(&name, &new_name, owner, deadline).await
     } else {
@@ -78,9 +82,16 @@ pub(super) async fn copy(
     };
     match confirmed {
         Ok(()) => Ok(Reply::Integer(1)),
-        Err(CallFailure::UnknownFilter { .. } | CallFailure::Meta(MetaError::NameTaken { .. })) => {
+        Err(failure) => not_copied(&failure),
+    }
+}
+
+/// The answer to a `COPY` that copied nothing: no error if there is no filter, or the name is taken.
+fn not_copied(failure: &CallFailure) -> Result<Reply, Refusal> {
+    match failure {
+        CallFailure::UnknownFilter { .. } | CallFailure::Meta(MetaError::NameTaken { .. }) => {
             Ok(Reply::Integer(0))
         }
-        Err(failure) => Err(refusal(&failure)),
+        failure => Err(refusal(failure)),
     }
 }

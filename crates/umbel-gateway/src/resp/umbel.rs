@@ -152,13 +152,17 @@ async fn put_together(
     for source in sources.iter() {
         names.push(session.filter(FilterVerb::Export, source)?);
     }
-    session.caller.take_whole(&names).map_err(|failure| refusal(&failure))?;
     let operation = if is_intersection { SetOperation::Intersection } else { SetOperation::Union };
     let deadline = session.shared.deadlines.of_long_command();
     let request = client_request(session, request, deadline).await?;
     let coordinator = &session.shared.coordinator;
-    let merged = coordinator.merge(&target, &names, operation, request, deadline).await;
-    merged.map(Reply::number).map_err(|failure| refusal(&failure))
+    let merged = async {
+        let merge = coordinator.prepare_merge(&target, &names, operation, deadline).await?;
+        // Filters that do not fit together cost nothing.
+        session.caller.take([0, 0, merge.source_bytes()])?;
+        coordinator.merge_prepared(merge, request, deadline).await
+    };
+    merged.await.map(Reply::number).map_err(|failure| refusal(&failure))
 }
 
 /// `UMBEL.ESTIMATE`; null if a filter is too full for an estimate.
@@ -170,10 +174,14 @@ async fn estimate(
 ) -> Result<Reply, Refusal> {
     let ours = session.filter(FilterVerb::Read, ours)?;
     let theirs = session.filter(FilterVerb::Read, theirs)?;
-    session.caller.take_whole([&ours, &theirs]).map_err(|failure| refusal(&failure))?;
     let deadline = session.shared.deadlines.of_long_command();
-    let overlap = session.shared.coordinator.overlap(&ours, &theirs, deadline).await;
-    let overlap = overlap.map_err(|failure| refusal(&failure))?;
+    let coordinator = &session.shared.coordinator;
+    let overlap = async {
+        let prepared = coordinator.prepare_overlap(&ours, &theirs, deadline).await?;
+        session.caller.take([0, 0, prepared.filter_bytes()])?;
+        coordinator.overlap_prepared(prepared, deadline).await
+    };
+    let overlap = overlap.await.map_err(|failure| refusal(&failure))?;
     let number = match of {
         SetEstimate::Union => overlap.either.map(|either| either.item_count),
         SetEstimate::Intersection => overlap.both.map(|both| both.item_count),
