@@ -13,6 +13,7 @@
 //! The gate knows the caller and the outcome, but sees only the bytes of the request. So the method, which has the decoded
 //! message, notes what was ordered. It never notes tokens or their hashes, keys, items, or the words of a job.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use axum::http::StatusCode;
@@ -106,6 +107,8 @@ pub(super) struct AuditNote(Arc<Noted>);
 struct Noted {
     ordered: OnceLock<String>,
     reason: OnceLock<String>,
+    /// A denial inside of the call has a line.
+    is_denied: AtomicBool,
 }
 
 impl AuditNote {
@@ -117,6 +120,11 @@ impl AuditNote {
     /// Notes why the call is not carried out, if the status of its response does not say that.
     pub(super) fn reason(&self, reason: &str) {
         self.0.reason.get_or_init(|| cut(reason, ORDER_CHARS_MAX));
+    }
+
+    /// Notes that a denial inside of the call has a line.
+    fn deny(&self) {
+        self.0.is_denied.store(true, Ordering::Relaxed);
     }
 }
 
@@ -179,7 +187,11 @@ impl AuditLine {
 
 impl Drop for AuditLine {
     fn drop(&mut self) {
-        let Noted { ordered, reason } = &*self.note.0;
+        let Noted { ordered, reason, is_denied } = &*self.note.0;
+        // Its line says what this one would.
+        if is_denied.load(Ordering::Relaxed) && matches!(self.outcome, Outcome::Refused(_)) {
+            return;
+        }
         let (ordered, noted) = (ordered.get().map(String::as_str), reason.get());
         let who = self.who.as_str();
         let from = self.from.as_ref().map(PeerAddress::as_str);
@@ -199,11 +211,14 @@ pub(super) fn granted(caller: &Caller, ordered: &str) {
     line.answered(Outcome::Granted);
 }
 
-/// Counts a denial and writes it to the audit log: on what, and why.
+/// Counts a denial and writes it to the audit log: on what, and why. The call that is denied gets no other line.
 pub(super) fn denied(caller: &Caller, ordered: Option<&str>, reason: &str) {
     metrics::call_denied();
     if let Some(left_out) = line_about(caller, &caller.stranger_log().denied) {
         write_denial(caller, ordered, reason, left_out);
+        if let Some(note) = caller.note() {
+            note.deny();
+        }
     }
 }
 

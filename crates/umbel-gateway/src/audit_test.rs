@@ -3,17 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tonic::Request;
 use umbel_coordinator::Coordinator;
 use umbel_proto::v1;
 use umbel_proto::v1::access_server::Access;
 use umbel_proto::v1::admin_server::Admin;
+use umbel_proto::v1::enrolment_server::Enrolment;
 use umbel_proto::v1::jobs_server::Jobs;
 
 use super::access::AccessService;
 use super::admin::AdminService;
 use super::audit::audited;
+use super::audit_recorder::AuditRecorder;
 use super::caller::Caller;
 use super::deadlines::Deadlines;
+use super::enrolment::EnrolmentService;
 use super::jobs::JobsService;
 
 /// What a method notes of a message, which it refuses afterwards.
@@ -91,4 +95,20 @@ async fn orders_about_jobs_name_them_without_their_words() {
     assert_eq!(noted!(jobs, submit_job, submit), "workers=1,3 spec_bytes=17");
     assert_eq!(noted!(jobs, cancel_job, v1::CancelJobRequest { job: 4 }), "job=4");
     assert_eq!(noted!(jobs, resume_job, v1::ResumeJobRequest { job: 5 }), "job=5");
+}
+
+/// Its certificate passes the gate, but names no node.
+#[tokio::test]
+async fn a_node_of_no_number_gets_no_certificate_and_one_line() {
+    let recorder = AuditRecorder::default();
+    let _recording = recorder.begin();
+    let (coordinator, deadlines) = without_cluster();
+    let enrolment = EnrolmentService::new(coordinator, deadlines);
+    let mut request = Request::new(v1::RenewRequest::default());
+    request.extensions_mut().insert(Caller::node());
+    assert!(enrolment.renew(request).await.is_err());
+    let lines = recorder.lines();
+    let [line] = &lines[..] else { panic!("{lines:#?}") };
+    let denied = r#"denied who="node" outcome="refused" reason="a certificate is renewed for"#;
+    assert!(line.starts_with(denied), "{line}");
 }

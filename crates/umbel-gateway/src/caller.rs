@@ -20,7 +20,7 @@ use umbel_ports::{NodeIdentity, PeerIdentity};
 use umbel_proto::v1;
 use umbel_step::planted::{self, Planted};
 
-use super::audit::{self, Called};
+use super::audit::{self, AuditNote, Called};
 use super::credential::Credential;
 use crate::errors::Result;
 
@@ -54,6 +54,8 @@ pub(super) struct Caller {
     from: Option<PeerAddress>,
     /// What it calls, for the audit log.
     called: Option<Called>,
+    /// What the line of the audit log about the call will say; None if the call is not audited.
+    note: Option<AuditNote>,
     standing: CallerStanding,
     coordinator: Arc<Coordinator>,
 }
@@ -214,7 +216,7 @@ impl Caller {
             standing
         };
         let (connection, coordinator) = (connection.clone(), Arc::clone(coordinator));
-        Self { connection, from: None, called: None, standing, coordinator }
+        Self { connection, from: None, called: None, note: None, standing, coordinator }
     }
 
     /// The same caller, which calls from this address.
@@ -242,6 +244,16 @@ impl Caller {
         self.called.as_ref()
     }
 
+    /// The same caller of a call that is audited.
+    pub(super) fn noting(self, note: AuditNote) -> Self {
+        Self { note: Some(note), ..self }
+    }
+
+    /// Where the call notes what its line of the audit log says, if it is audited.
+    pub(super) const fn note(&self) -> Option<&AuditNote> {
+        self.note.as_ref()
+    }
+
     /// Limits the lines of the log that strangers cause.
     pub(super) fn stranger_log(&self) -> &StrangerLog {
         self.coordinator.callers().stranger_log()
@@ -257,7 +269,7 @@ impl Caller {
             _ => CallerStanding::Unknown,
         };
         let (connection, coordinator) = (connection.clone(), Arc::clone(coordinator));
-        Self { connection, from: None, called: None, standing, coordinator }
+        Self { connection, from: None, called: None, note: None, standing, coordinator }
     }
 
     /// A node of a cluster that is not formed.

@@ -319,6 +319,7 @@ impl EnrolmentService {
         let PeerIdentity::Member(identity) = *caller.connection() else {
             let what = "a certificate is renewed for the node that shows it, and this one does not say \
                         which node it is";
+            audit::denied(&caller, None, what);
             return Err(CallFailure::Denied { what: what.to_owned() });
         };
         self.renew_now(&caller, identity, &request.into_inner().request).await

@@ -156,9 +156,13 @@ async fn pass(
         return answer(request.headers(), &refused);
     }
     let audited = need.is_audited(&entrance.path).then(|| AuditLine::begin(&caller));
-    if let Some(line) = &audited {
-        request.extensions_mut().insert(line.note());
-    }
+    let caller = match &audited {
+        Some(line) => {
+            request.extensions_mut().insert(line.note());
+            caller.noting(line.note())
+        }
+        None => caller,
+    };
     request.extensions_mut().insert(caller);
     if STREAMS_OF_REQUESTS.contains(&&*entrance.path) {
         request.extensions_mut().insert(entrance.clone());
@@ -195,16 +199,18 @@ mod tests {
     use ClusterVerb::{Admin, Backup, Jobs, Metrics};
     use FilterVerb::{Export, Insert, Manage, Read};
     use Need::{Cluster, Filter, Node, NodeOr, SomeFilter, Somebody};
-    use axum::Router;
     use axum::body::Body;
     use axum::http::{StatusCode, Uri};
     use axum::middleware::from_fn_with_state;
+    use axum::{Extension, Router};
     use prost::Message as _;
     use tower::ServiceExt as _;
     use umbel_ports::channel::PeerAddress;
 
     use super::*;
+    use crate::audit;
     use crate::audit_recorder::AuditRecorder;
+    use crate::caller::Caller;
 
     #[tokio::test]
     async fn the_line_of_a_call_has_the_address_of_its_caller() {
@@ -230,6 +236,29 @@ mod tests {
         };
         let expected = ["/umbel.v1.Admin/Drain", "/console/actions/clear"].map(line);
         assert_eq!(recorder.lines(), expected);
+    }
+
+    /// As a call does that finds out which filter it is about.
+    async fn denies(Extension(caller): Extension<Caller>) -> StatusCode {
+        audit::denied(&caller, Some("verb=manage filter=seen"), "no right");
+        StatusCode::FORBIDDEN
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_denied_inside_has_one_line() {
+        let recorder = AuditRecorder::default();
+        let _recording = recorder.begin();
+        let coordinator = Arc::new(Coordinator::without_cluster());
+        let gated = from_fn_with_state(Gate { coordinator, needs_member: false }, gate);
+        let routes = Router::new().fallback(denies).layer(gated);
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = Uri::from_static("/console/actions/drop");
+        request.extensions_mut().insert(PeerIdentity::Node);
+        routes.oneshot(request).await.unwrap();
+        let denied =
+            r#"denied who="node" call="/console/actions/drop" ordered="verb=manage filter=seen""#;
+        let expected = format!(r#"{denied} outcome="refused" reason="no right""#);
+        assert_eq!(recorder.lines(), [expected]);
     }
 
     #[test]
