@@ -1,5 +1,6 @@
 //! `deploy/monitoring` against running nodes: they serve every metric that the dashboard and the rules
-//! name, and, if Prometheus is installed, every query and rule is valid and has results.
+//! name, and, if Prometheus is installed, every query and rule is valid and has results. And the table of all
+//! metrics in `docs/operate.md`.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -23,6 +24,15 @@ const VARIABLES: [(&str, &str); 4] =
 
 /// Panels that may be empty: a filter that gets no items never fills up.
 const EMPTY_AT_REST: [&str; 1] = ["Full in"];
+
+/// The files that name all metrics, below `crates/`.
+const SOURCES: [&str; 5] = [
+    "umbel-gateway/src/filter_series.rs",
+    "umbel-node/src/metrics/names.rs",
+    "umbel-ports/src/metrics.rs",
+    "umbel-raft/src/metrics.rs",
+    "umbel-storage/src/metrics.rs",
+];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/monitoring")
@@ -62,6 +72,52 @@ fn names(text: &str) -> BTreeSet<String> {
 fn served(measurements: &str) -> BTreeSet<String> {
     let series = measurements.lines().filter(|line| !line.starts_with('#'));
     series.filter_map(|line| Some(line.split(['{', ' ']).next()?.to_owned())).collect()
+}
+
+/// The names of all metrics, as the sources have them.
+fn measured() -> BTreeSet<String> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = BTreeSet::new();
+    for file in SOURCES {
+        let text = fs::read_to_string(crates.join(file)).unwrap();
+        let quoted = text.split('"').filter(|part| part.starts_with("umbel_"));
+        found.extend(quoted.map(|part| {
+            part.chars().take_while(|c| *c == '_' || c.is_ascii_lowercase()).collect::<String>()
+        }));
+    }
+    found
+}
+
+/// The names of all metrics, as the table has them: `a_{b,c}` are two, `a{b}` is one with a label, and `_c` is one of filters.
+fn documented() -> BTreeSet<String> {
+    let docs = include_str!("../../../../docs/operate.md");
+    let rows = docs.lines().skip_while(|line| !line.starts_with("| `/metrics` |")).skip(2);
+    let mut found = BTreeSet::new();
+    for row in rows.map_while(|line| line.strip_prefix("| ")) {
+        let (cell, _) = row.split_once(" | ").unwrap();
+        for text in cell.split('`').skip(1).step_by(2) {
+            let names: Vec<String> = match text.split_once("_{") {
+                Some((begin, rest)) => {
+                    let (choices, end) = rest.split_once('}').unwrap();
+                    choices.split(',').map(|choice| format!("{begin}_{choice}{end}")).collect()
+                }
+                None if text.starts_with('_') => vec![format!("umbel_filter{text}")],
+                None => vec![text.to_owned()],
+            };
+            let unlabelled = names.iter().filter_map(|name| name.split('{').next());
+            found.extend(unlabelled.filter(|name| !name.is_empty()).map(str::to_owned));
+        }
+    }
+    found
+}
+
+#[test]
+fn every_metric_is_documented_and_no_other() {
+    let (measured, documented) = (measured(), documented());
+    assert!(measured.len() > 60, "{measured:?}");
+    let undocumented: Vec<&String> = measured.difference(&documented).collect();
+    let unknown: Vec<&String> = documented.difference(&measured).collect();
+    assert!(undocumented.is_empty() && unknown.is_empty(), "{undocumented:?} {unknown:?}");
 }
 
 /// Three nodes with TLS, with a filter of each distribution and some calls; and a certificate for their
