@@ -101,7 +101,7 @@ pub(crate) struct WorldShape {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) rot_every: u32,
     /// Number of cores that each node reports. After the first split the cluster splits its shards
-    /// automatically until there are two per core; with 0, shards are split only by hand.
+    /// automatically until every core has two replicas; with 0, shards are split only by hand.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) cores: u32,
     /// Whether the founders run the release before this one, until they are upgraded.

@@ -48,7 +48,7 @@ mod version;
 mod weights;
 
 pub use access::PRINCIPAL_COUNT_MAX;
-pub use auto_split::{CORE_COUNT_MAX, next_split, pause_after_split};
+pub use auto_split::{CORE_COUNT_MAX, next_split, pause_after_split, shards_for_cores};
 pub use balance::next_move;
 pub use command::MetaCommand;
 pub use controller::{

@@ -22,7 +22,7 @@ use address::Address;
 use umbel_engine::limits::{
     NODE_COUNT_MAX, REPLICA_COUNT_MAX, REPLICATED_BYTES_MAX, REQUEST_ITEMS_MAX, SHARD_COUNT_MAX,
 };
-use umbel_engine::meta::CORE_COUNT_MAX;
+use umbel_engine::meta::{CORE_COUNT_MAX, shards_for_cores};
 use umbel_engine::placement::Zone;
 use umbel_filter::Kind;
 use umbel_raft::MOVE_BYTES_PER_SECOND_MIN;
@@ -67,7 +67,8 @@ crate::settings! {
         /// `shards` and `replicas` say otherwise.
         dev: bool = false,
         /// Shards of a new cluster, 1 to 1024, spread over its nodes: plan several for each node to come.
-        /// With 0 it begins with 16, and splits them automatically as cores and filters grow.
+        /// With 0 it begins with two replicas for each core, and splits shards automatically as cores and filters
+        /// grow.
         shards: u32 = 0,
         /// Replicas of every shard of a new cluster, 1 to 9. With 3 one node may fail, with 5 two; a
         /// cluster with fewer nodes has fewer replicas.
@@ -152,8 +153,8 @@ crate::settings! {
         /// memory. Filters may take four fifths of the smallest node's on each node, unless `umbel access quota
         /// --all --memory` sets another quota.
         memory_limit_bytes: u64 = 0,
-        /// Cores that this node may use, 1 to 4096, which automatic splits of shards depend on; 0 for those
-        /// that its process has.
+        /// Cores that this node may use, 1 to 4096, which the number of shards depends on; 0 for those that its
+        /// process has.
         cores: u32 = 0,
         /// Items of inserts that may wait at the leader of one shard, 65536 to 67108864; more are
         /// refused as overload. An item takes 16 bytes.
@@ -183,8 +184,8 @@ crate::settings! {
     }
 }
 
-/// Shards of a new cluster if the setting is 0: enough for eight cores.
-const SHARDS_AT_FIRST: u32 = 16;
+/// Cores of a node that does not say how many it has.
+const CORES_UNTOLD: u32 = 1;
 
 /// Kinds of filters that plain commands of the Redis protocol may create.
 const RESP_KINDS: [Kind; 4] = [Kind::Scalable, Kind::RedisBloom, Kind::Blocked, Kind::Classic];
@@ -247,15 +248,27 @@ impl Config {
         self.advertise.as_deref().unwrap_or(&self.listen)
     }
 
-    /// Shards of a new cluster, and the desired replicas of each.
+    /// Shards of a new cluster of so many nodes like this one. Without a setting, every core has two replicas,
+    /// or up to four: the number is a power of two, so that clusters whose shards were split are as well.
     ///
     /// ```
-    /// assert_eq!(umbel_node::Config::default().formation(), (16, 3));
+    /// use umbel_node::Config;
+    ///
+    /// let config = Config { cores: 8, replicas: 3, ..Config::default() };
+    /// // 16 shards of three replicas are two for each of 24 cores.
+    /// assert_eq!((config.shards_at_first(1), config.shards_at_first(3)), (16, 16));
+    /// assert_eq!(Config { shards: 5, ..config }.shards_at_first(3), 5);
     /// ```
     #[must_use]
-    pub const fn formation(&self) -> (u32, u32) {
-        let shards = if self.shards == 0 { SHARDS_AT_FIRST } else { self.shards };
-        (shards, self.replicas)
+    pub fn shards_at_first(&self, node_count: usize) -> u32 {
+        if self.shards != 0 {
+            return self.shards;
+        }
+        let cores = u64::from(if self.cores == 0 { CORES_UNTOLD } else { self.cores });
+        let replica_count = node_count.min(self.replicas as usize);
+        let shards = shards_for_cores(cores.saturating_mul(node_count as u64), replica_count);
+        let within = |shards: u32| shards.min(SHARD_COUNT_MAX).next_power_of_two();
+        u32::try_from(shards).map_or(SHARD_COUNT_MAX, within)
     }
 
     /// Checks all settings and their combination, without looking at the disk.

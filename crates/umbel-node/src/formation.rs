@@ -326,7 +326,7 @@ async fn form(
     address: &str,
 ) -> Result<(), String> {
     let nodes: Vec<(NodeId, String)> = (1..).map(NodeId).zip(founders(config, address)).collect();
-    let (shard_count, replica_count) = config.formation();
+    let (shard_count, replica_count) = (config.shards_at_first(nodes.len()), config.replicas);
     let founders = nodes
         .iter()
         .map(|(node, address)| Founder { node: node.0, address: address.clone() })

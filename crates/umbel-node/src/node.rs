@@ -143,7 +143,7 @@ impl Node {
         let listener = listen(&ports, &config.listen).await?;
         let address = config.advertise.clone().unwrap_or_else(|| listener.local_address());
         check_address(&config, &identity, &address)?;
-        let founding = (formation::founders(&config, &address), config.formation());
+        let founding = (formation::founders(&config, &address), (config.shards, config.replicas));
 
         let cell = Arc::new(OnceLock::new());
         let disk = Arc::clone(&ports.disk);

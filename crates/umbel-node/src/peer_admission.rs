@@ -38,7 +38,7 @@ pub(crate) struct PeerAdmission {
     witness: Arc<Witness>,
     /// The founders in this node's configuration; empty if it does not form a cluster.
     founders: Vec<String>,
-    /// Shards of a new cluster, and replicas of each, in this node's configuration.
+    /// Shards of a new cluster, 0 for any number, and replicas of each, in this node's configuration.
     formation: (u32, u32),
     /// Cluster versions that this node supports.
     versions: VersionRange,
@@ -231,13 +231,14 @@ fn other_formation(
     (shards, replicas): (u32, u32),
 ) -> Option<String> {
     let AdoptRequest { shard_count, replica_count, .. } = *request;
-    if (shard_count, replica_count) == (shards, replicas) {
+    if (shards == 0 || shard_count == shards) && replica_count == replicas {
         return None;
     }
+    let wanted = if shards == 0 { "any number".to_owned() } else { shards.to_string() };
     let first = first_founder(request)?;
     Some(format!(
         "node {} ({}) forms the cluster with {shard_count} shards and {replica_count} replicas of each, but this one, \
-         node {} ({}), was started for {shards} and {replicas}: the numbers of node {} count; start all founders with \
+         node {} ({}), was started for {wanted} and {replicas}: the numbers of node {} count; start all founders with \
          the same shards and replicas",
         first.node, first.address, own.node, own.address, first.node
     ))
@@ -344,12 +345,14 @@ mod tests {
             ..AdoptRequest::default()
         };
         assert_eq!(other_formation(&request, &own, (16, 3)), None);
+        assert_eq!(other_formation(&request, &own, (0, 3)), None);
         let said = |shards, replicas| other_formation(&request, &own, (shards, replicas)).unwrap();
         let warning = said(8, 3);
         for part in ["node 1 (n1:1)", "16 shards and 3 replicas", "node 2 (n2:1)", "for 8 and 3"] {
             assert!(warning.contains(part), "{warning}");
         }
         assert!(said(16, 1).contains("for 16 and 1"));
+        assert!(said(0, 1).contains("for any number and 1"));
     }
 
     #[test]

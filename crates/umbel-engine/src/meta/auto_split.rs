@@ -2,12 +2,15 @@
 //!
 //! Hashes are uniform, so shards of equal width hold and serve the same amount, and there are no hot
 //! shards. More shards help in only two ways: they spread work over more cores, and a shard's data moves
-//! faster. So the number follows from cores and bytes:
+//! faster. Each of them costs: a batch becomes an entry of the log in every shard, and an entry costs every
+//! replica far more than its items do. So the number follows from cores and bytes:
 //!
 //! ```text
-//! wanted = max(2 · cores of all nodes, ⌈bytes of all partitioned filters / 512 MiB⌉,
+//! wanted = max(⌈2 · cores of all nodes / replicas⌉, ⌈bytes of all partitioned filters / 512 MiB⌉,
 //!              ⌈bytes of the largest one / 128 MiB⌉)
 //! ```
+//!
+//! With `replicas` of each shard, that is two replicas for every core.
 //!
 //! It is rounded up to a whole round of splits, `founded · 2^k`, after which all shards have equal width.
 //! It never decreases, so that it cannot oscillate: shards are merged only by command. Status tells how
@@ -27,9 +30,9 @@ use crate::ids::NodeId;
 use crate::limits::{SHARD_COUNT_MAX, SLICE_BYTES_MAX};
 use crate::meta::Result;
 
-/// Shards per core of the cluster. One task at a time applies a shard's log, and at any moment shards
-/// differ in load: with two per core, no core idles while another one has work for two.
-const SHARDS_PER_CORE: u64 = 2;
+/// Replicas per core. One task at a time applies the log of a replica, and at any moment replicas differ in
+/// load: with two per core, no core idles while another one has work for two.
+const REPLICAS_PER_CORE: u64 = 2;
 
 /// Most bytes of a shard before it is split. A replica is moved as one snapshot: 512 MiB take five seconds
 /// at one gigabit per second, during which the shard's log must be kept.
@@ -47,6 +50,20 @@ const SPLIT_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Most cores that a node may report, so that a wrong number does not split everything.
 pub const CORE_COUNT_MAX: u32 = 4096;
+
+/// The fewest shards with which every core of a cluster has two replicas, if each shard has so many.
+///
+/// ```
+/// use umbel_engine::meta::shards_for_cores;
+///
+/// // Three nodes of eight cores, and three replicas of each shard.
+/// assert_eq!(shards_for_cores(24, 3), 16);
+/// assert_eq!((shards_for_cores(2, 1), shards_for_cores(1, 3)), (4, 1));
+/// ```
+#[must_use]
+pub fn shards_for_cores(core_count: u64, replica_count: usize) -> u64 {
+    REPLICAS_PER_CORE.saturating_mul(core_count).div_ceil(replica_count.max(1) as u64)
+}
 
 impl MetaState {
     /// Whether shards are split automatically; None until a node has set it.
@@ -113,7 +130,8 @@ impl MetaState {
     fn load_shards(&self) -> u64 {
         let available = self.available_nodes();
         let cores = available.iter().filter_map(|node| self.core_counts.get(node));
-        let for_cores = SHARDS_PER_CORE * cores.map(|&cores| u64::from(cores)).sum::<u64>();
+        let for_cores =
+            shards_for_cores(cores.map(|&cores| u64::from(cores)).sum(), self.replicas_wanted());
         let sizes = || self.filters.values().map(bytes_cut);
         let for_all = sizes().fold(0, u64::saturating_add).div_ceil(SHARD_BYTES_MAX);
         let for_largest = sizes().max().unwrap_or(0).div_ceil(SLICE_BYTES_WANTED);
@@ -238,13 +256,14 @@ mod tests {
     }
 
     #[test]
-    fn every_core_has_two_shards_at_least_and_rounds_are_whole() {
+    fn every_core_has_two_replicas_at_least_and_rounds_are_whole() {
         let mut state = formed(3, 4, 3);
         state.apply(3, &MetaCommand::SetAutoSplit { is_on: true });
         assert_eq!(run_splits(&mut state), 4);
         for node in 1..=3 {
-            note_cores(&mut state, node, 2);
+            note_cores(&mut state, node, 5);
         }
+        // Ten shards of three replicas are two for each of 15 cores.
         assert_eq!(run_splits(&mut state), 16);
         // A lower number of cores later changes nothing, nor do nodes that leave.
         note_cores(&mut state, 1, 1);
@@ -259,13 +278,13 @@ mod tests {
         let MetaReply::Filter(filter) = state.apply(3, &create("f", 1, false)) else { panic!() };
         state.apply(4, &MetaCommand::SetAutoSplit { is_on: true });
         for node in [1, 2] {
-            note_cores(&mut state, node, 4);
+            note_cores(&mut state, node, 12);
         }
         assert_eq!(state.shards_needed(), None, "node 3 has not reported its cores");
-        note_cores(&mut state, 3, 4);
+        note_cores(&mut state, 3, 12);
         assert_eq!((run_splits(&mut state), state.shards_needed()), (32, Some(32)));
-        for node in 1..=3 {
-            note_cores(&mut state, node, 1);
+        for (node, core_count) in [(1, 3), (2, 3), (3, 1)] {
+            note_cores(&mut state, node, core_count);
         }
         assert_eq!((state.shards_wanted(), state.shards_needed()), (32, Some(8)));
         record_of(&mut state, filter).settings.memory_bytes = 9 * SLICE_BYTES_WANTED;

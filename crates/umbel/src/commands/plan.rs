@@ -189,7 +189,8 @@ impl Planned<'_> {
             }
         };
         let shards = self.plan.shard_count_min;
-        let first_shards = u64::from(self.config.formation().0);
+        // Of nodes with one core, which is the fewest.
+        let first_shards = u64::from(self.config.shards_at_first(self.args.nodes));
         let is_apart = self.plan.advice.distribution() == Distribution::Partitioned;
         let is_possible = match self.plan.advice {
             DistributionAdvice::MoreNodes { node_count_min } => {
@@ -198,11 +199,12 @@ impl Planned<'_> {
             _ => true,
         };
         let formed = if is_apart && is_possible && shards > first_shards {
-            // Only once all of them have been split as often is none wider than the others.
-            let split_shards = first_shards * shards.div_ceil(first_shards).next_power_of_two();
+            // Clusters begin with a power of two, and only once all shards have been split as often is none wider
+            // than the others.
+            let split_shards = shards.next_power_of_two();
             format!(
-                ", in a cluster of at least {shards} shards, where one begins with {first_shards}: form it with --shards \
-                 {shards} or more, or run `umbel cluster split --to {split_shards}`"
+                ", in a cluster of at least {shards} shards: form it with --shards {shards} or more, or run `umbel \
+                 cluster split --to {split_shards}`"
             )
         } else {
             String::new()

@@ -95,10 +95,10 @@ fn memory_is_asked_first() {
     let plan = planned("plan --items 1G --rate 0.01 --nodes 3 --queries 1 --memory-per-node 1K");
     let reason = plan["reason"].as_str().unwrap();
     assert!(reason.contains("a cluster has at most 256") && !reason.contains("--shards"), "{plan}");
-    // 11.5 GiB in slices of at most 256 MiB; a cluster has 16 shards by default.
+    // 11.5 GiB in slices of at most 256 MiB.
     let plan = planned("plan --items 10G --rate 0.01 --nodes 12 --queries 1M");
     let reason = plan["reason"].as_str().unwrap();
-    let said = "at least 47 shards, where one begins with 16: form it with --shards 47 or more";
+    let said = "at least 47 shards: form it with --shards 47 or more";
     assert!(reason.contains(said) && reason.contains("umbel cluster split --to 64`"), "{plan}");
     // Those with which it begins are enough.
     for cluster in [

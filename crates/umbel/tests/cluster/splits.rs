@@ -174,8 +174,8 @@ async fn filters_are_made_and_grow_on_shards_that_were_split() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shards_are_split_by_themselves_until_every_core_has_two() {
-    let cluster = Cluster::form_with(3, |node| node.set("UMBEL_CORES", "2")).await;
+async fn shards_are_split_by_themselves_until_every_core_has_two_replicas() {
+    let cluster = Cluster::form_with(3, |node| node.set("UMBEL_CORES", "5")).await;
     let client = cluster.client();
     client.create("seen", &sharp_filter()).await.unwrap();
     let status = client.status().await.unwrap();
@@ -185,7 +185,7 @@ async fn shards_are_split_by_themselves_until_every_core_has_two() {
     load.progress(300).await;
     client.set_auto_split(true).await.unwrap();
     let status = cluster
-        .status_until("two shards for each of six cores", |status| status.shards.len() == 16)
+        .status_until("two replicas for each of 15 cores", |status| status.shards.len() == 16)
         .await;
     assert_eq!((status.auto_split, status.shards_wanted), (true, 16));
     assert_tiled(&status.shards);
