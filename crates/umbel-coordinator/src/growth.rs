@@ -30,6 +30,13 @@ fn grows(record: &FilterRecord) -> bool {
     kind.is_some_and(Kind::grows) && !planted::on(Planted::GrowthUncounted)
 }
 
+/// Whether a filter has room for every item, so that calls of several callers may go as one.
+fn has_room_for_all(record: &FilterRecord) -> bool {
+    let is_fixed = matches!(record.settings.shape, SliceShape::RedisBloom { is_fixed: true, .. });
+    let kind = Kind::from_id(record.settings.kind);
+    !is_fixed && kind.is_some_and(|kind| !kind.has_fingerprints() && kind != Kind::SingleShot)
+}
+
 /// The growth of slices, as far as quotas have room.
 #[derive(Clone, Copy)]
 pub(crate) struct Growth<'a> {
@@ -50,8 +57,10 @@ impl Growth<'_> {
         let bytes = filter.record.growth_bytes(shard);
         let mut growth = grows(&filter.record).then_some(AllowedGrowth { bytes, is_final: false });
         let mut refusal = None;
+        let may_join = has_room_for_all(&filter.record);
         for time in 0..=TIMES_ALLOWED_MAX {
-            match (self.calls.shard_call(shard, request(growth), deadline).await, &mut growth) {
+            let call = self.calls.item_call(shard, request(growth), may_join, deadline);
+            match (call.await, &mut growth) {
                 (Ok(ShardAnswer::Growing { growth_bytes }), Some(allowed)) => {
                     // Boxed: it is rare, and the future of every call about items would reserve room for it.
                     let asked = self.allow_growth(filter, shard, growth_bytes, hashes, deadline);

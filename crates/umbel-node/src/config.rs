@@ -66,9 +66,8 @@ crate::settings! {
         /// A cluster of this node alone, to try things out: one shard with one replica, unless
         /// `shards` and `replicas` say otherwise.
         dev: bool = false,
-        /// Shards of a new cluster, 1 to 1024, spread over its nodes: plan several for each node to come.
-        /// With 0 it begins with two replicas for each core, and splits shards automatically as cores and filters
-        /// grow.
+        /// Shards of a new cluster, 1 to 1024: plan several for each node to come. With 0 it begins with two
+        /// replicas for each core, and splits shards by itself as cores and filters grow.
         shards: u32 = 0,
         /// Replicas of every shard of a new cluster, 1 to 9. With 3 one node may fail, with 5 two; a
         /// cluster with fewer nodes has fewer replicas.

@@ -10,7 +10,7 @@
 )]
 
 use std::collections::BTreeMap;
-use std::future::pending;
+use std::future::{Future, pending};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use umbel_engine::meta::{MetaCommand, MetaReply, MetaState};
-use umbel_engine::placement::{ShardMap, ShardRanges, ShardRecord};
+use umbel_engine::placement::ShardRecord;
 use umbel_engine::shard::PartError;
 use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_ports::Seed;
@@ -26,17 +26,20 @@ use umbel_ports::encoding::{decode, encode};
 use umbel_raft::peer::CallKind;
 use umbel_step::planted::{self, Planted};
 
+use self::joint::{JointCalls, Way};
 use self::old_map::OldMap;
 use crate::awaited::Awaited;
 use crate::calls::{MetaAnswer, MetaRequest, ShardAnswer, ShardFailure, ShardRequest};
 use crate::failure::CallFailure;
 use crate::local::Local;
 
+mod joint;
 mod leaders;
 mod old_map;
 mod refusals;
 mod tries;
 
+pub use self::leaders::absorbed_by;
 use self::refusals::refused;
 pub use self::refusals::unexpected;
 pub use self::tries::Tries;
@@ -51,9 +54,12 @@ pub struct LeaderCalls {
     /// The leader of each group, according to the last answer.
     leaders: Mutex<BTreeMap<GroupId, NodeId>>,
     old_map: OldMap,
+    /// Calls about items that are on their way to other nodes.
+    joint: Arc<JointCalls>,
 }
 
 /// The outcome of one try at one node.
+#[derive(Clone)]
 enum Tried<T> {
     Answer(T),
     /// The node did nothing; the leader, if the node named it.
@@ -74,7 +80,8 @@ struct MetaAnswered {
 impl LeaderCalls {
     pub(crate) fn new(local: Arc<OnceLock<Arc<Local>>>, seed: Arc<dyn Seed>) -> Self {
         let (leaders, old_map) = (Mutex::default(), OldMap::default());
-        Self { local, awaited: Awaited::default(), seed, leaders, old_map }
+        let joint = Arc::default();
+        Self { local, awaited: Awaited::default(), seed, leaders, old_map, joint }
     }
 
     /// What this node waits for until its cluster is formed.
@@ -294,10 +301,22 @@ impl LeaderCalls {
     /// Calls a shard's leader, whichever node that is, or, if the request allows it, any replica.
     ///
     /// Never returns [`ShardAnswer::Failed`]: it becomes a [`CallFailure`].
-    pub async fn shard_call(
+    pub fn shard_call(
+        &self,
+        shard: ShardId,
+        request: ShardRequest,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<ShardAnswer, CallFailure>> {
+        self.item_call(shard, request, false, deadline)
+    }
+
+    /// The same for a call about items. With `may_join` it may reach another node together with others; not for a filter
+    /// that refuses items at some point: one caller would be refused for the items of another.
+    pub async fn item_call(
         &self,
         shard: ShardId,
         mut request: ShardRequest,
+        may_join: bool,
         deadline: Instant,
     ) -> Result<ShardAnswer, CallFailure> {
         let local = self.local()?;
@@ -307,7 +326,11 @@ impl LeaderCalls {
             // A request that must not be sent twice, or takes long, gets all of the remaining time.
             let is_tried_often = request.is_repeatable() && !request.takes_long();
             let timeout = if is_tried_often { tries.timeout() } else { tries.remaining() };
-            let tried = try_shard(local, node, group, &request, timeout).await;
+            let is_joint = may_join && node != local.node();
+            let tried = match is_joint.then(|| Way::of(node, group, &request)).flatten() {
+                Some(joint) => self.joint.call(local, joint, timeout).await,
+                None => try_shard(local, node, group, &request, timeout).await,
+            };
             let open = match tried {
                 Tried::Answer(ShardAnswer::Failed(failure)) => match failure {
                     ShardFailure::NotLeader(leader) => {
@@ -447,21 +470,6 @@ async fn send_request<T: DeserializeOwned>(
         Err(error) => {
             tracing::debug!(%node, %group, %error, "a try failed");
             Tried::Elsewhere(None)
-        }
-    }
-}
-
-/// The group that has the hashes of a shard which is gone; None if the shard is there, or never was.
-pub fn absorbed_by(map: &ShardMap, shard: ShardId) -> Option<GroupId> {
-    if map.merge_count == 0 || map.get(shard).is_some() {
-        return None;
-    }
-    let before = ShardRanges::new(map.founded, shard.0.checked_add(1)?).ok()?;
-    let mut parent = before.parent(shard)?;
-    loop {
-        match map.get(parent) {
-            Some(record) => return Some(record.group()),
-            None => parent = before.parent(parent)?,
         }
     }
 }

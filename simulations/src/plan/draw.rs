@@ -228,7 +228,8 @@ fn add_splits(
     let mut dice = Dice::new(seed, Stream::Splits);
     let splits = draw_splits(&mut dice, run_ms);
     // Two shards for each node, which has so many replicas of them.
-    let cores = if !splits.is_empty() && dice.one_in(2) { world.replicas.min(world.nodes) } else { 0 };
+    let cores =
+        if !splits.is_empty() && dice.one_in(2) { world.replicas.min(world.nodes) } else { 0 };
     // A cluster that splits its shards by itself would split them again at once.
     let merges = match cores {
         0 => draw_merges(&mut Dice::new(seed, Stream::Merges), &splits, run_ms),

@@ -1,6 +1,6 @@
 //! Which node leads which group, as far as this node knows.
 
-use umbel_engine::placement::ShardRecord;
+use umbel_engine::placement::{ShardMap, ShardRanges, ShardRecord};
 use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_ports::locked;
 
@@ -34,6 +34,21 @@ impl LeaderCalls {
                     leaders.remove(&group);
                 }
             }
+        }
+    }
+}
+
+/// The group that has the hashes of a shard which is gone; None if the shard is there, or never was.
+pub fn absorbed_by(map: &ShardMap, shard: ShardId) -> Option<GroupId> {
+    if map.merge_count == 0 || map.get(shard).is_some() {
+        return None;
+    }
+    let before = ShardRanges::new(map.founded, shard.0.checked_add(1)?).ok()?;
+    let mut parent = before.parent(shard)?;
+    loop {
+        match map.get(parent) {
+            Some(record) => return Some(record.group()),
+            None => parent = before.parent(parent)?,
         }
     }
 }

@@ -228,8 +228,11 @@ async fn propose_together(
             },
         };
         let mut items = first.part.hashes.len();
-        let mut parts = vec![(first.part, first.timing)];
-        let mut callers = vec![first.caller];
+        let waiting_count = queue.len();
+        let mut parts = Vec::with_capacity(1 + waiting_count);
+        let mut callers = Vec::with_capacity(1 + waiting_count);
+        parts.push((first.part, first.timing));
+        callers.push(first.caller);
         let is_alone = group.provokes(Rare::SmallBatches);
         while let Some(waiting) = (!is_alone).then(|| queue.try_recv().ok()).flatten() {
             let Some(taken) = waiting.take() else { continue };

@@ -84,7 +84,10 @@ impl Writer {
         loop {
             let wake = self.wake(&mut calls, is_closing).await;
             let result = match wake {
-                Wake::Calls => self.write(&mut calls).await,
+                Wake::Calls => {
+                    self.gather(&mut calls).await;
+                    self.write(&mut calls).await
+                }
                 Wake::Hints => self.write_hints().await,
                 Wake::Close => {
                     is_closing = true;
@@ -112,6 +115,20 @@ impl Writer {
             // An error means that all users are gone, which the queue shows too.
             _ = self.closing.wait_for(|closing| *closing), if !is_closing => Wake::Close,
             () = tokio::time::sleep(HINT_DELAY), if has_hints => Wake::Hints,
+        }
+    }
+
+    /// Adds the calls of tasks that are about to append: a sync costs as much as hundreds of records, so whoever has one in
+    /// this turn of all tasks passes it before. Nobody is waited for.
+    async fn gather(&mut self, calls: &mut Vec<Call>) {
+        if !self.options.sync {
+            return;
+        }
+        tokio::task::yield_now().await;
+        while calls.len() < QUEUE_CALLS_MAX
+            && let Ok(call) = self.calls.try_recv()
+        {
+            calls.push(call);
         }
     }
 
