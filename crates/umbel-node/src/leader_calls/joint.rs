@@ -239,7 +239,10 @@ impl<C: Carrier> OnItsWay<C> {
                 tell_each(calls, &bits);
             }
             answer => {
-                let outcome = way.outcome_of_all(answer);
+                let outcome = match calls.len() {
+                    1 => Outcome::Tried(answer),
+                    _ => way.outcome_of_all(answer),
+                };
                 for call in calls {
                     // Whoever has given up needs no answer; so below.
                     let _ = call.caller.send(outcome.clone());
@@ -442,6 +445,20 @@ mod tests {
                 assert!(matches!(called.await.unwrap(), Tried::Unknown(_)));
             }
         }
+    }
+
+    #[tokio::test]
+    async fn who_goes_without_others_is_told_what_the_leader_says() {
+        let mut bench = Bench::new();
+        let first = bench.call(INSERT, 0..1).await;
+        let second = bench.call(INSERT, 1..2).await;
+        bench.take(0..1).await.send(bits(&[true])).ok().unwrap();
+        bits_of(first).await;
+        let full = PartError::Full { filter: FilterId(1), what: "no room".to_owned() };
+        bench.take(1..2).await.send(failed(full.clone().into())).ok().unwrap();
+        let Tried::Answer(answer) = second.await.unwrap() else { panic!("no answer") };
+        assert_eq!(answer, ShardAnswer::Failed(full.into()));
+        assert!(bench.is_idle());
     }
 
     #[tokio::test]
