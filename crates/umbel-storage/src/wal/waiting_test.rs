@@ -132,3 +132,23 @@ async fn a_process_without_descriptors_waits_to_remove_old_segments() {
     storage.log(GroupId::META).save_vote(&Vote::new(4, NodeId(2))).await.unwrap();
     assert!(!disk.paths().iter().any(|path| path == FIRST), "{:?}", disk.paths());
 }
+
+#[tokio::test]
+async fn whoever_appends_in_the_same_turn_is_synced_with_the_others() {
+    let disk = FaultDisk::new();
+    let storage = open(&disk).await;
+    let [mut first, mut second] = [1, 2].map(|number| storage.log(GroupId::from_number(number)));
+    let (turn, is_turn) = tokio::sync::oneshot::channel();
+    let later = tokio::spawn(async move {
+        is_turn.await.unwrap();
+        durable(&mut second, 0..1).await;
+    });
+    tokio::task::yield_now().await;
+    let before = disk.syncs();
+    // The log's task is woken first, and the other one behind it.
+    let answer = append(&mut first, 0..1).await.unwrap();
+    turn.send(()).unwrap();
+    answer.await.unwrap().unwrap();
+    later.await.unwrap();
+    assert_eq!(disk.syncs() - before, 1);
+}
