@@ -19,7 +19,7 @@ use crate::caller::{CallPolicy, Caller};
 use crate::change;
 use crate::error::{ClientError, Result};
 use crate::limits::{CATALOGUE_PATIENCE, REQUEST_ITEMS_MAX};
-use crate::packed_batch::PackedBatch;
+use crate::packed_batch::{PackedBatch, PackedPart};
 use crate::shard_map::ShardMap;
 use crate::singles::{self, Singles};
 
@@ -39,6 +39,8 @@ pub struct Filter {
     name: Arc<str>,
     known: Arc<Mutex<Known>>,
     singles: Arc<Singles>,
+    /// Whether a batch without items is sent, too.
+    sends_empty: bool,
 }
 
 impl fmt::Debug for Filter {
@@ -72,7 +74,24 @@ enum Route {
 
 impl Filter {
     pub(crate) fn new(caller: Arc<Caller>, name: &str) -> Self {
-        Self { caller, name: name.into(), known: Arc::default(), singles: Arc::default() }
+        let (known, singles) = (Arc::default(), Arc::default());
+        Self { caller, name: name.into(), known, singles, sends_empty: false }
+    }
+
+    /// The same filter, for callers that want to know whether there is one even if they have no items: a batch without items
+    /// is sent like any other, and fails if no node answers, there is no such filter, or the caller may not do that to it.
+    /// Otherwise such a batch is answered without a call.
+    ///
+    /// ```no_run
+    /// # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {
+    /// let lines = Vec::<String>::new();
+    /// client.filter("seen").sending_empty().insert(lines).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn sending_empty(self) -> Self {
+        Self { sends_empty: true, ..self }
     }
 
     /// The filter's name.
@@ -296,12 +315,13 @@ impl Filter {
     }
 
     pub(crate) async fn run(&self, verb: Verb, batch: PackedBatch) -> Result<Answer> {
-        if batch.is_empty() {
+        if batch.is_empty() && !self.sends_empty {
             return Ok(Answer::default());
         }
         let item_count = batch.len();
         let route = self.route(verb).await?;
         let parts = match route {
+            _ if item_count == 0 => vec![Part::packed(PackedPart::default(), 0)],
             Route::Hashed(seed) => match self.caller.shard_map().await {
                 Some(map) => hashed_parts(&batch, seed, &map),
                 None => packed_parts(batch),

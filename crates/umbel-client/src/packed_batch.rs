@@ -50,6 +50,7 @@ pub struct PackedBatch {
 }
 
 /// The items of one request of a batch.
+#[derive(Default)]
 pub(crate) struct PackedPart {
     pub(crate) data: Bytes,
     pub(crate) item_bytes: Vec<u32>,

@@ -56,6 +56,16 @@ async fn items_go_in_and_out() {
     assert_eq!(inserted.iter().collect::<Vec<_>>(), [true, true, true, false]);
     let inserted = client.filter("other").insert(Vec::<&str>::new()).await.unwrap();
     assert!(inserted.is_empty(), "nothing needs no filter");
+    assert!(seen.clone().sending_empty().insert(Vec::<&str>::new()).await.unwrap().is_empty());
+    let other = client.filter("other").sending_empty();
+    let refused = [
+        other.insert(Vec::<&str>::new()).await.err(),
+        other.contains(Vec::<&str>::new(), ReadLevel::Unspecified).await.err(),
+        other.remove(Vec::<&str>::new()).await.err(),
+    ];
+    for refused in refused {
+        assert!(matches!(refused, Some(ClientError::Refused(_))), "{refused:?}");
+    }
 
     let inserted = client.filter("seen").insert(["c", "d", ""]).await.unwrap();
     assert_eq!(inserted.is_new(0), Some(true));

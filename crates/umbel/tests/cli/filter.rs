@@ -128,6 +128,24 @@ fn the_first_filter_that_has_an_item_is_named() {
 }
 
 #[test]
+fn an_input_without_items_still_needs_a_filter_and_a_cluster() {
+    let sandbox = Sandbox::with(&[("none", "")]);
+    let server = Server::start(&sandbox);
+    let filter = |args: &str| server.run(&sandbox, &format!("filter {args} --file none"));
+    server.run(&sandbox, "filter create seen --capacity 1000 --kind counting").kept();
+    assert_eq!(filter("insert seen").kept_text(), "new\t0\npresent\t0\nlevel\tmajority\n");
+    assert_eq!(filter("contains seen --count").kept_text(), counts(0, 0));
+    for verb in ["contains", "contains-any", "remove --each", "insert --each"] {
+        assert_eq!(filter(&format!("{verb} seen")).kept_text(), "", "{verb}");
+    }
+    for (verb, code) in [("insert", 1), ("remove", 1), ("contains", 2), ("contains-any", 2)] {
+        filter(&format!("{verb} sen")).refused(code, &["there is no filter named \"sen\""]);
+        let args = format!("filter {verb} seen --file none --cluster {NOBODY}");
+        run(&sandbox, &args).refused(code, &["is a node running there?"]);
+    }
+}
+
+#[test]
 fn a_level_that_one_node_cannot_reach_is_refused_at_once() {
     let sandbox = Sandbox::new();
     let server = Server::start(&sandbox);

@@ -139,7 +139,7 @@ fn a_redis_server_that_asks_for_a_certificate_is_shown_one() {
     run(&names).refused(1, &["asks for a certificate", "--cert FILE", "CertificateRequired"]);
     let pair = "--cert certs/client-alice.pem --cert-key certs/client-alice.key";
     let said = run(&format!("{names} {pair}")).kept_text();
-    assert_eq!(said, "new\t0\npresent\t0\n");
+    assert_eq!(said, "new\t0\npresent\t0\nlevel\tmajority\n");
 }
 
 #[test]

@@ -114,7 +114,8 @@ impl InFlight {
     }
 }
 
-/// Sends all items to a filter, and prints their answers as `each` says. After a failure nothing more is
+/// Sends all items to a filter, and prints their answers as `each` says. If there are none, the cluster is asked all the
+/// same, so that a misspelt name is not taken for a filter. After a failure nothing more is
 /// sent, but the answers to what was sent before are printed: their items may be in the filter, and a
 /// second run would not call them new.
 ///
@@ -124,6 +125,7 @@ impl InFlight {
 /// standard output cannot be written.
 pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -> Result<Counts> {
     let Input { mut batches, end, input_bytes } = input;
+    let filter = filter.clone().sending_empty();
     let mut in_flight: VecDeque<InFlight> = VecDeque::new();
     let mut report = Report {
         verb,
@@ -134,7 +136,7 @@ pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -
         bar: bar(input_bytes, each),
     };
     let (mut failed, mut unread) = (None, None);
-    let mut is_ended = false;
+    let (mut is_ended, mut is_begun) = (false, false);
     while !(is_ended && in_flight.is_empty()) {
         tokio::select! {
             biased;
@@ -155,10 +157,13 @@ pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -
             }
             batch = batches.recv(), if !is_ended && in_flight.len() < BATCHES_IN_FLIGHT_MAX => {
                 match batch.transpose() {
-                    Ok(Some(batch)) => {
-                        in_flight.push_back(InFlight::send(filter, verb, each, batch));
+                    Ok(None) if is_begun => is_ended = true,
+                    Ok(batch) => {
+                        is_ended = batch.is_none();
+                        is_begun = true;
+                        let batch = batch.unwrap_or_else(ReadBatch::empty);
+                        in_flight.push_back(InFlight::send(&filter, verb, each, batch));
                     }
-                    Ok(None) => is_ended = true,
                     Err(error) => {
                         unread = Some(error);
                         is_ended = true;

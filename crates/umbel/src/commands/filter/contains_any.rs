@@ -52,10 +52,11 @@ impl ContainsAnyArgs {
     pub(super) async fn run(&self, client: &Client, json: bool) -> Result<Exit> {
         let level = self.level.map_or(ReadLevel::Unspecified, LevelArg::level);
         let filters: Vec<&str> = self.filters.0.iter().map(String::as_str).collect();
-        let mut batches = self.items.read()?;
+        let (mut batches, mut is_begun) = (self.items.read()?, false);
         let mut printer = Printer::new();
         let mut counts = Counts { firsts: vec![0; filters.len()], absent: 0, level };
         while let Some(batch) = batches.recv().await {
+            is_begun = true;
             let ReadBatch { items, .. } = batch?;
             let found = client.contains_any(&filters, items.clone(), level).await?;
             counts.add(&found);
@@ -66,6 +67,13 @@ impl ContainsAnyArgs {
                 if printer.is_closed() {
                     break;
                 }
+            }
+        }
+        if !is_begun {
+            // Without items, a misspelt name would go unnoticed.
+            for filter in filters {
+                let filter = client.filter(filter).sending_empty();
+                filter.contains_packed(PackedBatch::new(), level).await?;
             }
         }
         if self.count {

@@ -43,6 +43,13 @@ pub(crate) struct ReadBatch {
     pub(crate) input_bytes: u64,
 }
 
+impl ReadBatch {
+    /// The batch of an input without items.
+    pub(crate) fn empty() -> Self {
+        Self { items: PackedBatch::new(), input_bytes: 0 }
+    }
+}
+
 /// Items on their way to a filter.
 pub(crate) struct Input {
     /// The batches in order; an error is the last.
