@@ -179,10 +179,13 @@ async fn what_cannot_be_compared_is_refused_by_name() {
     assert_eq!(compare(1).await, Ok(()));
     let refused = compare(2).await.unwrap_err();
     assert!(refused.contains("is at generation 1"), "{refused}");
-    nodes.pop().unwrap().shutdown().await;
+    let gone = nodes.pop().unwrap();
+    let who = format!("node {} at {} did not compare its copy: ", partner.0, gone.address());
+    gone.shutdown().await;
     let pairs = scrub(&coordinator, "seen").await;
     assert_eq!(pairs.len(), 1);
-    assert!(pairs[0].compared.is_err(), "{pairs:?}");
+    let failure = pairs[0].compared.clone().unwrap_err();
+    assert!(failure.starts_with(&who), "{failure}");
     drop(coordinator);
     stop(nodes).await;
 }

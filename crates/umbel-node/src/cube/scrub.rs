@@ -99,6 +99,16 @@ pub(crate) enum ScrubError {
     /// The connection failed.
     #[error("the connection broke: {0}")]
     Broken(String),
+    /// The partner stopped, hangs or is cut off: it may answer later.
+    #[error("{node} at {address} did not compare its copy: {why}")]
+    Away {
+        /// The partner.
+        node: NodeId,
+        /// Its address.
+        address: String,
+        /// What was noticed of it.
+        why: String,
+    },
     /// The other side cannot compare its copy, or found a false claim.
     #[error("refused: {0}")]
     Refused(String),
@@ -123,6 +133,18 @@ pub(crate) enum ScrubError {
     /// The partner found the difference, but could not set the bits that it lacks.
     #[error("the partner did not set what it lacks: {0}")]
     NotSet(String),
+}
+
+impl ScrubError {
+    /// The same, as the side that asked tells it: whoever reads it has to know which node to look at.
+    fn of_partner(self, node: NodeId, address: &str) -> Self {
+        match self {
+            Self::Broken(_) | Self::Timeout(_) => {
+                Self::Away { node, address: address.to_owned(), why: self.to_string() }
+            }
+            other => other,
+        }
+    }
 }
 
 /// State of a node's comparisons.

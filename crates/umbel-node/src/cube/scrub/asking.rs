@@ -30,8 +30,7 @@ pub(crate) async fn compare(
     let asking = Arc::clone(&copies.scrubs().asking);
     let _turn = timeout(SESSION_TIME_MAX, asking.acquire_owned()).await;
     let _turn = _turn.map_err(|_| ScrubError::Busy)?.expect("it is never closed");
-    let compared = timeout(SESSION_TIME_MAX, compare_now(copies, copy, generation, partner)).await;
-    let compared = compared.unwrap_or(Err(ScrubError::Timeout(SESSION_TIME_MAX)));
+    let compared = compare_at(copies, copy, generation, partner).await;
     let comparison = Comparison::of_copies(copies.member.seed().wall_ms(), &compared);
     copies.scrubs().last.note((copy.filter, partner), comparison);
     match &compared {
@@ -48,16 +47,29 @@ pub(crate) async fn compare(
     compared
 }
 
-async fn compare_now(
+/// Finds the partner, and compares the copies within the time limit.
+async fn compare_at(
     copies: &Copies,
     copy: &Arc<Copy>,
     generation: Generation,
     partner: NodeId,
 ) -> Result<CopyComparison, ScrubError> {
+    let address = copies.member.address_of(partner).ok_or(ScrubError::NoAddress(partner))?;
+    let comparing = compare_now(copies, copy, generation, (partner, &address));
+    let compared = timeout(SESSION_TIME_MAX, comparing).await;
+    let compared = compared.unwrap_or(Err(ScrubError::Timeout(SESSION_TIME_MAX)));
+    compared.map_err(|error| error.of_partner(partner, &address))
+}
+
+async fn compare_now(
+    copies: &Copies,
+    copy: &Arc<Copy>,
+    generation: Generation,
+    (partner, address): (NodeId, &str),
+) -> Result<CopyComparison, ScrubError> {
     let broken = |what: String| ScrubError::Broken(what);
     let member = &copies.member;
-    let address = member.address_of(partner).ok_or(ScrubError::NoAddress(partner))?;
-    let client = member_client(member.net(), &address, member.identity().member(partner));
+    let client = member_client(member.net(), address, member.identity().member(partner));
     let mut client = client.map_err(|error| broken(error.to_string()))?;
     let (out, messages) = mpsc::channel(PARTS_WAITING_MAX);
     let open = v1::ScrubOpen { filter: copy.filter.0, generation: generation.0 };

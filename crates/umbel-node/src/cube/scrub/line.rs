@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
-use umbel_ports::Pacer;
+use umbel_ports::{Pacer, causes};
 use umbel_proto::v1;
 use umbel_proto::v1::scrub_part::Part;
 use umbel_replicated_engine::hypercube::Coverage;
@@ -91,7 +91,9 @@ impl<T> Line<T> {
 }
 
 pub(super) fn of_status(status: &Status) -> ScrubError {
-    let text = status.message().to_owned();
+    // Of a broken connection the last cause says what happened, the status only that there was one.
+    let text =
+        causes(status).last().map_or_else(|| status.message().to_owned(), ToString::to_string);
     match status.code() {
         Code::FailedPrecondition | Code::InvalidArgument => ScrubError::Refused(text),
         Code::ResourceExhausted => ScrubError::Busy,

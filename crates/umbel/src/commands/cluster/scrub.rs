@@ -2,6 +2,7 @@
 
 use crate::exit::Exit;
 use crate::printer::{Rows, print};
+use crate::stderr::eprint_line;
 use anyhow::Result;
 use serde_json::{Value, json};
 use umbel_client::Client;
@@ -36,7 +37,20 @@ pub(super) async fn scrub(client: &Client, filter: Option<&str>, as_json: bool) 
             .collect();
         tables.join("\n")
     })?;
+    if pairs.iter().any(|pair| !pair.failure.is_empty()) || shards.iter().any(lacks_a_replica) {
+        eprint_line(NOT_COMPARED);
+    }
     Ok(if shards.iter().all(is_well) { exit(&pairs) } else { Exit::No })
+}
+
+/// What to do if something was left out.
+const NOT_COMPARED: &str = "not everything was compared, and the results say why: `umbel cluster status` names nodes \
+                            that do not answer; run it again once that is mended";
+
+/// Whether a shard, or one of its replicas, was not compared.
+fn lacks_a_replica(shard: &ScrubShard) -> bool {
+    let mut replicas = shard.replicas.iter();
+    !shard.failure.is_empty() || replicas.any(|replica| !replica.failure.is_empty())
 }
 
 /// Whether all replicas of a shard were compared and none differed.
@@ -187,6 +201,9 @@ mod tests {
         assert_eq!(outcome_of_shard(&answers), "remembered answers differ");
         let failed = ScrubShard { failure: "no leader".to_owned(), ..equal };
         assert_eq!(outcome_of_shard(&failed), "failed: no leader");
+        let were_compared = [&rotten, &left, &answers];
+        assert!(!were_compared.into_iter().any(lacks_a_replica));
+        assert!(lacks_a_replica(&away) && lacks_a_replica(&failed));
         for bad in [rotten, away, left, answers, failed] {
             assert!(!is_well(&bad), "{bad:?}");
         }
