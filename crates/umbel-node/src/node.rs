@@ -282,7 +282,13 @@ impl Node {
 
     async fn end(mut self) {
         if self.failure.borrow().is_none() {
-            tracing::info!("asked to stop: what this node leads is handed over");
+            if self.local.read_meta(|state| state.live_nodes().len()) > 1 {
+                tracing::info!("asked to stop: what this node leads is handed over");
+            } else {
+                tracing::info!(
+                    "asked to stop: its cluster has no other node, and answers again once this one is started"
+                );
+            }
         }
         self.tasks.shutdown().await;
         let deadline = Instant::now() + STOP_TIMEOUT;
