@@ -82,7 +82,16 @@ impl SliceExport {
 
     /// Asks the node that holds the copy, whichever node leads the shard by now.
     async fn call(&self, request: ShardRequest, deadline: Instant) -> Result<ShardAnswer> {
-        self.calls.replica_call(self.shard, self.holder, request, deadline).await
+        let answer = self.calls.replica_call(self.shard, self.holder, request, deadline).await;
+        answer.map_err(|failure| match failure {
+            // No other node has this copy.
+            CallFailure::Overloaded { what } => {
+                let Self { holder, shard, .. } = self;
+                let what = format!("{holder}, which copies {shard}, sends no more of it: {what}");
+                CallFailure::Overloaded { what }
+            }
+            failure => failure,
+        })
     }
 }
 

@@ -29,7 +29,7 @@ use crate::printer::{facts, print};
 use crate::units::seconds;
 use crate::waiting::Waiting;
 use anyhow::{Result, bail};
-use chunk_file::ChunkWriter;
+use chunk_file::{ChunkWriter, broken_off};
 use clap::{ArgGroup, Args, ColorChoice, Subcommand};
 use connect::{ClusterArgs, block_on};
 use serde_json::json;
@@ -347,7 +347,8 @@ async fn backup(
     out: &Path,
     json: bool,
 ) -> Result<()> {
-    while let Some(chunk) = chunks.next().await? {
+    let broken = |error| broken_off::<BackupChunk>(error, out);
+    while let Some(chunk) = chunks.next().await.map_err(broken)? {
         file.write(&chunk)?;
     }
     let byte_count = file.finish()?;

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
-use umbel_client::MESSAGE_BYTES_MAX;
 use umbel_client::proto::{BackupChunk, ExportChunk, ExportEnd, backup_chunk, export_chunk};
+use umbel_client::{ClientError, MESSAGE_BYTES_MAX};
 use umbel_files::{refuse_standard_input, refuse_stream};
 use umbel_node::export_change::EXPORT_FILE_MAGIC;
 use umbel_ports::{WRAPPED_EXTRA_BYTES, WrappingKey};
@@ -248,6 +248,19 @@ impl<C: Chunk> ChunkWriter<C> {
         file.and_then(|file| file.sync_all()).with_context(|| format!("{shown}: cannot write"))?;
         self.aside.rename(&self.target).with_context(|| format!("{shown}: cannot rename"))?;
         Ok(self.byte_count)
+    }
+}
+
+/// The error of a copy that had begun to arrive for this file: what is there of it, and what to do. The cluster's own words
+/// are about calls, which a copy that broke off is not: nothing was too much for it, and no address is wrong.
+pub(crate) fn broken_off<C: Chunk>(error: ClientError, target: &Path) -> anyhow::Error {
+    let (kind, shown) = (C::KIND, target.display());
+    let broken = format!("{shown}: the {kind} broke off, and nothing of it was kept");
+    match error {
+        ClientError::Unavailable(failure) => {
+            anyhow!("{broken}: node {}: {}; run it again", failure.node, failure.message)
+        }
+        error => anyhow::Error::new(error).context(broken),
     }
 }
 

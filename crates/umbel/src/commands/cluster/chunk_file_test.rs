@@ -1,6 +1,6 @@
 //! Exports and backups: round trips, and truncation and damage at every byte.
 
-use super::chunk_file::{Chunk, ChunkReader, ChunkWriter};
+use super::chunk_file::{Chunk, ChunkReader, ChunkWriter, broken_off};
 use crate::exit::UsageError;
 use anyhow::Result;
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use umbel_client::proto::{
     BackupChunk, BackupEnd, BackupFilter, BackupFilterEnd, BackupFrame, BackupHeader, ExportChunk,
     ExportEnd, ExportFrame, ExportHeader, backup_chunk, export_chunk,
 };
+use umbel_client::{Client, ClientOptions};
 use umbel_ports::WrappingKey;
 
 /// CRC-32C of "123456789", from the catalogue of CRCs.
@@ -197,6 +198,24 @@ fn what_the_cluster_sends_is_verified_before_it_has_a_name() {
         assert!(error.contains(expected), "{error}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{error}");
     }
+}
+
+/// Whoever reads of an overload, or of another address to try, looks in the wrong place.
+#[tokio::test]
+async fn a_copy_that_broke_off_is_to_be_begun_again() {
+    let options = ClientOptions { attempt_count_max: 1, ..ClientOptions::default() };
+    // Ordinary processes may not listen there.
+    let client = Client::connect_with("127.0.0.1:1", options).unwrap();
+    let failed = client.status().await.unwrap_err();
+    let why = failed.failure().expect("it was sent").message.clone();
+    let said = broken_off::<BackupChunk>(failed, Path::new("b")).to_string();
+    let begins = "b: the backup broke off, and nothing of it was kept";
+    assert_eq!(said, format!("{begins}: node 127.0.0.1:1: {why}; run it again"));
+    let other = Client::connect("nowhere").unwrap_err();
+    let other = broken_off::<ExportChunk>(other, Path::new("e"));
+    let causes: Vec<_> = other.chain().map(ToString::to_string).collect();
+    assert_eq!(causes[0], "e: the export broke off, and nothing of it was kept");
+    assert!(causes[1].contains("nowhere"), "{causes:?}");
 }
 
 #[test]

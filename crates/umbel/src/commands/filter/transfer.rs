@@ -2,7 +2,7 @@
 
 use super::earlier;
 use super::redis::{self, Address, FileArgs, Given, TrustArgs, parse_address, parse_filter_source};
-use crate::commands::cluster::chunk_file::{ChunkReader, ChunkWriter, stream};
+use crate::commands::cluster::chunk_file::{ChunkReader, ChunkWriter, broken_off, stream};
 use crate::commands::cluster::connect::ClusterArgs;
 use crate::exit::Exit;
 use crate::printer::{facts, print};
@@ -85,7 +85,8 @@ pub(crate) async fn export(client: &Client, args: &ExportArgs, json: bool) -> Re
     let options = ExportOptions { known, snapshot: *snapshot };
     let mut chunks = client.export_with(name, options).await?;
     let mut received_bytes = 0;
-    while let Some(chunk) = chunks.next().await? {
+    let broken = |error| broken_off::<ExportChunk>(error, out);
+    while let Some(chunk) = chunks.next().await.map_err(broken)? {
         received_bytes += chunk.encoded_len() as u64;
         match &mut earlier {
             Some(earlier) => file.write(&earlier.completed(chunk)?)?,
