@@ -43,13 +43,16 @@ pub(super) async fn status_now(
     };
     let nodes = stream::iter(response.nodes.iter().map(member).collect::<Vec<_>>())
         .map(async |member| {
-            let Some((node, address)) = member else { return (false, None) };
+            let Some((node, address)) = member else { return (false, None, false) };
             let reached = timeout(STATUS_TIMEOUT, coordinator.is_reachable(node)).await;
             if !reached.unwrap_or(false) {
-                return (false, None);
+                return (false, None, false);
             }
-            let clock = timeout(STATUS_TIMEOUT, coordinator.clock_ahead_ms(node, &address));
-            (true, clock.await.ok().flatten())
+            let (clock, standing) = tokio::join!(
+                timeout(STATUS_TIMEOUT, coordinator.clock_ahead_ms(node, &address)),
+                coordinator.reports().standing_of(node, STATUS_TIMEOUT),
+            );
+            (true, clock.ok().flatten(), standing.is_some_and(|standing| standing.is_disk_short))
         })
         .buffered(STATUS_CALLS_MAX)
         .collect::<Vec<_>>();
@@ -62,9 +65,10 @@ pub(super) async fn status_now(
         shard.memory_bytes = status.memory_bytes;
         *leader_counts.entry(shard.leader).or_default() += 1;
     }
-    for (node, (is_reachable, ahead_ms)) in response.nodes.iter_mut().zip(reached) {
+    for (node, (is_reachable, ahead_ms, is_disk_short)) in response.nodes.iter_mut().zip(reached) {
         node.is_reachable = is_reachable;
         node.clock_ahead_ms = ahead_ms;
+        node.is_disk_short = is_disk_short;
         node.leader_count = leader_counts.get(&node.node).copied().unwrap_or(0);
     }
     let alive = response.nodes.iter().filter(|node| node.is_reachable);
@@ -135,6 +139,7 @@ fn table(state: &MetaState, meta: &GroupView) -> v1::StatusResponse {
         meta_role: meta_role(meta, node).to_owned(),
         zone: state.zones().get(node).map(ToString::to_string).unwrap_or_default(),
         clock_ahead_ms: None,
+        is_disk_short: false,
     });
     let shards = state.shards().map(|(range, record)| v1::ShardStatus {
         shard: record.shard.0,
@@ -183,11 +188,14 @@ fn meta_role(meta: &GroupView, node: NodeId) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use umbel_engine::meta::{ClusterVersion, MetaCommand};
     use umbel_engine::placement::Zone;
+    use umbel_node::Config;
 
     use super::*;
-    use crate::test_node::start_alone;
+    use crate::test_node::{config, start, start_alone};
 
     #[test]
     fn a_table_shows_the_catalogue() {
@@ -231,6 +239,24 @@ mod tests {
         let said: Vec<_> =
             status.nodes.iter().map(|node| (node.is_reachable, node.clock_ahead_ms)).collect();
         assert_eq!(said, [(true, Some(0))]);
+        node.shutdown().await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_status_tells_whose_disk_is_nearly_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk_reserve_bytes = 1 << 60;
+        let node = start(Config { dev: true, disk_reserve_bytes, ..config(folder.path()) }).await;
+        let coordinator = node.coordinator();
+        // The node looks at its disk once a second.
+        let told = async {
+            let request = v1::StatusRequest::default();
+            while !status_now(&coordinator, &request).await.unwrap().nodes[0].is_disk_short {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), told).await.unwrap();
+        drop(coordinator);
         node.shutdown().await;
     }
 

@@ -1,4 +1,5 @@
-//! What an operator should know of a cluster, in words: majorities that are away, clocks that are wrong, and its size.
+//! What an operator should know of a cluster, in words: majorities that are away, full disks, clocks that are wrong, and its
+//! size.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +15,10 @@ pub(super) type Note = (&'static str, String);
 /// Most shards that a note lists, so that it stays a line; more are counted.
 const SHARDS_LISTED_MAX: usize = 8;
 
-/// What status says: which groups have no majority, whose clocks differ, what the cluster lacks, and what it has too many of.
+/// What status says: which groups have no majority, whose disks are full, whose clocks differ, what the cluster lacks, and what it has too many of.
 pub(super) fn of(status: &StatusResponse) -> Vec<Note> {
-    let wrong = no_majority(status).into_iter().chain(clocks_differ(status));
+    let wrong = no_majority(status).into_iter().chain(disks_short(status));
+    let wrong = wrong.chain(clocks_differ(status));
     wrong.chain(lacks(status, 0)).chain(spare_shards(status)).collect()
 }
 
@@ -68,6 +70,24 @@ pub(super) fn no_majority(status: &StatusResponse) -> Option<Note> {
         };
         ("no majority", text)
     })
+}
+
+/// Nodes that refuse inserts, for want of room.
+fn disks_short(status: &StatusResponse) -> Option<Note> {
+    let short = status.nodes.iter().filter(|node| node.is_disk_short);
+    let short: Vec<u64> = short.map(|node| node.node).collect();
+    let (listed, rest) =
+        (numbers(&short), "lower disk_reserve_bytes; `umbel cluster top` shows what is left");
+    let text = match short.as_slice() {
+        [] => return None,
+        [_] => format!(
+            "node {listed} refuses inserts, its disk is nearly full: make room there, or {rest}"
+        ),
+        _ => format!(
+            "nodes {listed} refuse inserts, their disks are nearly full: make room there, or {rest}"
+        ),
+    };
+    Some(("disk full", text))
 }
 
 /// Nodes whose clocks are far from that of the node in the middle.
@@ -255,6 +275,24 @@ mod tests {
               `umbel cluster merge --to 16`"
             ]
         );
+    }
+
+    #[test]
+    fn nodes_whose_disks_are_full_are_named() {
+        let said = |full: &[u64]| {
+            let node = |node| NodeStatus {
+                node,
+                is_disk_short: full.contains(&node),
+                ..NodeStatus::default()
+            };
+            let status =
+                StatusResponse { nodes: (1..=3).map(node).collect(), ..StatusResponse::default() };
+            texts(&of(&status)).into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(said(&[]).is_empty());
+        let one = said(&[2]);
+        assert!(one[0].starts_with("node 2 refuses inserts, its disk is nearly full: "), "{one:?}");
+        assert!(said(&[1, 3])[0].starts_with("nodes 1,3 refuse inserts, "));
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub(super) fn json(status: &StatusResponse) -> Value {
             "meta": node.meta_role,
             "zone": node.zone,
             "clock_ahead_ms": node.clock_ahead_ms,
+            "disk_short": node.is_disk_short,
         })
     };
     let shard = |shard: &ShardStatus| {
