@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use umbel_node::metrics;
-use umbel_ports::{Incoming, Listener};
+use umbel_ports::{FailedAccepts, Incoming, Listener};
 
 use self::shared::Counts;
 pub(crate) use self::shared::Shared;
@@ -98,7 +98,7 @@ pub(crate) async fn serve(
 ) {
     let shared = Arc::new(shared);
     let (stopping, stopped) = watch::channel(false);
-    let mut tasks = JoinSet::new();
+    let (mut tasks, mut failed) = (JoinSet::new(), FailedAccepts::default());
     tokio::pin!(stop);
     loop {
         metrics::resp_connections(shared.clients.count());
@@ -118,7 +118,7 @@ pub(crate) async fn serve(
                 tasks.spawn(connection::serve(taken, Arc::clone(&shared), stopped.clone()));
             }
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be taken");
+                failed.tell(&error);
                 sleep(ACCEPT_PAUSE).await;
             }
         }

@@ -16,6 +16,7 @@ use tonic::transport::{Channel, Endpoint, Server, Uri};
 use tower::layer::util::{Identity, Stack};
 use tower::util::MapRequestLayer;
 
+use super::failed_accepts::FailedAccepts;
 use super::frame_allowance::FrameAllowance;
 use super::frame_watch::FrameWatch;
 use super::limits::{
@@ -128,23 +129,29 @@ impl fmt::Display for PeerAddress {
 /// The connections of a listener, for `serve_with_incoming_shutdown`. The stream never ends and never
 /// fails: if a connection cannot be accepted, that is logged, and accepting continues after a pause.
 pub fn incoming(listener: Box<dyn Listener>) -> IncomingConnections {
-    IncomingConnections { accepting: accept(listener) }
+    IncomingConnections { accepting: accept(listener, FailedAccepts::default()) }
 }
 
 /// See [`incoming`].
 pub struct IncomingConnections {
-    accepting: PortFuture<'static, (Box<dyn Listener>, Accepted)>,
+    accepting: PortFuture<'static, Accepting>,
 }
 
-fn accept(mut listener: Box<dyn Listener>) -> PortFuture<'static, (Box<dyn Listener>, Accepted)> {
+/// A listener, what it could not take so far, and what it took.
+type Accepting = (Box<dyn Listener>, FailedAccepts, Accepted);
+
+fn accept(
+    mut listener: Box<dyn Listener>,
+    mut failed: FailedAccepts,
+) -> PortFuture<'static, Accepting> {
     Box::pin(async move {
         loop {
             match listener.accept().await {
                 Ok(taken) => {
-                    return (listener, Accepted::new(taken));
+                    return (listener, failed, Accepted::new(taken));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be taken");
+                    failed.tell(&error);
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -156,8 +163,8 @@ impl tokio_stream::Stream for IncomingConnections {
     type Item = io::Result<Accepted>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let (listener, accepted) = ready!(self.accepting.as_mut().poll(cx));
-        self.accepting = accept(listener);
+        let (listener, failed, accepted) = ready!(self.accepting.as_mut().poll(cx));
+        self.accepting = accept(listener, failed);
         Poll::Ready(Some(Ok(accepted)))
     }
 }

@@ -9,6 +9,7 @@
 //! | crate root | the traits [`Net`], [`Disk`] and [`Seed`] |
 //! | `net`, `tls`, `secret` | TCP; with certificates, or with a secret that both ends know |
 //! | `connections` | how many connections a process accepts, and which of them make room |
+//! | `failed_accepts` | how many lines of the log connections take that cannot be accepted |
 //! | `disk`, `issued`, `wrapping` | a folder; certificates in files; encryption of what is stored |
 //! | `seed`, `memory` | entropy and wall-clock time; how much memory the process may use |
 //! | `long_work` | how a task computes for long without keeping others waiting |
@@ -32,6 +33,7 @@ pub mod channel;
 mod connections;
 mod disk;
 pub mod encoding;
+mod failed_accepts;
 mod frame_allowance;
 mod frame_watch;
 mod hex;
@@ -53,6 +55,7 @@ mod wrapping;
 pub use causes::{causes, chain_text};
 pub use connections::{ConnectionHandle, ConnectionSlot, raise_descriptor_limit};
 pub use disk::RealDisk;
+pub use failed_accepts::FailedAccepts;
 pub use issued::IssuedFiles;
 pub use locks::locked;
 pub use long_work::run_blocking;
