@@ -15,7 +15,8 @@ pub(super) type Note = (&'static str, String);
 /// Most shards that a note lists, so that it stays a line; more are counted.
 const SHARDS_LISTED_MAX: usize = 8;
 
-/// What status says: which groups have no majority, whose disks are full, whose clocks differ, what the cluster lacks, and what it has too many of.
+/// What status says: which groups have no majority, whose disks are full, whose clocks differ, what the cluster lacks, and
+/// what it has too many of.
 pub(super) fn of(status: &StatusResponse) -> Vec<Note> {
     let wrong = no_majority(status).into_iter().chain(disks_short(status));
     let wrong = wrong.chain(clocks_differ(status));
